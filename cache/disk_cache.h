@@ -1,0 +1,98 @@
+// A content-addressed store of compiled kernels: one writable folder and read-only layers after it.
+//
+// Layout of a folder: ab/cdef….cubin, .ptx.z and .json, where abcdef… is the key in hex. Files are
+// written to private temporaries, synced and renamed, the cubin last: its rename is the commit.
+// Whatever is missing, truncated, altered or unreadable is a miss; no fault of the cache fails a
+// call: the worst is a warning (once per cause) through `warn`. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/entry.h"
+#include "cache/key.h"
+
+namespace kiln::cache {
+
+struct LayerInfo {
+  std::filesystem::path path;
+  bool writable = false;
+  bool usable = false;
+  std::string verdict;  // why it is not usable, or "ok"
+  std::string owner;
+  unsigned mode = 0;  // permission bits
+  std::uint64_t entries = 0, bytes = 0;
+};
+
+struct EntryInfo {
+  Key key;
+  std::filesystem::path path;  // of the cubin
+  std::size_t layer = 0;
+  std::uint64_t bytes = 0;
+  bool pinned = false;
+  std::int64_t last_used = 0;  // seconds since the epoch; at most an hour stale
+  nlohmann::json description;
+};
+
+struct VerifyResult {
+  Key key;
+  std::filesystem::path path;
+  std::string fault;  // empty when sound
+};
+
+struct Hit {
+  Entry entry;
+  std::size_t layer = 0;  // 0 is the writable folder when there is one
+};
+
+struct CacheOptions {
+  // Empty = no writable layer. Created with mode 0700 at the first write.
+  std::filesystem::path directory;
+  // True when the user chose `directory`: then it is trusted unless world-writable. The default
+  // folder is refused when it or an entry is owned by, or writable by, somebody else.
+  bool directory_is_chosen = false;
+  std::vector<std::filesystem::path> read_only;  // trusted unless world-writable
+  std::uint64_t max_bytes = 0;                   // 0 = unlimited; else least recently used go first
+  std::function<void(const std::string&)> warn;  // never null after construction
+};
+
+class DiskCache {
+ public:
+  explicit DiskCache(CacheOptions options);
+  ~DiskCache();
+  DiskCache(const DiskCache&) = delete;
+  DiskCache& operator=(const DiskCache&) = delete;
+
+  std::optional<Hit> get(const Key& key);
+  // Best effort: false (after a warning) when the entry could not be published. A pinned entry
+  // survives pruning.
+  bool put(const Key& key, const Entry& entry, bool pinned = false);
+
+  // An advisory lock over processes so that one of them compiles a key. Never waits longer than
+  // `max_wait_seconds`; returns an object in every case, and correctness never depends on it.
+  class KeyLock {
+   public:
+    virtual ~KeyLock() = default;
+  };
+  std::unique_ptr<KeyLock> lock(const Key& key, double max_wait_seconds);
+
+  std::vector<LayerInfo> layers() const;
+  std::vector<EntryInfo> list() const;
+  std::vector<VerifyResult> verify() const;
+  // Both touch the writable layer only and return the number of entries removed. `prune` removes
+  // least recently used unpinned entries until `max_bytes` holds, and those that `expired` names.
+  std::size_t prune(std::uint64_t max_bytes,
+                    const std::function<bool(const EntryInfo&)>& expired = nullptr);
+  std::size_t clear();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kiln::cache

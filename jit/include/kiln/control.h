@@ -1,0 +1,93 @@
+// Everything around the operations: compile policy, statistics, prewarming, explanation. Reports
+// are JSON texts, so that no JSON library shows in a public header. Schemas: docs/prewarm.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kiln/kiln.h"
+
+namespace kiln {
+
+std::string version();
+
+enum class JitMode { automatic, warn, off };
+JitMode parse_jit_mode(const std::string& name);  // "auto", "warn", "off"
+JitMode set_jit(JitMode mode);                    // whole process; returns the previous one
+// While alive, this thread compiles nothing: a miss throws CompileDisabled.
+class NoCompile {
+ public:
+  NoCompile();
+  ~NoCompile();
+};
+
+// {"memory_hits", "disk_hits": [per layer], "misses", "compiles", "compile_seconds",
+//  "load_seconds", "nvrtc_loaded", "kernels_resident"}
+std::string stats();
+void reset_stats();
+
+// Drops the kernels that this process holds (the disk keeps them). For tests and long-lived tools.
+void clear_memory_cache();
+
+// What a call would run, without running it: {"op", "path", "template", "config", "spec", "key",
+// "arch", "layer": "memory" | a folder | null, "why": [..]}.
+std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                    const TensorView& out, const TensorView& lse,
+                                    const AttentionOptions& options);
+std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                         const GemmOptions& options);
+
+// A spec is a JSON object that names kernels without tensors: see docs/prewarm.md and
+// python/kiln/data/spec.schema.json. One spec may stand for several kernels (one per config row).
+struct PrewarmProgress {
+  std::size_t done = 0, total = 0;
+  std::string what;      // "flash_attention bf16 d128 causal, 128x64, sm_90a"
+  std::string outcome;   // "compiled", "cached" or "failed: …"
+  double seconds = 0;
+};
+struct PrewarmOptions {
+  std::vector<std::string> archs;  // "sm_90a"; empty = of the devices here
+  int jobs = 0;                    // 0 = one per core
+  bool recompile = false;          // also what the cache has
+  bool check_only = false;         // report what is missing, compile nothing
+  std::function<void(const PrewarmProgress&)> progress;  // called from any thread, one at a time
+};
+// `specs`: a JSON array of specs. Returns {"total", "compiled", "cached", "missing", "failed":
+// [{"what", "error"}], "seconds", "kernels": [{"what", "arch", "key", "outcome", "seconds"}]}.
+std::string prewarm(const std::string& specs, const PrewarmOptions& options);
+
+// Loads the kernels of one spec on a device, compiling if allowed, so that a stream may capture.
+void preload(const std::string& spec, int device_ordinal);
+
+// Source, PTX, registers, shared memory, spills of each kernel that a spec stands for: JSON array.
+std::string inspect(const std::string& spec, const std::string& arch);
+
+// Every spec that the built-in tables can give for an arch, one config row each: JSON array.
+std::string enumerate_specs(const std::string& arch);
+
+// {"version", "driver": {..}, "nvrtc": {..}, "devices": [..], "cache": {..}, "environment": {..}}
+std::string diagnose();
+
+std::string cache_info();    // {"layers": [..]}
+std::string cache_list();    // [{"key", "path", "what", "arch", "bytes", "pinned", "last_used"}]
+std::string cache_verify();  // [{"key", "path", "fault"}], faulty entries only, plus "checked"
+std::size_t cache_clear();
+std::size_t cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc);
+
+// For language bindings: called around work that may block (locks, compiling, loading), so that
+// Python's GIL is released first. `enter` returns a token for `leave`.
+struct BlockingHooks {
+  void* (*enter)() = nullptr;
+  void (*leave)(void*) = nullptr;
+};
+void set_blocking_hooks(BlockingHooks hooks);
+
+// Folders where pip's nvidia-cuda-nvrtc may lie; called by the Python package on import.
+void set_python_paths(std::vector<std::string> paths);
+
+// Receives every log line; null = stderr. Levels: 0 error, 1 warning, 2 info, 3 debug.
+void set_log_sink(std::function<void(int level, const std::string& text)> sink);
+
+}  // namespace kiln

@@ -1,0 +1,49 @@
+// The errors of Kiln. Bad arguments are std::invalid_argument (TypeError below for a wrong type);
+// everything else derives from kiln::Error. Each what() is complete in itself.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace kiln {
+
+// A wrong dtype or kind of tensor; Python's TypeError.
+class TypeError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// NVRTC refused a source, or no NVRTC could be loaded. what() ends with NVRTC's log.
+class CompileError : public Error {
+ public:
+  CompileError(const std::string& message, std::string log) : Error(message), log_(std::move(log)) {}
+  const std::string& log() const { return log_; }
+
+ private:
+  std::string log_;
+};
+
+// A CUDA driver call failed, or no device can be used.
+class CudaError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A kernel was missing from the cache while compiling is off (KILN_JIT=off, no_compile()), or a
+// stream was capturing. spec() is what `kiln prewarm --spec` takes.
+class CompileDisabled : public Error {
+ public:
+  CompileDisabled(const std::string& message, std::string spec)
+      : Error(message), spec_(std::move(spec)) {}
+  const std::string& spec() const { return spec_; }
+
+ private:
+  std::string spec_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,124 @@
+// Kiln's public C++ API: attention and GEMM on views of device memory.
+//
+// Every function is thread-safe, enqueues on `stream` (a CUstream or cudaStream_t; null = the
+// default stream) and returns without waiting. The first call of a kind compiles a kernel or reads
+// it from the cache; later ones launch in about a microsecond. Nothing allocates device memory.
+//
+// Throws: std::invalid_argument (kiln::TypeError for dtypes) with one sentence that names the
+// argument; CompileError, CudaError and CompileDisabled, see kiln/error.h. Each operation has a
+// noexcept twin, try_*, that returns a Status.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kiln/error.h"
+#include "kiln/tensor.h"
+#include "kiln/variant.h"
+
+namespace kiln {
+
+enum class StatusCode { ok, invalid_argument, type_error, compile_error, cuda_error,
+                        compile_disabled, internal };
+struct Status {
+  StatusCode code = StatusCode::ok;
+  std::string message;
+  bool ok() const { return code == StatusCode::ok; }
+};
+
+// ---------------------------------------------------------------------------------- attention
+
+enum class AttentionLayout { bshd, bhsd };
+
+struct AttentionOptions {
+  bool causal = false;  // aligned bottom-right: query i sees keys up to i + len_kv - len_q
+  // Keys visible before and after the diagonal one, both inclusive; -1 = open.
+  std::int64_t window_left = -1, window_right = -1;
+  float softcap = 0.0f;        // 0 = none; else cap * tanh(logit / cap) after the scale
+  std::optional<float> scale;  // default 1 / sqrt(head_dim)
+  TensorView sinks;            // [heads], f32, f16 or bf16: one more logit in the denominator
+  TensorView alibi_slopes;     // [heads] or [batch, heads], f32: logit -= slope * |q - kv|
+  const BoundVariant* variant = nullptr;
+  AttentionLayout layout = AttentionLayout::bshd;
+};
+
+// out = softmax(scale * q k^T, options) v.
+//   q [batch, len_q, heads, head_dim], k [batch, len_kv, heads_kv, head_dim],
+//   v [batch, len_kv, heads_kv, head_dim_v], out [batch, len_q, heads, head_dim_v]
+// (bhsd: heads before lengths). f16 or bf16, all alike. heads is a multiple of heads_kv; head dims
+// are multiples of 8 up to 256; the last stride is 1, the others are free. `lse`, when given:
+// f32 [batch, heads, len_q] with a unit last stride, natural logarithm, without the sink.
+// A row without visible keys gives out = 0 and lse = -infinity.
+void flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                     const TensorView& out, const TensorView& lse,
+                     const AttentionOptions& options = {}, void* stream = nullptr);
+Status try_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                           const TensorView& out, const TensorView& lse,
+                           const AttentionOptions& options = {}, void* stream = nullptr) noexcept;
+
+// --------------------------------------------------------------------------------------- GEMM
+
+enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
+Activation parse_activation(const std::string& name);  // "" = none; "gelu" is erf
+
+enum class Accumulator : std::uint8_t { f32, f16 };
+
+// Overrides the tile; must be a row of the config table ("kiln inspect gemm" lists them).
+struct GemmTile {
+  int block_m = 0, block_n = 0, block_k = 0, stages = 0;
+};
+
+struct GemmOptions {
+  bool trans_a = false, trans_b = false;  // shorthand for transposing the last two dimensions
+  TensorView bias;                        // [n] or [batch, 1, n]
+  TensorView residual;                    // like out
+  Activation activation = Activation::none;
+  float alpha = 1.0f;
+  bool allow_tf32 = false;  // required for f32 inputs
+  Accumulator accumulator = Accumulator::f32;
+  // A C++ expression of `acc` (alpha * the sum, float), `bias`, `residual` (floats), `row`, `col`
+  // and `batch` that replaces bias, activation and residual. Empty = none.
+  std::string epilogue;
+  std::optional<GemmTile> config;
+};
+
+// out = cast(activation(alpha * a b + bias) + residual); a [m, k] or [batch, m, k], b [k, n] or
+// [batch, k, n], out [m, n] or [batch, m, n]; a batch of 1 or a missing one is broadcast. f16, bf16
+// or f32 (tf32), a and b alike; out may be any of the three. One of the last two strides of a and
+// of b is 1; out's and residual's last stride is 1.
+void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+          const GemmOptions& options = {}, void* stream = nullptr);
+Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                const GemmOptions& options = {}, void* stream = nullptr) noexcept;
+
+// The shape of `out` for these inputs, contiguous, data null. Throws as gemm does.
+TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype,
+                       const GemmOptions& options = {});
+TensorView flash_attention_output(const TensorView& q, const TensorView& v);
+
+// --------------------------------------------------------------------------------------- plans
+
+// One call prepared: arguments checked, the kernel resident. Cheap to copy, thread-safe.
+class Plan {
+ public:
+  struct Impl;
+  explicit Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  // Device memory that launch needs beside its tensors.
+  std::size_t workspace_bytes() const;
+  // Pointers in the order of the planning call's tensors that were given; each must be aligned as
+  // the planned one (16 bytes if that was null).
+  void launch(std::initializer_list<void*> pointers, void* stream = nullptr,
+              void* workspace = nullptr) const;
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+Plan plan_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                          const TensorView& out, const TensorView& lse,
+                          const AttentionOptions& options = {});
+Plan plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+               const GemmOptions& options = {});
+
+}  // namespace kiln

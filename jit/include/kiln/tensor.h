@@ -1,0 +1,46 @@
+// A view of somebody else's memory.
+#pragma once
+
+#include <cstdint>
+
+namespace kiln {
+
+enum class DType : std::uint8_t { none, f16, bf16, f32, f64, i32, i64, u8, boolean, other };
+const char* name(DType dtype);  // "float16", "bfloat16", "float32", …
+int size_of(DType dtype);       // bytes; 0 for none and other
+
+enum class DeviceType : std::uint8_t { cpu, cuda };
+
+inline constexpr int kMaxRank = 5;
+
+// Shapes and strides count elements. A default-constructed view is "not given".
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::none;
+  DeviceType device_type = DeviceType::cuda;
+  int device_ordinal = 0;
+  int rank = 0;
+  std::int64_t shape[kMaxRank] = {};
+  std::int64_t strides[kMaxRank] = {};
+
+  bool given() const { return dtype != DType::none; }
+};
+
+// A contiguous view in row-major order.
+template <class... Sizes>
+TensorView contiguous_view(void* data, DType dtype, int device_ordinal, Sizes... sizes) {
+  static_assert(sizeof...(sizes) <= kMaxRank, "contiguous_view: at most 5 dimensions");
+  TensorView view;
+  view.data = data;
+  view.dtype = dtype;
+  view.device_ordinal = device_ordinal;
+  for (std::int64_t size : {static_cast<std::int64_t>(sizes)...}) view.shape[view.rank++] = size;
+  std::int64_t stride = 1;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    view.strides[i] = stride;
+    stride *= view.shape[i];
+  }
+  return view;
+}
+
+}  // namespace kiln

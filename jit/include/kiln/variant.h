@@ -1,0 +1,78 @@
+// Attention variants: a change to the logits or the mask, written as expressions or as a template
+// file, with run-time scalars and tensors. See docs/variants.md.
+//
+//   kiln::VariantDefinition d;
+//   d.name = "capped";
+//   d.params = {{"cap", kiln::DType::f32}};
+//   d.logits = "cap * tanh(logit / cap)";
+//   kiln::Variant v(d);
+//   auto bound = v.bind({30.0}, {});
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kiln/tensor.h"
+
+namespace kiln {
+
+struct VariantParam {
+  std::string name;
+  DType dtype = DType::f32;  // f32 or i32
+};
+
+struct VariantTensor {
+  std::string name;
+  DType dtype = DType::f32;          // f32, f16, bf16, i32, u8 or boolean
+  std::vector<std::string> indices;  // of b, h, h_kv, row, q, kv: the element read at a position
+};
+
+struct VariantDefinition {
+  std::string name;  // a label; identity is the content
+  std::vector<VariantParam> params;
+  std::vector<VariantTensor> tensors;
+  std::string logits;     // C++ expression of the new logit; empty = unchanged
+  std::string mask;       // C++ expression, true = visible; empty = all visible
+  std::string file_text;  // text of a template file that defines `struct UserVariant`, instead of
+                          // the expressions
+  std::string file_name;  // its label in messages; not part of the identity
+};
+
+using Digest128 = std::array<std::uint64_t, 2>;
+
+class BoundVariant;
+
+// Immutable. Checks names and types at construction (std::invalid_argument); the expressions are
+// checked by the compiler, whose messages point into them.
+class Variant {
+ public:
+  explicit Variant(VariantDefinition definition);
+  const VariantDefinition& definition() const { return *definition_; }
+  const Digest128& digest() const { return digest_; }
+  // Values in the order of `params`, views in the order of `tensors`. Never compiles.
+  BoundVariant bind(std::vector<double> values, std::vector<TensorView> tensors) const;
+
+ private:
+  std::shared_ptr<const VariantDefinition> definition_;
+  Digest128 digest_{};
+};
+
+class BoundVariant {
+ public:
+  const Variant& variant() const { return variant_; }
+  const std::vector<double>& values() const { return values_; }
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+
+ private:
+  friend class Variant;
+  BoundVariant(Variant variant, std::vector<double> values, std::vector<TensorView> tensors)
+      : variant_(std::move(variant)), values_(std::move(values)), tensors_(std::move(tensors)) {}
+  Variant variant_;
+  std::vector<double> values_;
+  std::vector<TensorView> tensors_;
+};
+
+}  // namespace kiln

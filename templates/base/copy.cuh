@@ -1,0 +1,28 @@
+// Asynchronous copies from global to shared memory (sm_80 and later) and their group fences.
+#pragma once
+#include "/kiln/base/types.cuh"
+
+namespace kiln {
+
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+// Copies `valid_bytes` (0..16) from global memory and fills the rest of the 16 bytes with zeros.
+// With 0 valid bytes nothing is read, so `source` may then be any address.
+__device__ __forceinline__ void copy_async_16(u32 destination, const void* source,
+                                              int valid_bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
+               "r"(valid_bytes)
+               : "memory");
+}
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until at most kPending of this thread's committed groups are still under way.
+template <int kPending>
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace kiln

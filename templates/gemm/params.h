@@ -1,0 +1,33 @@
+// The run-time arguments of the GEMM kernels and their launch arithmetic, shared by host and
+// device. out[b, m, n] = cast(epilogue(alpha * sum_k a[b, m, k] * b[b, k, n], bias, residual)).
+#pragma once
+
+namespace kiln {
+
+struct GemmParams {
+  const void* a;         // M x K; the contiguous dimension is baked, `a_ld` is the other's stride
+  const void* b;         // K x N; likewise
+  void* out;             // M x N, rows contiguous
+  const void* bias;      // [N] or [batch, 1, N], contiguous; null when absent
+  const void* residual;  // M x N, rows contiguous; null when absent
+  long long a_ld, b_ld, out_ld, residual_ld;  // strides in elements
+  long long a_batch, b_batch, out_batch, bias_batch, residual_batch;  // 0 broadcasts
+  int m, n, k, batch;
+  float alpha;
+  int reserved;
+};
+static_assert(sizeof(GemmParams) % 8 == 0, "keep the argument block a whole number of words");
+
+// Dynamic shared memory of one CTA: `stages` A and B tiles.
+constexpr int gemm_shared_bytes(int block_m, int block_n, int block_k, int stages,
+                                int element_bytes) {
+  return stages * (block_m + block_n) * block_k * element_bytes;
+}
+
+// CTAs of a launch, in one grid dimension: the output tiles of all batch entries.
+constexpr long long gemm_grid(int m, int n, int batch, int block_m, int block_n) {
+  return static_cast<long long>(batch) * ((m + block_m - 1) / block_m) *
+         ((n + block_n - 1) / block_n);
+}
+
+}  // namespace kiln
