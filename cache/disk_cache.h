@@ -3,7 +3,8 @@
 // Layout of a folder: ab/cdef….cubin, .ptx.z and .json, where abcdef… is the key in hex. Files are
 // written to private temporaries, synced and renamed, the cubin last: its rename is the commit.
 // Whatever is missing, truncated, altered or unreadable is a miss; no fault of the cache fails a
-// call: the worst is a warning (once per cause) through `warn`. Thread-safe.
+// call: the worst is a warning (once per cause) through `warn`. Nothing throws, except bad_alloc
+// and what the caller's own `expired` throws. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -51,15 +52,20 @@ struct Hit {
 };
 
 struct CacheOptions {
-  // Empty = no writable layer. Created with mode 0700 at the first write.
+  // Empty = no writable layer. Created at the first write: the default folder with mode 0700, a
+  // chosen one as the umask says. Files in it are readable by whoever may read the folder itself.
   std::filesystem::path directory;
   // True when the user chose `directory`: then it is trusted unless world-writable. The default
   // folder is refused when it or an entry is owned by, or writable by, somebody else.
   bool directory_is_chosen = false;
   std::vector<std::filesystem::path> read_only;  // trusted unless world-writable
   std::uint64_t max_bytes = 0;                   // 0 = unlimited; else least recently used go first
-  std::function<void(const std::string&)> warn;  // never null after construction
+  std::function<void(const std::string&)> warn;  // may be null; called without any lock held
 };
+
+// How much of an entry a reader needs. A CUDA device never looks at the PTX; inflating and
+// checking it takes longer than all the rest of a hit.
+enum class Payload { kCubin, kCubinAndPtx };
 
 class DiskCache {
  public:
@@ -68,9 +74,10 @@ class DiskCache {
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;
 
-  std::optional<Hit> get(const Key& key);
-  // Best effort: false (after a warning) when the entry could not be published. A pinned entry
-  // survives pruning.
+  // The first layer with a sound entry wins. With kCubin, `entry.ptx` stays empty and unchecked.
+  std::optional<Hit> get(const Key& key, Payload payload = Payload::kCubinAndPtx);
+  // Best effort: false (after a warning, unless there is no writable layer) when the entry could
+  // not be published. A pinned entry survives pruning, and stays pinned when it is put again.
   bool put(const Key& key, const Entry& entry, bool pinned = false);
 
   // An advisory lock over processes so that one of them compiles a key. Never waits longer than
@@ -85,7 +92,8 @@ class DiskCache {
   std::vector<EntryInfo> list() const;
   std::vector<VerifyResult> verify() const;
   // Both touch the writable layer only and return the number of entries removed. `prune` removes
-  // least recently used unpinned entries until `max_bytes` holds, and those that `expired` names.
+  // those that `expired` names, pinned or not, then least recently used unpinned entries until
+  // `max_bytes` holds (0 = no limit). `clear` removes all, pinned ones too.
   std::size_t prune(std::uint64_t max_bytes,
                     const std::function<bool(const EntryInfo&)>& expired = nullptr);
   std::size_t clear();

@@ -1,4 +1,8 @@
 // The content key of a compiled kernel: a SHA-256 over labelled, delimited fields.
+//
+// The digest is our own (sha256.cpp, checked against the published vectors): it names content and
+// detects damage, it guards no secret, and a crypto library would be a dependency whose versions
+// clash between the machines and the frameworks that one build of this library has to run with.
 #pragma once
 
 #include <array>
@@ -22,7 +26,7 @@ struct Key {
 // lists of fields hash alike. Never a path, a time or a compiler version: see docs/cache.md.
 class KeyBuilder {
  public:
-  KeyBuilder();
+  KeyBuilder();  // starts with the schema of keys, so that a change of schema changes every key
   KeyBuilder& field(std::string_view label, std::string_view value);
   Key finish() const;  // may be called again after more fields
 

@@ -1,9 +1,12 @@
 // A concurrent map whose values are built once per key: the first caller builds, callers of the
 // same key wait for it, other keys build in parallel. A hit takes a shared lock and copies a
-// shared_ptr. A build that throws leaves no trace: waiting callers try again themselves.
+// shared_ptr. A build that throws leaves no trace: waiting callers try again themselves. A build
+// may get other keys of the same cache, never its own.
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>

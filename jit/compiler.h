@@ -16,7 +16,7 @@ struct SourceFile {
 };
 
 struct CompileInput {
-  std::string_view name;                // virtual name of the program: "/kiln/kernel.cu"
+  std::string_view name;  // virtual name of the program: "/kiln/kernel.cu"
   std::string_view source;
   std::span<const SourceFile> headers;  // everything that the source can include
   std::string_view arch;                // "sm_80", "sm_90a"
@@ -36,8 +36,8 @@ struct CompileResult {
   std::string ptx;
   std::string log;
   ResourceUse resources;
-  double seconds = 0;          // wall time of the whole compile
-  double frontend_seconds = 0; // parsing part, 0 when NVRTC does not tell
+  double seconds = 0;           // wall time of the whole compile
+  double frontend_seconds = 0;  // parsing part, 0 when NVRTC does not tell
 };
 
 struct NvrtcInfo {
@@ -54,8 +54,9 @@ struct NvrtcInfo {
 // nvidia-cuda-nvrtc beside this library or on `python_paths` -> CUDA_HOME / CUDA_PATH ->
 // the system loader and /usr/local/cuda. Never a major above `driver_version`'s when that is not 0.
 struct NvrtcSearch {
-  std::string nvrtc_override;
-  std::vector<std::string> python_paths;  // site-packages folders
+  std::string nvrtc_override{};
+  std::vector<std::string> python_paths{};  // site-packages folders
+  std::string cuda_home{};                  // of CUDA_HOME or CUDA_PATH
   int driver_version = 0;
 };
 void set_nvrtc_search(NvrtcSearch search);  // before the first compile

@@ -49,9 +49,9 @@ class Kernel {
 };
 
 struct KernelImage {
-  std::string_view cubin;
-  std::string_view ptx;    // the emulator runs this
-  std::string_view entry;  // name of the extern "C" kernel
+  std::string_view cubin{};
+  std::string_view ptx{};    // the emulator runs this
+  std::string_view entry{};  // name of the extern "C" kernel
   unsigned dynamic_shared_bytes = 0;
 };
 

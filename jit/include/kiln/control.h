@@ -72,7 +72,7 @@ std::string diagnose();
 
 std::string cache_info();    // {"layers": [..]}
 std::string cache_list();    // [{"key", "path", "what", "arch", "bytes", "pinned", "last_used"}]
-std::string cache_verify();  // [{"key", "path", "fault"}], faulty entries only, plus "checked"
+std::string cache_verify();  // {"checked", "faults": [{"key", "path", "fault"}]}
 std::size_t cache_clear();
 std::size_t cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc);
 

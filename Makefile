@@ -1,0 +1,81 @@
+# `make demo` and `make test` set up whatever is missing (system packages, .venv/, the build, the
+# installed package) and are quick when nothing is. No step needs a GPU, a driver or nvcc.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/bash
+
+bin := .venv/bin
+stamps := build/stamps
+export PATH := $(CURDIR)/$(bin):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+jobs ?= $(shell nproc)
+
+rooms := cache runtime jit templates python cmake
+sources := $(shell find $(rooms) -type f -not -path '*/__pycache__/*') \
+  CMakeLists.txt CMakePresets.json pyproject.toml README.md LICENSE
+test_sources := $(shell find tests \( -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt \))
+cpp_files = $(shell find $(rooms) tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' \))
+
+.PHONY: help demo test setup build format lint clean
+help:
+	@echo "make demo    the main job: compile, cache and inspect (and run, on a GPU) two kernels"
+	@echo "make test    all tests; without a GPU, tests/gpu is skipped and says so"
+	@echo "make setup   system packages, .venv/ with the package and its command kiln"
+	@echo "make build   the libraries, the Python module and the C++ tests, in build/dev"
+	@echo "make format | lint | clean"
+
+demo: $(stamps)/package
+	$(bin)/python examples/00_demo.py
+
+test: $(stamps)/build $(stamps)/test_packages
+	@scripts/run_tests.sh
+
+setup: $(stamps)/package
+build: $(stamps)/build
+
+$(stamps)/venv: scripts/requirements.txt scripts/system_packages.sh
+	@scripts/system_packages.sh
+	@echo "== .venv: build requirements"
+	@test -x $(bin)/python || python3 -m venv .venv
+	@$(bin)/python -m pip install -qq -r scripts/requirements.txt
+	@mkdir -p $(stamps) && touch $@
+
+# PyTorch serves the tests of what CPU tensors are told; the package itself never needs it.
+$(stamps)/test_packages: $(stamps)/venv
+	@echo "== .venv: PyTorch for the tests"
+	@$(bin)/python -c 'import torch' 2>/dev/null || \
+	  $(bin)/python -m pip install -qq 'torch==2.13.0'
+	@touch $@
+
+# The wheel is made in build/dev, where the preset compiled the module: nothing compiles twice.
+$(stamps)/package: $(stamps)/venv $(sources)
+	@echo "== build/dev: the Python module"
+	@cmake --preset dev --log-level=NOTICE
+	@cmake --build --preset dev -j $(jobs) --target _core
+	@echo "== .venv: the package kiln"
+	@$(bin)/python -m pip install -qq --no-build-isolation --no-deps --force-reinstall \
+	  --config-settings=build-dir=build/dev .
+	@touch $@
+
+$(stamps)/build: $(stamps)/package $(test_sources)
+	@echo "== build/dev: the libraries and the C++ tests"
+	@cmake --build --preset dev -j $(jobs)
+	@touch $@
+
+$(stamps)/lint_packages: $(stamps)/venv scripts/requirements-lint.txt
+	@$(bin)/python -m pip install -qq -r scripts/requirements-lint.txt
+	@touch $@
+
+format: $(stamps)/lint_packages
+	$(bin)/clang-format -i $(cpp_files)
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+lint: $(stamps)/lint_packages
+	$(bin)/clang-format --dry-run --Werror $(cpp_files)
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+
+clean:
+	rm -rf build

@@ -1,0 +1,298 @@
+// The order of things: which layer is asked, what is warned about, when the folder is pruned.
+#include "cache/disk_cache.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <set>
+
+#include "cache/entry_file.h"
+#include "cache/key_lock.h"
+#include "cache/layer.h"
+
+namespace kiln::cache {
+namespace {
+
+// Publishing takes milliseconds; a lock that is held for longer is worth less than the wait.
+constexpr double kPublishWaitSeconds = 1.0;
+
+struct HeldKeyLock : DiskCache::KeyLock {
+  HeldKeyLock(const std::filesystem::path& path, double max_wait_seconds, mode_t mode)
+      : lock(path, max_wait_seconds, mode) {}
+  FileLock lock;
+};
+
+std::string user_name(uid_t user) {
+  std::array<char, 4096> buffer;
+  struct passwd entry{};
+  struct passwd* found = nullptr;
+  const int status = ::getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found);
+  return status == 0 && found ? found->pw_name : std::to_string(user);
+}
+
+void add_side_file(const Layer& layer, EntryInfo& info) {
+  auto side = read_side_file(layer.paths(info.key), info.key, layer.trust());
+  if (!side.value) return;
+  info.pinned = side.value->pinned;
+  info.description = std::move(side.value->description);
+}
+
+std::uint64_t stored_bytes(const EntryPaths& files) {
+  std::uint64_t bytes = 0;
+  for (const auto* path : {&files.cubin, &files.ptx, &files.json}) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(*path, error);
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
+void sweep(const Layer::Scan& scan) {
+  for (const auto& path : scan.litter) ::unlink(path.c_str());
+}
+
+}  // namespace
+
+struct DiskCache::Impl {
+  std::vector<Layer> layers;  // the writable one first, if there is one
+  std::uint64_t max_bytes = 0;
+  std::function<void(const std::string&)> warn;
+
+  std::mutex warned_mutex;
+  std::set<std::string> warned;
+  std::mutex size_mutex;
+  bool measured = false;          // the folder was scanned, and swept, once
+  std::uint64_t known_bytes = 0;  // as of the last scan, plus what we wrote since
+
+  const Layer* writable() const {
+    return layers.empty() || !layers[0].writable() ? nullptr : &layers[0];
+  }
+  void warn_once(const std::string& cause, const std::string& text);
+  bool may_use(const Layer& layer);
+  std::string publish(const Layer& layer, const Key& key, const Entry& entry, bool pinned);
+  void account(const Layer& layer, std::uint64_t bytes, const Key& fresh);
+  std::size_t shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit, const Key* fresh);
+};
+
+void DiskCache::Impl::warn_once(const std::string& cause, const std::string& text) {
+  {
+    std::lock_guard lock(warned_mutex);
+    if (!warned.insert(cause).second) return;
+  }
+  try {
+    if (warn) warn("[cache] " + text);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {  // a warning that cannot be delivered must not fail the call it is about
+  }
+}
+
+bool DiskCache::Impl::may_use(const Layer& layer) {
+  const Layer::Verdict verdict = layer.inspect();
+  if (verdict.usable()) return true;
+  // A writable folder is created at the first write; until then it is merely empty.
+  if (verdict.missing && layer.writable()) return false;
+  warn_once(layer.root().string() + '\n' + verdict.fault,
+            "the cache folder " + layer.root().string() + " " + verdict.fault +
+                ", so it is not used. " +
+                (verdict.distrusted
+                     ? "Use a folder that only its owner can write (chmod go-w); if others are "
+                       "meant to write it, name it in KILN_CACHE_DIR."
+                     : "Correct KILN_CACHE_DIR or KILN_CACHE_PATH, or the folder."));
+  return false;
+}
+
+std::string DiskCache::Impl::publish(const Layer& layer, const Key& key, const Entry& entry,
+                                     bool pinned) {
+  if (std::string failed = layer.make_locks(); !failed.empty()) return failed;
+  if (std::string failed = layer.make_shard(key); !failed.empty()) return failed;
+  // Keeps the files of two writers from mixing. Without it the mix is a miss, and built again.
+  const FileLock lock(layer.lock_path(key, "publish"), kPublishWaitSeconds, layer.file_mode());
+  const EntryPaths files = layer.paths(key);
+  const auto old = read_side_file(files, key, layer.trust());
+  return write_entry(files, key, entry, pinned || (old.value && old.value->pinned),
+                     layer.file_mode());
+}
+
+void DiskCache::Impl::account(const Layer& layer, std::uint64_t bytes, const Key& fresh) {
+  std::lock_guard lock(size_mutex);
+  known_bytes += bytes;
+  if (measured && (max_bytes == 0 || known_bytes <= max_bytes)) return;
+  Layer::Scan scan = layer.scan();
+  measured = true;
+  sweep(scan);
+  // A tenth below the limit, so that a full cache is not scanned again at every write.
+  if (max_bytes != 0 && scan.bytes > max_bytes) {
+    shrink(layer, scan, max_bytes - max_bytes / 10, &fresh);
+  }
+  known_bytes = scan.bytes;
+  if (max_bytes != 0 && known_bytes > max_bytes) {
+    warn_once("size", "the pinned and the newest entries in " + layer.root().string() + " take " +
+                          std::to_string(known_bytes) + " bytes, more than the limit of " +
+                          std::to_string(max_bytes) +
+                          ". Raise KILN_CACHE_MAX_SIZE, or clear the cache and prewarm less.");
+  }
+}
+
+// Removes least recently used entries, except pinned ones and `fresh`, until `limit` holds.
+std::size_t DiskCache::Impl::shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit,
+                                    const Key* fresh) {
+  std::sort(scan.entries.begin(), scan.entries.end(),
+            [](const EntryInfo& a, const EntryInfo& b) { return a.last_used < b.last_used; });
+  std::size_t removed = 0;
+  for (EntryInfo& entry : scan.entries) {
+    if (scan.bytes <= limit) break;
+    if (fresh && entry.key == *fresh) continue;
+    add_side_file(layer, entry);
+    if (entry.pinned) continue;
+    if (layer.remove(entry)) ++removed;
+    scan.bytes -= entry.bytes;
+  }
+  return removed;
+}
+
+DiskCache::DiskCache(CacheOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->max_bytes = options.max_bytes;
+  impl_->warn = std::move(options.warn);
+  if (!options.directory.empty()) {
+    const Trust trust = options.directory_is_chosen ? Trust::kNotWorldWritable : Trust::kOwnerOnly;
+    impl_->layers.emplace_back(std::move(options.directory), /*writable=*/true, trust);
+  }
+  for (auto& path : options.read_only) {
+    impl_->layers.emplace_back(std::move(path), /*writable=*/false, Trust::kNotWorldWritable);
+  }
+}
+
+DiskCache::~DiskCache() = default;
+
+std::optional<Hit> DiskCache::get(const Key& key, Payload payload) {
+  for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
+    const Layer& layer = impl_->layers[i];
+    if (!impl_->may_use(layer)) continue;
+    Checked<Entry> read = layer.read(key, payload);
+    if (read.value) {
+      if (layer.writable()) layer.touch(key);
+      return Hit{.entry = std::move(*read.value), .layer = i};
+    }
+    if (read.absent) continue;
+    impl_->warn_once(layer.root().string() + '\n' + read.fault,
+                     "the entry " + layer.paths(key).cubin.string() + " " + read.fault +
+                         "; it counts as missing, and the kernel is looked up further or built "
+                         "again");
+  }
+  return std::nullopt;
+}
+
+bool DiskCache::put(const Key& key, const Entry& entry, bool pinned) {
+  const Layer* layer = impl_->writable();
+  if (!layer) return false;
+  std::string failed = layer->make_root();
+  if (failed.empty()) {
+    if (!impl_->may_use(*layer)) return false;
+    failed = impl_->publish(*layer, key, entry, pinned);
+  }
+  if (!failed.empty()) {
+    impl_->warn_once("put\n" + failed, "cannot store a kernel in " + layer->root().string() + ": " +
+                                           failed +
+                                           ". It works now, but the next process compiles it "
+                                           "again; free space, or set KILN_CACHE_DIR to a folder "
+                                           "that can be written (empty: none).");
+    return false;
+  }
+  impl_->account(*layer, stored_bytes(layer->paths(key)), key);
+  return true;
+}
+
+std::unique_ptr<DiskCache::KeyLock> DiskCache::lock(const Key& key, double max_wait_seconds) {
+  const Layer* layer = impl_->writable();
+  const bool ready =
+      layer && layer->make_root().empty() && impl_->may_use(*layer) && layer->make_locks().empty();
+  if (!ready) return std::make_unique<KeyLock>();
+  return std::make_unique<HeldKeyLock>(layer->lock_path(key, "compile"), max_wait_seconds,
+                                       layer->file_mode());
+}
+
+std::vector<LayerInfo> DiskCache::layers() const {
+  std::vector<LayerInfo> infos;
+  for (const Layer& layer : impl_->layers) {
+    const Layer::Verdict verdict = layer.inspect();
+    LayerInfo info;
+    info.path = layer.root();
+    info.writable = layer.writable();
+    info.usable = verdict.usable() || (verdict.missing && layer.writable());
+    info.verdict = info.usable ? "ok" : verdict.fault;
+    info.owner = verdict.missing ? "" : user_name(verdict.owner);
+    info.mode = verdict.mode;
+    if (verdict.usable()) {
+      const Layer::Scan scan = layer.scan();
+      info.entries = scan.entries.size();
+      info.bytes = scan.bytes;
+    }
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+std::vector<EntryInfo> DiskCache::list() const {
+  std::vector<EntryInfo> all;
+  for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
+    const Layer& layer = impl_->layers[i];
+    if (!layer.inspect().usable()) continue;
+    Layer::Scan scan = layer.scan();
+    for (EntryInfo& entry : scan.entries) {
+      entry.layer = i;
+      add_side_file(layer, entry);
+      all.push_back(std::move(entry));
+    }
+  }
+  return all;
+}
+
+std::vector<VerifyResult> DiskCache::verify() const {
+  std::vector<VerifyResult> results;
+  for (const Layer& layer : impl_->layers) {
+    if (!layer.inspect().usable()) continue;
+    const Layer::Scan scan = layer.scan();
+    for (const EntryInfo& entry : scan.entries) {
+      const Checked<Entry> read = layer.read(entry.key, Payload::kCubinAndPtx);
+      if (read.absent) continue;  // removed since the scan
+      results.push_back({.key = entry.key, .path = entry.path, .fault = read.fault});
+    }
+  }
+  return results;
+}
+
+std::size_t DiskCache::prune(std::uint64_t max_bytes,
+                             const std::function<bool(const EntryInfo&)>& expired) {
+  const Layer* layer = impl_->writable();
+  if (!layer || !impl_->may_use(*layer)) return 0;
+  Layer::Scan scan = layer->scan();
+  sweep(scan);
+  std::size_t removed = 0;
+  if (expired) {
+    std::vector<EntryInfo> kept;
+    for (EntryInfo& entry : scan.entries) {
+      add_side_file(*layer, entry);
+      if (!expired(entry)) {
+        kept.push_back(std::move(entry));
+        continue;
+      }
+      if (layer->remove(entry)) ++removed;
+      scan.bytes -= entry.bytes;
+    }
+    scan.entries = std::move(kept);
+  }
+  if (max_bytes != 0) removed += impl_->shrink(*layer, scan, max_bytes, nullptr);
+  std::lock_guard lock(impl_->size_mutex);
+  impl_->known_bytes = scan.bytes;
+  return removed;
+}
+
+std::size_t DiskCache::clear() {
+  return prune(0, [](const EntryInfo&) { return true; });
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,32 @@
+# What every target of Kiln has in common.
+find_package(Threads REQUIRED)
+
+# Options of all our code. Warnings become errors through CMAKE_COMPILE_WARNING_AS_ERROR, which
+# only the presets set: a user's newer compiler must not break the build.
+function(kiln_target_defaults target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE -Wall -Wextra)
+  # GCC 12 sees overlapping copies in std::string's own operator+ (its bug 105651).
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict)
+  endif()
+  set_target_properties(${target} PROPERTIES
+    CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# A static library of one room: its *.cpp and those of the subfolders named after the target.
+function(kiln_add_room target)
+  set(patterns *.cpp)
+  foreach(folder IN LISTS ARGN)
+    list(APPEND patterns ${folder}/*.cpp)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  add_library(${target} STATIC ${sources})
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  # Includes are written from the repository root.
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  kiln_target_defaults(${target})
+endfunction()

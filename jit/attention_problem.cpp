@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <cmath>
+
+#include "jit/argument_errors.h"
+#include "jit/problem.h"
+#include "jit/variant_arguments.h"
+#include "templates/attention/params.h"
+
+namespace kiln {
+namespace {
+
+constexpr const char* kOp = "flash_attention";
+constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // q + right must fit an int
+constexpr std::int64_t kOpenWindow = std::int64_t{1} << 30;
+
+// Dimensions of q, k, v and out by meaning, whatever the layout.
+struct Axes {
+  int row, head;
+};
+Axes axes(AttentionLayout layout) {
+  return layout == AttentionLayout::bshd ? Axes{1, 2} : Axes{2, 1};
+}
+
+const char* layout_text(AttentionLayout layout) {
+  return layout == AttentionLayout::bshd ? "[batch, length, heads, head_dim]"
+                                         : "[batch, heads, length, head_dim]";
+}
+
+bool is_vector_aligned(const TensorView& t) {
+  bool aligned = is_aligned(t, 16);
+  for (int i = 0; i < 3; ++i) aligned = aligned && (t.shape[i] <= 1 || t.strides[i] % 8 == 0);
+  return aligned;
+}
+
+void check_head_dim(Subject subject, std::int64_t dim) {
+  if (dim < 8 || dim > 256 || dim % 8 != 0) {
+    throw_value(subject, "must have a head dim that is a multiple of 8 up to 256, got " +
+                             std::to_string(dim));
+  }
+}
+
+int check_length(Subject subject, std::int64_t size, const char* what) {
+  if (size > kMaxLength) {
+    throw_value(subject, std::string("has ") + std::to_string(size) + " " + what +
+                             "; at most 2^30 - 1 are supported");
+  }
+  return static_cast<int>(size);
+}
+
+void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v,
+                   const TensorView& out, const AttentionOptions& options,
+                   AttentionProblem& problem) {
+  const int ordinal = problem.device_ordinal = check_device({kOp, "q"}, q, -1);
+  if (!is_half(q.dtype)) {
+    throw_type({kOp, "q"}, std::string("must be float16 or bfloat16, got ") + name(q.dtype));
+  }
+  const Axes ax = axes(options.layout);
+  const char* layout = layout_text(options.layout);
+  for (auto [argument, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}}) {
+    const Subject subject{kOp, argument};
+    check_device(subject, *tensor, ordinal);
+    check_dtype(subject, *tensor, q.dtype, " like q");
+    check_rank(subject, *tensor, 4, layout);
+    check_last_stride(subject, *tensor);
+  }
+  const std::int64_t heads = q.shape[ax.head], heads_kv = k.shape[ax.head];
+  check_head_dim({kOp, "q"}, q.shape[3]);
+  check_head_dim({kOp, "v"}, v.shape[3]);
+  if (k.shape[0] != q.shape[0] || k.shape[3] != q.shape[3]) {
+    throw_value({kOp, "k"}, "must have q's batch and head dim; q is " + shape_text(q) +
+                                ", k is " + shape_text(k) + " as " + layout);
+  }
+  if (v.shape[0] != k.shape[0] || v.shape[1] != k.shape[1] || v.shape[2] != k.shape[2]) {
+    throw_value({kOp, "v"}, "must have k's batch, length and heads; k is " + shape_text(k) +
+                                ", v is " + shape_text(v));
+  }
+  if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0) {
+    throw_value({kOp, "q"}, "must have a multiple of k's heads, got " + std::to_string(heads) +
+                                " heads for " + std::to_string(heads_kv));
+  }
+  check_shape({kOp, "out"}, out, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]});
+  problem.batch = check_length({kOp, "q"}, q.shape[0], "batch entries");
+  problem.heads = check_length({kOp, "q"}, heads, "heads");
+  problem.len_q = check_length({kOp, "q"}, q.shape[ax.row], "rows");
+  problem.len_kv = check_length({kOp, "k"}, k.shape[ax.row], "rows");
+}
+
+void check_lse(const TensorView& lse, const AttentionProblem& problem) {
+  const Subject subject{kOp, "lse"};
+  check_device(subject, lse, problem.device_ordinal);
+  check_dtype(subject, lse, DType::f32, "");
+  check_shape(subject, lse, {problem.batch, problem.heads, problem.len_q});
+  check_last_stride(subject, lse);
+}
+
+void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
+                const TensorView& out, const TensorView& lse, const AttentionOptions& options,
+                AttentionProblem& problem) {
+  const Axes ax = axes(options.layout);
+  AttentionParams p{};
+  p.q = q.data, p.k = k.data, p.v = v.data, p.out = out.data;
+  p.lse = static_cast<float*>(lse.data);
+  p.q_batch = q.strides[0], p.q_row = q.strides[ax.row], p.q_head = q.strides[ax.head];
+  p.k_batch = k.strides[0], p.k_row = k.strides[ax.row], p.k_head = k.strides[ax.head];
+  p.v_batch = v.strides[0], p.v_row = v.strides[ax.row], p.v_head = v.strides[ax.head];
+  p.out_batch = out.strides[0], p.out_row = out.strides[ax.row], p.out_head = out.strides[ax.head];
+  p.lse_batch = lse.strides[0], p.lse_head = lse.strides[1];
+  p.batch = problem.batch, p.heads = problem.heads;
+  p.heads_kv = static_cast<int>(k.shape[ax.head]);
+  p.len_q = problem.len_q, p.len_kv = problem.len_kv;
+  p.scale = options.scale ? *options.scale : 1.0f / std::sqrt(static_cast<float>(q.shape[3]));
+  if (!std::isfinite(p.scale)) throw_value({kOp, "scale"}, "must be finite");
+  CallArguments& arguments = problem.arguments;
+  arguments.set_params(p);
+  arguments.add_pointer(offsetof(AttentionParams, q), q, false);
+  arguments.add_pointer(offsetof(AttentionParams, k), k, false);
+  arguments.add_pointer(offsetof(AttentionParams, v), v, false);
+  arguments.add_pointer(offsetof(AttentionParams, out), out, true);
+  if (lse.given()) arguments.add_pointer(offsetof(AttentionParams, lse), lse, true);
+}
+
+// The built-in variants' words, in the order in which render_attention lists the variants.
+void add_softcap(const AttentionOptions& options, AttentionProblem& problem) {
+  if (!(options.softcap >= 0.0f) || !std::isfinite(options.softcap)) {
+    throw_value({kOp, "softcap"}, "must be a finite number >= 0 (0 = none), got " +
+                                      std::to_string(options.softcap));
+  }
+  problem.traits.softcap = options.softcap > 0.0f;
+  if (problem.traits.softcap) problem.arguments.add_float(options.softcap);
+}
+
+void add_alibi(const TensorView& slopes, AttentionProblem& problem) {
+  problem.traits.alibi = slopes.given();
+  if (!slopes.given()) return;
+  const Subject subject{kOp, "alibi_slopes"};
+  check_device(subject, slopes, problem.device_ordinal);
+  check_dtype(subject, slopes, DType::f32, "");
+  const bool per_batch = slopes.rank == 2;
+  if (per_batch) {
+    check_shape(subject, slopes, {problem.batch, problem.heads});
+  } else {
+    check_shape(subject, slopes, {problem.heads});
+  }
+  CallArguments& arguments = problem.arguments;
+  arguments.add_pointer(arguments.size(), slopes, false);
+  arguments.add_word(per_batch ? static_cast<std::uint64_t>(slopes.strides[0]) : 0);
+  arguments.add_word(static_cast<std::uint64_t>(slopes.strides[slopes.rank - 1]));
+}
+
+void add_mask(const AttentionOptions& options, AttentionProblem& problem) {
+  std::int64_t left = options.window_left, right = options.window_right;
+  if (left < -1 || right < -1) {
+    throw_value({kOp, "window"}, "must be (left, right) with each >= -1 (-1 = open), got (" +
+                                     std::to_string(left) + ", " + std::to_string(right) + ")");
+  }
+  if (options.causal) right = 0;
+  if (left < 0 && right < 0) {
+    problem.traits.mask = Mask::none;
+  } else if (left < 0 && right == 0) {
+    problem.traits.mask = Mask::causal;
+  } else {
+    problem.traits.mask = Mask::window;
+    for (std::int64_t side : {left, right}) {
+      const std::int64_t width = side < 0 ? kOpenWindow : std::min(side, kOpenWindow);
+      problem.arguments.add_word(static_cast<std::uint64_t>(width));
+    }
+  }
+}
+
+void add_sinks(const TensorView& sinks, AttentionProblem& problem) {
+  problem.traits.sinks = sinks.dtype;
+  if (!sinks.given()) return;
+  const Subject subject{kOp, "sinks"};
+  check_device(subject, sinks, problem.device_ordinal);
+  if (!is_float(sinks.dtype)) {
+    throw_type(subject, std::string("must be float32, float16 or bfloat16, got ") +
+                            name(sinks.dtype));
+  }
+  check_shape(subject, sinks, {problem.heads});
+  problem.arguments.add_pointer(problem.arguments.size(), sinks, false);
+  problem.arguments.add_word(static_cast<std::uint64_t>(sinks.strides[0]));
+}
+
+}  // namespace
+
+void check_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                     const TensorView& out, const TensorView& lse, const AttentionOptions& options,
+                     AttentionProblem& problem) {
+  check_tensors(q, k, v, out, options, problem);
+  if (lse.given()) check_lse(lse, problem);
+  set_params(q, k, v, out, lse, options, problem);
+  AttentionTraits& traits = problem.traits;
+  traits.dtype = q.dtype;
+  traits.head_dim = static_cast<std::uint16_t>(q.shape[3]);
+  traits.head_dim_v = static_cast<std::uint16_t>(v.shape[3]);
+  traits.aligned = is_vector_aligned(q) && is_vector_aligned(k) && is_vector_aligned(v) &&
+                   is_vector_aligned(out);
+  add_softcap(options, problem);
+  add_alibi(options.alibi_slopes, problem);
+  add_mask(options, problem);
+  add_sinks(options.sinks, problem);
+  if (options.variant) {
+    problem.variant = &options.variant->variant();
+    traits.variant = problem.variant->digest();
+    add_variant_arguments(*options.variant,
+                          {problem.batch, problem.heads,
+                           static_cast<int>(k.shape[axes(options.layout).head]), problem.len_q,
+                           problem.len_kv, problem.device_ordinal},
+                          problem.arguments);
+  }
+}
+
+TensorView flash_attention_output(const TensorView& q, const TensorView& v) {
+  check_rank({kOp, "q"}, q, 4, "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]");
+  check_rank({kOp, "v"}, v, 4, "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]");
+  TensorView out = contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
+                                   q.shape[2], v.shape[3]);
+  out.device_type = q.device_type;
+  return out;
+}
+
+}  // namespace kiln

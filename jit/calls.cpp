@@ -1,0 +1,100 @@
+#include "jit/calls.h"
+
+#include <atomic>
+
+#include "jit/arch.h"
+#include "jit/config.h"
+#include "runtime/cuda/cuda_device.h"
+#include "templates/attention/params.h"
+#include "templates/gemm/params.h"
+
+namespace kiln {
+namespace {
+
+unsigned grid_of(long long blocks) {
+  if (blocks > 0x7fffffffLL) {
+    throw std::invalid_argument("the problem needs " + std::to_string(blocks) +
+                                " blocks; a launch takes at most 2^31 - 1: split the batch");
+  }
+  return static_cast<unsigned>(blocks);
+}
+
+runtime::LaunchShape linear_shape(long long blocks, const LoadedKernel& kernel) {
+  runtime::LaunchShape shape;
+  shape.grid[0] = grid_of(blocks);
+  shape.block[0] = kernel.threads;
+  shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
+  return shape;
+}
+
+int overridden_row(const GemmProblem& problem, int arch) {
+  const GemmTile& tile = *problem.tile;
+  std::string rows;
+  for (int row : gemm_rows(problem.traits, arch)) {
+    const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
+    if (config.block_m == tile.block_m && config.block_n == tile.block_n &&
+        config.block_k == tile.block_k && config.stages == tile.stages) {
+      return row;
+    }
+    rows += (rows.empty() ? "" : ", ") + tile_name(config);
+  }
+  throw std::invalid_argument("gemm: config must be one of " + rows +
+                              " (block_m x block_n x block_k x stages), got " +
+                              std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) +
+                              "x" + std::to_string(tile.block_k) + "x" +
+                              std::to_string(tile.stages));
+}
+
+}  // namespace
+
+runtime::Device& device_of(int ordinal) {
+  try {
+    return runtime::cuda_device(ordinal);
+  } catch (const runtime::NoDeviceError& error) {
+    throw CudaError(error.what());
+  } catch (const runtime::DeviceError& error) {
+    throw CudaError(error.what());
+  }
+}
+
+int arch_of(const runtime::Device& device) {
+  return arch_index({device.info().compute_major, device.info().compute_minor});
+}
+
+Specialization specialize(const AttentionProblem& problem, const runtime::Device& device) {
+  const int arch = arch_of(device);
+  return {arch, pick_attention_row(problem.traits, arch, problem.len_q), problem.traits};
+}
+
+Specialization specialize(const GemmProblem& problem, const runtime::Device& device) {
+  const int arch = arch_of(device);
+  const int row = problem.tile ? overridden_row(problem, arch)
+                               : pick_gemm_row(problem.traits, arch, problem.m, problem.n,
+                                               problem.batch, device.info().sm_count);
+  return {arch, row, problem.traits};
+}
+
+runtime::LaunchShape launch_shape(const AttentionProblem& problem, const Specialization& spec,
+                                  const LoadedKernel& kernel) {
+  const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(spec.row())];
+  return linear_shape(
+      attention_grid(problem.batch, problem.heads, problem.len_q, config.block_q), kernel);
+}
+
+runtime::LaunchShape launch_shape(const GemmProblem& problem, const Specialization& spec,
+                                  const LoadedKernel& kernel) {
+  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec.row())];
+  return linear_shape(
+      gemm_grid(problem.m, problem.n, problem.batch, config.block_m, config.block_n), kernel);
+}
+
+void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::LaunchShape& shape,
+            const CallArguments& arguments, void* stream) {
+  try {
+    device.launch(*kernel.kernel, shape, stream, arguments.bytes(), arguments.spans());
+  } catch (const runtime::DeviceError& error) {
+    throw CudaError(error.what());
+  }
+}
+
+}  // namespace kiln

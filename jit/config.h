@@ -1,0 +1,52 @@
+// The closed tables of tile configs and the pure functions that pick a row. A row's reason stands
+// beside it in attention_config.cpp and gemm_config.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/specialization.h"
+
+namespace kiln {
+
+struct AttentionConfig {
+  int min_dim, max_dim;  // serves head dims whose larger one, padded to 16, lies in this range
+  int block_q, block_kv, warps;
+  int max_len_q;  // preferred up to this many query rows; 0 = any
+  std::string_view reason;
+};
+
+struct GemmConfig {
+  int element_bytes;  // of a and b
+  int block_m, block_n, block_k, stages, warps_m, warps_n;
+  int rate;  // percent of the best row's rate on full tiles; weighs rows against wasted tiles
+  std::string_view reason;
+};
+
+std::span<const AttentionConfig> attention_configs();
+std::span<const GemmConfig> gemm_configs();
+
+int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits);
+int shared_bytes(const GemmConfig& config);
+std::string tile_name(const AttentionConfig& config);  // "128x64"
+std::string tile_name(const GemmConfig& config);       // "128x128x32x3"
+
+// Every row that these traits can ever use on an arch, whatever the lengths: what prewarming needs.
+std::vector<int> attention_rows(const AttentionTraits& traits, int arch);
+std::vector<int> gemm_rows(const GemmTraits& traits, int arch);
+
+// The row for one call. `sm_count` weighs waves of tiles. Never returns a row outside the lists
+// above, and never fails for traits that the problem checks let through.
+int pick_attention_row(const AttentionTraits& traits, int arch, std::int64_t len_q);
+int pick_gemm_row(const GemmTraits& traits, int arch, std::int64_t m, std::int64_t n,
+                  std::int64_t batch, int sm_count);
+
+// Every combination of traits that the built-in tables serve, one row each, without user variants
+// and expressions: the list that compile tests walk.
+std::vector<Specialization> enumerate_specializations(int arch);
+
+}  // namespace kiln

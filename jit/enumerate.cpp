@@ -1,0 +1,95 @@
+// The closed list of built-in kernels: what the compile tests walk. Properties that a table does not
+// know (sinks' dtype, bias, activation) each appear alone, not in every combination.
+#include <algorithm>
+
+#include "jit/config.h"
+
+namespace kiln {
+namespace {
+
+// One head dim for each row of the table, with the odd ones that need padding or differ in v.
+constexpr std::pair<int, int> kHeadDims[] = {{64, 64},   {128, 128}, {192, 128}, {256, 256},
+                                             {40, 40},   {72, 72},   {96, 96},   {192, 192},
+                                             {8, 8},     {160, 160}, {64, 128},  {112, 112}};
+
+std::vector<AttentionTraits> attention_traits() {
+  std::vector<AttentionTraits> list;
+  for (const auto& [dim, dim_v] : kHeadDims) {
+    AttentionTraits base;
+    base.head_dim = static_cast<std::uint16_t>(dim);
+    base.head_dim_v = static_cast<std::uint16_t>(dim_v);
+    for (DType dtype : {DType::bf16, DType::f16}) {
+      base.dtype = dtype;
+      for (Mask mask : {Mask::none, Mask::causal, Mask::window}) {
+        AttentionTraits traits = base;
+        traits.mask = mask;
+        list.push_back(traits);
+        traits.aligned = false;
+        list.push_back(traits);
+      }
+    }
+    base.dtype = DType::bf16;
+    base.mask = Mask::causal;
+    AttentionTraits softcap = base, alibi = base, sinks = base, all = base;
+    softcap.softcap = true;
+    alibi.alibi = true;
+    sinks.sinks = DType::bf16;
+    all.softcap = all.alibi = true;
+    all.sinks = DType::f32;
+    all.mask = Mask::window;
+    for (const AttentionTraits& traits : {softcap, alibi, sinks, all}) list.push_back(traits);
+  }
+  return list;
+}
+
+// Inputs and outputs in every layout; then, in NT, each epilogue and the unaligned forms.
+std::vector<GemmTraits> gemm_traits() {
+  std::vector<GemmTraits> list;
+  for (DType input : {DType::bf16, DType::f16, DType::f32}) {
+    GemmTraits base;
+    base.input = base.output = input;
+    for (Major a : {Major::k, Major::mn}) {
+      for (Major b : {Major::k, Major::mn}) {
+        GemmTraits traits = base;
+        traits.major_a = a;
+        traits.major_b = b;
+        list.push_back(traits);
+        traits.aligned_loads = traits.aligned_stores = false;
+        list.push_back(traits);
+      }
+    }
+    for (Activation activation :
+         {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+      GemmTraits traits = base;
+      traits.activation = activation;
+      traits.bias = input;
+      list.push_back(traits);
+    }
+    GemmTraits residual = base, widened = base;
+    residual.residual = input;
+    widened.output = input == DType::f32 ? DType::bf16 : DType::f32;
+    list.push_back(residual);
+    list.push_back(widened);
+    if (input == DType::f16) {
+      GemmTraits half = base;
+      half.accumulator = Accumulator::f16;
+      list.push_back(half);
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+std::vector<Specialization> enumerate_specializations(int arch) {
+  std::vector<Specialization> specs;
+  for (const AttentionTraits& traits : attention_traits()) {
+    for (int row : attention_rows(traits, arch)) specs.emplace_back(arch, row, traits);
+  }
+  for (const GemmTraits& traits : gemm_traits()) {
+    for (int row : gemm_rows(traits, arch)) specs.emplace_back(arch, row, traits);
+  }
+  return specs;
+}
+
+}  // namespace kiln

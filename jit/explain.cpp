@@ -1,0 +1,118 @@
+// What a call would run and what a kernel is made of, as JSON.
+#include "jit/arch.h"
+#include "jit/blocking.h"
+#include "jit/calls.h"
+#include "jit/config.h"
+#include "jit/kernel_source.h"
+#include "jit/spec_json.h"
+#include "kiln/control.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+
+std::string_view reason_of(const Specialization& spec) {
+  const std::size_t row = static_cast<std::size_t>(spec.row());
+  return spec.family() == Family::attention ? attention_configs()[row].reason
+                                            : gemm_configs()[row].reason;
+}
+
+std::string tile_of(const Specialization& spec) {
+  const std::size_t row = static_cast<std::size_t>(spec.row());
+  return spec.family() == Family::attention ? tile_name(attention_configs()[row])
+                                            : tile_name(gemm_configs()[row]);
+}
+
+json why(const Specialization& spec) {
+  json reasons{"portable path (mma.sync, cp.async): the only one of this release",
+               "tile " + tile_of(spec) + ": " + std::string(reason_of(spec))};
+  if (spec.family() == Family::attention && !spec.attention().aligned) {
+    reasons.push_back("element-wise loads: a base is not 16-byte aligned or a stride is not a "
+                      "multiple of 8 elements");
+  }
+  if (spec.family() == Family::gemm && !spec.gemm().aligned_loads) {
+    reasons.push_back("element-wise loads: a or b is not 16-byte aligned in base or strides");
+  }
+  return reasons;
+}
+
+json layer_of(const Specialization& spec, const cache::Key& key, const runtime::Device& device) {
+  if (is_resident(spec, device)) return "memory";
+  if (auto hit = disk_cache().get(key)) return disk_cache().layers().at(hit->layer).path.string();
+  return nullptr;
+}
+
+template <class Problem>
+std::string explain(const Problem& problem, const char* op) {
+  const BlockingScope blocking;
+  if (problem.empty()) {
+    return json{{"op", op}, {"path", "none"}, {"why", {"the output is empty: nothing runs"}}}.dump();
+  }
+  runtime::Device& device = device_of(problem.device_ordinal);
+  const Specialization spec = specialize(problem, device);
+  const KernelSource source = source_of(spec, texts_of(problem));
+  return json{{"op", op},
+              {"path", "portable"},
+              {"template", spec.family() == Family::attention ? "attention/flash_attention.cuh"
+                                                              : "gemm/gemm.cuh"},
+              {"what", source.what},
+              {"config", tile_of(spec)},
+              {"spec", spec_to_json(spec, texts_of(problem))},
+              {"key", source.key.hex()},
+              {"arch", source.arch},
+              {"layer", layer_of(spec, source.key, device)},
+              {"why", why(spec)}}
+      .dump();
+}
+
+json inspect_one(const OwnedSpec& owned) {
+  const KernelSource source = source_of(owned.spec, owned.texts());
+  auto hit = disk_cache().get(source.key);
+  const cache::Entry entry = hit ? hit->entry : compile_entry(source, "inspect");
+  if (!hit) disk_cache().put(source.key, entry);
+  json result = entry.description;
+  result["what"] = source.what;
+  result["spec"] = spec_to_json(owned.spec, owned.texts());
+  result["path"] = "portable";
+  result["why"] = why(owned.spec);
+  result["config"] = tile_of(owned.spec);
+  result["key"] = source.key.hex();
+  result["cached"] = hit.has_value();
+  result["threads"] = threads_of(owned.spec);
+  result["dynamic_shared_bytes"] = dynamic_shared_bytes_of(owned.spec);
+  result["cubin_bytes"] = entry.cubin.size();
+  result["source"] = source.source;
+  result["ptx"] = entry.ptx;
+  return result;
+}
+
+}  // namespace
+
+std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                    const TensorView& out, const TensorView& lse,
+                                    const AttentionOptions& options) {
+  AttentionProblem problem;
+  check_attention(q, k, v, out, lse, options, problem);
+  return explain(problem, "flash_attention");
+}
+
+std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                         const GemmOptions& options) {
+  GemmProblem problem;
+  check_gemm(a, b, out, options, problem);
+  return explain(problem, "gemm");
+}
+
+std::string inspect(const std::string& spec, const std::string& arch) {
+  const BlockingScope blocking;
+  json kernels = json::array();
+  for (const json& one : parse_specs(spec)) {
+    for (const OwnedSpec& owned : specs_from_json(one, arch_index(parse_arch(arch)))) {
+      kernels.push_back(inspect_one(owned));
+    }
+  }
+  return kernels.dump();
+}
+
+}  // namespace kiln

@@ -1,0 +1,236 @@
+#include <cmath>
+#include <limits>
+
+#include "jit/argument_errors.h"
+#include "jit/problem.h"
+#include "jit/variant_arguments.h"
+#include "templates/gemm/params.h"
+
+namespace kiln {
+namespace {
+
+constexpr const char* kOp = "gemm";
+constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max() - 1024;
+
+// One operand as a batch of matrices with the transposition applied.
+struct Matrix {
+  std::int64_t batch, rows, cols;
+  std::int64_t batch_stride, row_stride, col_stride;
+};
+
+Matrix as_matrix(const char* argument, const TensorView& t, bool transposed) {
+  if (t.rank != 2 && t.rank != 3) {
+    throw_value({kOp, argument}, "must have 2 dimensions, or 3 with a batch, got " + shape_text(t));
+  }
+  const int r = t.rank - 2, c = t.rank - 1;
+  Matrix m{t.rank == 3 ? t.shape[0] : 1, t.shape[r], t.shape[c],
+           t.rank == 3 ? t.strides[0] : 0, t.strides[r], t.strides[c]};
+  if (transposed) {
+    std::swap(m.rows, m.cols);
+    std::swap(m.row_stride, m.col_stride);
+  }
+  if (m.batch == 1) m.batch_stride = 0;
+  for (std::int64_t extent : {m.batch, m.rows, m.cols}) {
+    if (extent > kMaxExtent) throw_value({kOp, argument}, "is too large: " + shape_text(t));
+  }
+  return m;
+}
+
+struct Operand {
+  Major major;
+  std::int64_t ld;
+};
+
+// Which dimension is contiguous; k wins where both are, so that a vector is read along k.
+Operand layout_of(const char* argument, std::int64_t k_extent, std::int64_t k_stride,
+                  std::int64_t mn_extent, std::int64_t mn_stride) {
+  if (k_stride == 1) return {Major::k, mn_extent == 1 ? 0 : mn_stride};
+  if (mn_stride == 1) return {Major::mn, k_extent == 1 ? 0 : k_stride};
+  if (k_extent == 1) return {Major::k, mn_stride};
+  if (mn_extent == 1) return {Major::mn, k_stride};
+  throw_value({kOp, argument}, "must have a stride of 1 in one of its last two dimensions; call "
+                               ".contiguous()");
+}
+
+bool is_aligned_load(const TensorView& tensor, std::int64_t ld, std::int64_t batch_stride) {
+  const int size = size_of(tensor.dtype);
+  return is_aligned(tensor, 16) && ld * size % 16 == 0 && batch_stride * size % 16 == 0;
+}
+
+bool is_aligned_store(const TensorView& tensor, const Matrix& m) {
+  return is_aligned(tensor, 16) && m.row_stride % 2 == 0 && m.batch_stride % 2 == 0;
+}
+
+std::int64_t common_batch(const Matrix& a, const Matrix& b) {
+  if (a.batch != b.batch && a.batch != 1 && b.batch != 1) {
+    throw_value({kOp, "b"}, "must have a's batch or 1, got " + std::to_string(b.batch) + " for " +
+                                std::to_string(a.batch));
+  }
+  return a.batch == 1 ? b.batch : a.batch;
+}
+
+void check_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options) {
+  if (!is_float(a.dtype)) {
+    throw_type({kOp, "a"}, std::string("must be float16, bfloat16 or float32, got ") +
+                               name(a.dtype));
+  }
+  check_dtype({kOp, "b"}, b, a.dtype, " like a");
+  if (a.dtype == DType::f32 && !options.allow_tf32) {
+    throw_type({kOp, "a"}, "is float32, which is computed in tf32 (10 bits of mantissa); pass "
+                           "precision=\"tf32\" to allow that, or cast to bfloat16 or float16");
+  }
+  if (options.accumulator == Accumulator::f16 && a.dtype != DType::f16) {
+    throw_type({kOp, "accumulator"}, std::string("float16 needs float16 inputs, got ") +
+                                         name(a.dtype));
+  }
+}
+
+Matrix check_like_output(const char* argument, const TensorView& tensor, std::int64_t batch,
+                         std::int64_t m, std::int64_t n, bool batched) {
+  const Subject subject{kOp, argument};
+  if (!is_float(tensor.dtype)) {
+    throw_type(subject, std::string("must be float16, bfloat16 or float32, got ") +
+                            name(tensor.dtype));
+  }
+  if (batched) {
+    check_shape(subject, tensor, {batch, m, n});
+  } else {
+    check_shape(subject, tensor, {m, n});
+  }
+  check_last_stride(subject, tensor);
+  return as_matrix(argument, tensor, false);
+}
+
+// Strides of the bias between batch entries; checks its shape [n] or [batch, 1, n].
+std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
+  const Subject subject{kOp, "bias"};
+  check_device(subject, bias, problem.device_ordinal);
+  if (!is_float(bias.dtype)) {
+    throw_type(subject, std::string("must be float16, bfloat16 or float32, got ") +
+                            name(bias.dtype));
+  }
+  if (bias.rank == 3) {
+    check_shape(subject, bias, {problem.batch, 1, problem.n});
+  } else {
+    check_shape(subject, bias, {problem.n});
+  }
+  check_last_stride(subject, bias);
+  return bias.rank == 3 && problem.batch > 1 ? bias.strides[0] : 0;
+}
+
+Digest128 epilogue_digest(const std::string& expression) {
+  // The last one of this thread: a serving loop passes the same text on every call.
+  thread_local std::string last_text;
+  thread_local Digest128 last_digest{};
+  if (expression != last_text) {
+    if (expression.find_first_of("\n\r#") != std::string::npos) {
+      throw_value({kOp, "epilogue"}, "must be one line without preprocessor directives");
+    }
+    last_digest = digest_of({{"epilogue", expression}});
+    last_text = expression;
+  }
+  return last_digest;
+}
+
+void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
+  if (options.epilogue.empty()) {
+    problem.traits.activation = options.activation;
+    return;
+  }
+  if (options.activation != Activation::none) {
+    throw_value({kOp, "activation"}, "cannot be combined with epilogue; write it in the expression");
+  }
+  problem.traits.epilogue = epilogue_digest(options.epilogue);
+  problem.epilogue = options.epilogue;
+}
+
+}  // namespace
+
+Activation parse_activation(const std::string& name) {
+  if (name.empty() || name == "none") return Activation::none;
+  if (name == "relu") return Activation::relu;
+  if (name == "gelu") return Activation::gelu;
+  if (name == "gelu_tanh") return Activation::gelu_tanh;
+  if (name == "silu") return Activation::silu;
+  throw_value({kOp, "activation"}, "must be relu, gelu, gelu_tanh or silu, got '" + name + "'");
+}
+
+TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype,
+                       const GemmOptions& options) {
+  const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
+  const std::int64_t batch = common_batch(ma, mb);
+  TensorView out = a.rank == 3 || b.rank == 3
+                       ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows,
+                                         mb.cols)
+                       : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, mb.cols);
+  out.device_type = a.device_type;
+  return out;
+}
+
+void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                const GemmOptions& options, GemmProblem& problem) {
+  problem.device_ordinal = check_device({kOp, "a"}, a, -1);
+  check_device({kOp, "b"}, b, problem.device_ordinal);
+  check_device({kOp, "out"}, out, problem.device_ordinal);
+  check_dtypes(a, b, options);
+  const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
+  if (ma.cols != mb.rows) {
+    throw_value({kOp, "b"}, "must have " + std::to_string(ma.cols) +
+                                " rows, the columns of a; a is " + shape_text(a) + ", b is " +
+                                shape_text(b) + (options.trans_a || options.trans_b
+                                                     ? " before transposing"
+                                                     : ""));
+  }
+  const std::int64_t batch = common_batch(ma, mb);
+  const bool batched = a.rank == 3 || b.rank == 3;
+  const Matrix mo = check_like_output("out", out, batch, ma.rows, mb.cols, batched);
+  problem.batch = static_cast<int>(batch), problem.m = static_cast<int>(ma.rows);
+  problem.n = static_cast<int>(mb.cols), problem.k = static_cast<int>(ma.cols);
+  problem.tile = options.config;
+
+  GemmTraits& traits = problem.traits;
+  const Operand oa = layout_of("a", ma.cols, ma.col_stride, ma.rows, ma.row_stride);
+  const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
+  traits.input = a.dtype, traits.output = out.dtype, traits.accumulator = options.accumulator;
+  traits.major_a = oa.major, traits.major_b = ob.major;
+  traits.aligned_loads = is_aligned_load(a, oa.ld, ma.batch_stride) &&
+                         is_aligned_load(b, ob.ld, mb.batch_stride);
+  traits.aligned_stores = is_aligned_store(out, mo);
+  check_epilogue(options, problem);
+
+  GemmParams p{};
+  p.a = a.data, p.b = b.data, p.out = out.data;
+  p.a_ld = oa.ld, p.b_ld = ob.ld, p.out_ld = mo.row_stride;
+  p.a_batch = ma.batch_stride, p.b_batch = mb.batch_stride, p.out_batch = mo.batch_stride;
+  p.m = problem.m, p.n = problem.n, p.k = problem.k, p.batch = problem.batch;
+  p.alpha = options.alpha;
+  if (!std::isfinite(p.alpha)) throw_value({kOp, "alpha"}, "must be finite");
+  if (options.bias.given()) {
+    p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
+    traits.bias = options.bias.dtype;
+    traits.aligned_stores = traits.aligned_stores && is_aligned(options.bias, 16) &&
+                            p.bias_batch % 2 == 0;
+  }
+  if (options.residual.given()) {
+    check_device({kOp, "residual"}, options.residual, problem.device_ordinal);
+    const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, mb.cols,
+                                        batched);
+    p.residual = options.residual.data;
+    p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;
+    traits.residual = options.residual.dtype;
+    traits.aligned_stores = traits.aligned_stores && is_aligned_store(options.residual, mr);
+  }
+  CallArguments& arguments = problem.arguments;
+  arguments.set_params(p);
+  arguments.add_pointer(offsetof(GemmParams, a), a, false);
+  arguments.add_pointer(offsetof(GemmParams, b), b, false);
+  arguments.add_pointer(offsetof(GemmParams, out), out, true);
+  if (options.bias.given()) {
+    arguments.add_pointer(offsetof(GemmParams, bias), options.bias, false);
+  }
+  if (options.residual.given()) {
+    arguments.add_pointer(offsetof(GemmParams, residual), options.residual, false);
+  }
+}
+
+}  // namespace kiln

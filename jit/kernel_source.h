@@ -1,0 +1,32 @@
+// Specialization -> source, key and compiled entry: the part of the flow that needs no device.
+#pragma once
+
+#include <string>
+
+#include "cache/disk_cache.h"
+#include "jit/compiler.h"
+#include "jit/render.h"
+
+namespace kiln {
+
+struct KernelSource {
+  std::string source;
+  std::string arch;  // "sm_90"
+  std::string what;  // describe()
+  cache::Key key;
+};
+KernelSource source_of(const Specialization& spec, const UserTexts& texts);
+
+// Compiles, logs one line with `why`, counts. Throws CompileError.
+cache::Entry compile_entry(const KernelSource& source, const std::string& why);
+
+// The process's disk cache, made from the settings at first use.
+cache::DiskCache& disk_cache();
+
+unsigned threads_of(const Specialization& spec);
+unsigned dynamic_shared_bytes_of(const Specialization& spec);
+
+// Hands the settings, the Python folders and the driver's version to the NVRTC loader, once.
+void prepare_nvrtc();
+
+}  // namespace kiln

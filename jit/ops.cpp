@@ -1,0 +1,69 @@
+// The public operations: check, specialise, find the kernel, launch.
+#include "jit/calls.h"
+#include "kiln/kiln.h"
+
+namespace kiln {
+namespace {
+
+template <class Problem>
+void run(const Problem& problem, void* stream) {
+  if (problem.empty()) return;  // nothing to write
+  runtime::Device& device = device_of(problem.device_ordinal);
+  const Specialization spec = specialize(problem, device);
+  const LoadedKernel& kernel = resident_kernel(spec, texts_of(problem), device, stream);
+  launch(device, kernel, launch_shape(problem, spec, kernel), problem.arguments, stream);
+}
+
+template <class Call>
+Status status_of(Call&& call) noexcept {
+  try {
+    try {
+      call();
+      return {};
+    } catch (const TypeError& error) {
+      return {StatusCode::type_error, error.what()};
+    } catch (const std::invalid_argument& error) {
+      return {StatusCode::invalid_argument, error.what()};
+    } catch (const CompileError& error) {
+      return {StatusCode::compile_error, error.what()};
+    } catch (const CompileDisabled& error) {
+      return {StatusCode::compile_disabled, error.what()};
+    } catch (const CudaError& error) {
+      return {StatusCode::cuda_error, error.what()};
+    } catch (const std::exception& error) {
+      return {StatusCode::internal, error.what()};
+    }
+  } catch (...) {  // copying the message failed
+    return {StatusCode::internal, {}};
+  }
+}
+
+}  // namespace
+
+void flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                     const TensorView& out, const TensorView& lse, const AttentionOptions& options,
+                     void* stream) {
+  AttentionProblem problem;
+  check_attention(q, k, v, out, lse, options, problem);
+  run(problem, stream);
+}
+
+void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+          const GemmOptions& options, void* stream) {
+  GemmProblem problem;
+  check_gemm(a, b, out, options, problem);
+  run(problem, stream);
+}
+
+Status try_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                           const TensorView& out, const TensorView& lse,
+                           const AttentionOptions& options, void* stream) noexcept {
+  return status_of([&] { flash_attention(q, k, v, out, lse, options, stream); });
+}
+
+Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                const GemmOptions& options, void* stream) noexcept {
+  return status_of([&] { gemm(a, b, out, options, stream); });
+}
+
+}  // namespace kiln

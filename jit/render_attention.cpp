@@ -1,0 +1,125 @@
+#include <sstream>
+
+#include "jit/config.h"
+#include "jit/render_parts.h"
+
+namespace kiln {
+namespace {
+
+// The members that hold run-time values, in the order in which add_variant_arguments packs them.
+std::string members(const VariantDefinition& d) {
+  std::string text;
+  for (const VariantParam& param : d.params) {
+    text += "  kiln::Slot<" + device_type(param.dtype) + "> " + param.name + ";\n";
+  }
+  for (const VariantTensor& tensor : d.tensors) {
+    text += "  kiln::VariantTensor<" + device_type(tensor.dtype) + ", " +
+            std::to_string(tensor.indices.size()) + "> " + tensor.name + ";\n";
+  }
+  return text;
+}
+
+// A hook whose body evaluates the user's expression with every public name in scope. A tensor's
+// name stands for its element at this position; the compiler drops the loads of unused ones.
+std::string hook(const VariantDefinition& d, const std::string& head, const char* return_type,
+                 const std::string& label, const std::string& expression) {
+  std::ostringstream text;
+  text << "  __device__ __forceinline__ " << return_type << " " << head << " const {\n"
+       << "    [[maybe_unused]] const int b = at.b, h = at.h, h_kv = at.h_kv, row = at.row,\n"
+       << "                               q = at.q, kv = at.kv, len_q = at.len_q,\n"
+       << "                               len_kv = at.len_kv;\n";
+  for (const VariantParam& param : d.params) {
+    text << "    [[maybe_unused]] const " << device_type(param.dtype) << " " << param.name
+         << " = this->" << param.name << ".value;\n";
+  }
+  for (const VariantTensor& tensor : d.tensors) {
+    const bool integer = tensor.dtype == DType::i32 || tensor.dtype == DType::u8;
+    text << "    [[maybe_unused]] const " << (tensor.dtype == DType::boolean ? "bool"
+                                              : integer ? "int" : "float")
+         << " " << tensor.name << " = "
+         << (integer || tensor.dtype == DType::boolean ? "" : "kiln::to_float") << "(this->"
+         << tensor.name << ".at(";
+    for (std::size_t i = 0; i < tensor.indices.size(); ++i) {
+      text << (i ? ", " : "") << "at." << tensor.indices[i];
+    }
+    text << "));\n";
+  }
+  text << "    return (\n#line 1 \"" << label << "\"\n" << expression << "\n#line 1 \"kernel.cu\"\n"
+       << "    );\n  }\n";
+  return text.str();
+}
+
+std::string user_variant(const VariantDefinition& d) {
+  std::ostringstream text;
+  text << "struct VariantArguments {\n" << members(d) << "};\n";
+  if (!d.file_text.empty()) {
+    text << "#line 1 \"variant template\"\n" << d.file_text << "\n#line 1 \"kernel.cu\"\n";
+    return text.str();
+  }
+  text << "struct UserVariant : kiln::VariantDefaults, VariantArguments {\n"
+       << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
+       << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
+  if (!d.logits.empty()) {
+    text << hook(d, "logits(float logit, const kiln::Position& at)", "float", "variant logits",
+                 d.logits);
+  }
+  if (!d.mask.empty()) {
+    text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", d.mask);
+  }
+  text << "};\n";
+  return text.str();
+}
+
+// The order is the order of evaluation: softcap, ALiBi, the user's logits; masks; sinks.
+// attention_problem.cpp packs the run-time values in the same order.
+std::string variant_list(const AttentionTraits& traits) {
+  std::string list;
+  auto add = [&](const std::string& name) { list += (list.empty() ? "" : ", ") + name; };
+  if (traits.softcap) add("kiln::Softcap");
+  if (traits.alibi) add("kiln::Alibi");
+  if (traits.mask == Mask::causal) add("kiln::Causal");
+  if (traits.mask == Mask::window) add("kiln::Window");
+  if (traits.sinks != DType::none) add("kiln::Sinks<" + device_type(traits.sinks) + ">");
+  if (traits.variant != Digest128{}) add("UserVariant");
+  return "kiln::Variants<" + list + ">";
+}
+
+}  // namespace
+
+std::string render_attention(const AttentionTraits& traits, const AttentionConfig& config,
+                             const UserTexts& texts) {
+  std::ostringstream text;
+  text << "#include \"/kiln/attention/flash_attention.cuh\"\n\n"
+       << "struct Config {\n"
+       << "  using Element = " << device_type(traits.dtype) << ";\n"
+       << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
+       << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"
+       << "  static constexpr int kBlockQ = " << config.block_q << ";\n"
+       << "  static constexpr int kBlockKv = " << config.block_kv << ";\n"
+       << "  static constexpr int kWarps = " << config.warps << ";\n"
+       << "  static constexpr bool kAligned = " << (traits.aligned ? "true" : "false") << ";\n"
+       << "};\n";
+  if (texts.variant) text << user_variant(*texts.variant);
+  text << "using Variant = " << variant_list(traits) << ";\n\n"
+       << "extern \"C\" __global__ void __launch_bounds__(Config::kWarps * 32)\n"
+       << kEntryName << "(const __grid_constant__ kiln::AttentionArgs<Variant> args) {\n"
+       << "  kiln::flash_attention<Config, Variant>(args);\n}\n";
+  return text.str();
+}
+
+std::string describe_attention(const AttentionTraits& traits, const AttentionConfig& config,
+                               const UserTexts& texts) {
+  std::string text = std::string("flash_attention ") + name(traits.dtype) + " d" +
+                     std::to_string(traits.head_dim);
+  if (traits.head_dim_v != traits.head_dim) text += "/" + std::to_string(traits.head_dim_v);
+  if (traits.mask == Mask::causal) text += " causal";
+  if (traits.mask == Mask::window) text += " window";
+  if (traits.softcap) text += " softcap";
+  if (traits.alibi) text += " alibi";
+  if (traits.sinks != DType::none) text += " sinks";
+  if (texts.variant) text += " variant " + texts.variant->name;
+  if (!traits.aligned) text += " unaligned";
+  return text + ", tile " + tile_name(config);
+}
+
+}  // namespace kiln

@@ -1,0 +1,92 @@
+#include <sstream>
+
+#include "jit/render_parts.h"
+
+namespace kiln {
+namespace {
+
+const char* boolean(bool value) { return value ? "true" : "false"; }
+
+std::string epilogue(const GemmTraits& traits, const UserTexts& texts) {
+  std::ostringstream text;
+  const bool bias = traits.bias != DType::none, residual = traits.residual != DType::none;
+  if (traits.epilogue == Digest128{}) {
+    text << "using Epilogue = kiln::StandardEpilogue<kiln::Activation::" << name(traits.activation)
+         << ", /*kBias=*/" << boolean(bias) << ", /*kResidual=*/" << boolean(residual) << ">;\n";
+    return text.str();
+  }
+  text << "struct Epilogue {\n"
+       << "  static constexpr bool kBias = " << boolean(bias) << ", kResidual = "
+       << boolean(residual) << ";\n"
+       << "  __device__ __forceinline__ float operator()(float acc, float bias, float residual,\n"
+       << "                                              int row, int col, int batch) const {\n"
+       << "    return (\n#line 1 \"gemm epilogue\"\n" << texts.epilogue
+       << "\n#line 1 \"kernel.cu\"\n    );\n  }\n};\n";
+  return text.str();
+}
+
+std::string type_or(DType dtype, DType otherwise) {
+  return device_type(dtype == DType::none ? otherwise : dtype);
+}
+
+}  // namespace
+
+const char* name(Activation activation) {
+  switch (activation) {
+    case Activation::none: return "none";
+    case Activation::relu: return "relu";
+    case Activation::gelu: return "gelu";
+    case Activation::gelu_tanh: return "gelu_tanh";
+    case Activation::silu: return "silu";
+  }
+  return "none";
+}
+
+std::string layout_name(const GemmTraits& traits) {
+  return std::string(traits.major_a == Major::k ? "n" : "t") +
+         (traits.major_b == Major::k ? "t" : "n");
+}
+
+std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
+                        const UserTexts& texts) {
+  auto major = [](Major m) { return m == Major::k ? "kiln::Major::k" : "kiln::Major::mn"; };
+  std::ostringstream text;
+  text << "#include \"/kiln/gemm/gemm.cuh\"\n\n"
+       << "struct Config {\n"
+       << "  using Input = " << device_type(traits.input) << ";\n"
+       << "  using Output = " << device_type(traits.output) << ";\n"
+       << "  using Accumulator = "
+       << (traits.accumulator == Accumulator::f16 ? "kiln::f16" : "float") << ";\n"
+       << "  using Bias = " << type_or(traits.bias, traits.output) << ";\n"
+       << "  using Residual = " << type_or(traits.residual, traits.output) << ";\n"
+       << "  static constexpr kiln::Major kMajorA = " << major(traits.major_a) << ";\n"
+       << "  static constexpr kiln::Major kMajorB = " << major(traits.major_b) << ";\n"
+       << "  static constexpr int kBlockM = " << config.block_m << ", kBlockN = " << config.block_n
+       << ", kBlockK = " << config.block_k << ";\n"
+       << "  static constexpr int kStages = " << config.stages << ", kWarpsM = " << config.warps_m
+       << ", kWarpsN = " << config.warps_n << ";\n"
+       << "  static constexpr bool kAlignedLoads = " << boolean(traits.aligned_loads)
+       << ", kAlignedStores = " << boolean(traits.aligned_stores) << ";\n"
+       << "};\n"
+       << epilogue(traits, texts) << "\n"
+       << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32)\n"
+       << kEntryName << "(const __grid_constant__ kiln::GemmParams args) {\n"
+       << "  kiln::gemm<Config, Epilogue>(args);\n}\n";
+  return text.str();
+}
+
+std::string describe_gemm(const GemmTraits& traits, const GemmConfig& config,
+                          const UserTexts& texts) {
+  std::string text = std::string("gemm ") + name(traits.input) + " " + layout_name(traits);
+  if (traits.output != traits.input) text += std::string(" -> ") + name(traits.output);
+  if (traits.accumulator == Accumulator::f16) text += " accumulating float16";
+  if (traits.bias != DType::none) text += " bias";
+  if (traits.activation != Activation::none) text += std::string(" ") + name(traits.activation);
+  if (traits.residual != DType::none) text += " residual";
+  if (!texts.epilogue.empty()) text += " epilogue \"" + std::string(texts.epilogue) + "\"";
+  if (!traits.aligned_loads) text += " unaligned loads";
+  if (!traits.aligned_stores) text += " unaligned stores";
+  return text + ", tile " + tile_name(config);
+}
+
+}  // namespace kiln

@@ -1,0 +1,162 @@
+// Statistics, diagnosis and the cache's tools, as JSON.
+#include <nlohmann/json.hpp>
+
+#include "jit/blocking.h"
+#include "jit/compile_policy.h"
+#include "jit/engine.h"
+#include "jit/kernel_source.h"
+#include "jit/settings.h"
+#include "jit/statistics.h"
+#include "kiln/control.h"
+#include "runtime/cuda/cuda_device.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+
+const char* name(JitMode mode) {
+  return mode == JitMode::automatic ? "auto" : mode == JitMode::warn ? "warn" : "off";
+}
+
+json device_report(int ordinal) {
+  const runtime::DeviceInfo& info = runtime::cuda_device(ordinal).info();
+  return {{"ordinal", ordinal},
+          {"name", info.name},
+          {"compute_capability",
+           std::to_string(info.compute_major) + "." + std::to_string(info.compute_minor)},
+          {"sm_count", info.sm_count},
+          {"shared_bytes_per_block", info.shared_bytes_per_block},
+          {"memory_bytes", info.memory_bytes}};
+}
+
+json devices_report() {
+  json devices = json::array();
+  for (int i = 0; i < runtime::cuda_status().device_count; ++i) {
+    try {
+      devices.push_back(device_report(i));
+    } catch (const std::exception& error) {
+      devices.push_back({{"ordinal", i}, {"problem", error.what()}});
+    }
+  }
+  return devices;
+}
+
+json layers_report() {
+  json layers = json::array();
+  for (const cache::LayerInfo& layer : disk_cache().layers()) {
+    layers.push_back({{"path", layer.path.string()}, {"writable", layer.writable},
+                      {"usable", layer.usable}, {"verdict", layer.verdict},
+                      {"owner", layer.owner}, {"mode", layer.mode},
+                      {"entries", layer.entries}, {"bytes", layer.bytes}});
+  }
+  return layers;
+}
+
+// -1 / 0 / 1 for dotted versions; missing parts count as 0.
+int compare_versions(const std::string& a, const std::string& b) {
+  std::size_t i = 0, j = 0;
+  while (i < a.size() || j < b.size()) {
+    long x = 0, y = 0;
+    for (; i < a.size() && a[i] != '.'; ++i) x = x * 10 + (a[i] - '0');
+    for (; j < b.size() && b[j] != '.'; ++j) y = y * 10 + (b[j] - '0');
+    if (x != y) return x < y ? -1 : 1;
+    ++i, ++j;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Statistics& statistics() {
+  static Statistics instance;
+  return instance;
+}
+
+std::string version() { return KILN_VERSION; }
+
+std::string stats() {
+  const Statistics& s = statistics();
+  const std::size_t layers = disk_cache().layers().size();
+  json disk = json::array();
+  for (std::size_t i = 0; i < std::min(layers, Statistics::kMaxLayers); ++i) {
+    disk.push_back(s.disk_hits[i].load());
+  }
+  return json{{"memory_hits", s.memory_hits.load()},
+              {"disk_hits", disk},
+              {"misses", s.misses.load()},
+              {"compiles", s.compiles.load()},
+              {"compile_seconds", static_cast<double>(s.compile_nanoseconds.load()) * 1e-9},
+              {"load_seconds", static_cast<double>(s.load_nanoseconds.load()) * 1e-9},
+              {"nvrtc_loaded", nvrtc_is_loaded()},
+              {"kernels_resident", resident_count()}}
+      .dump();
+}
+
+void reset_stats() {
+  Statistics& s = statistics();
+  for (auto* counter : {&s.memory_hits, &s.misses, &s.compiles, &s.compile_nanoseconds,
+                        &s.load_nanoseconds}) {
+    counter->store(0);
+  }
+  for (auto& counter : s.disk_hits) counter.store(0);
+}
+
+std::string diagnose() {
+  const BlockingScope blocking;
+  const runtime::CudaStatus& driver = runtime::cuda_status();
+  prepare_nvrtc();
+  const NvrtcInfo nvrtc = nvrtc_info(true);
+  const Settings& s = settings();
+  return json{
+      {"version", version()},
+      {"driver", {{"found", driver.driver_found}, {"version", driver.driver_version},
+                  {"path", driver.driver_path}, {"problem", driver.problem}}},
+      {"nvrtc", {{"loaded", nvrtc.loaded}, {"path", nvrtc.path}, {"how", nvrtc.how},
+                 {"version", nvrtc.version}, {"build", nvrtc.build}, {"archs", nvrtc.archs},
+                 {"problem", nvrtc.problem}}},
+      {"devices", devices_report()},
+      {"cache", {{"layers", layers_report()}, {"max_bytes", s.cache_max_bytes}}},
+      {"environment", {{"KILN_JIT", name(jit_mode())}, {"KILN_TEMPLATE_DIR", s.template_dir},
+                       {"KILN_NVRTC", s.nvrtc}}}}
+      .dump();
+}
+
+std::string cache_info() { return json{{"layers", layers_report()}}.dump(); }
+
+std::string cache_list() {
+  json entries = json::array();
+  for (const cache::EntryInfo& entry : disk_cache().list()) {
+    entries.push_back({{"key", entry.key.hex()}, {"path", entry.path.string()},
+                       {"layer", entry.layer},
+                       {"what", entry.description.value("what", "")},
+                       {"arch", entry.description.value("arch", "")},
+                       {"nvrtc_version", entry.description.value("nvrtc_version", "")},
+                       {"bytes", entry.bytes}, {"pinned", entry.pinned},
+                       {"last_used", entry.last_used}});
+  }
+  return entries.dump();
+}
+
+std::string cache_verify() {
+  json faults = json::array();
+  const auto results = disk_cache().verify();
+  for (const cache::VerifyResult& result : results) {
+    if (result.fault.empty()) continue;
+    faults.push_back({{"key", result.key.hex()}, {"path", result.path.string()},
+                      {"fault", result.fault}});
+  }
+  return json{{"checked", results.size()}, {"faults", faults}}.dump();
+}
+
+std::size_t cache_clear() { return disk_cache().clear(); }
+
+std::size_t cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc) {
+  if (older_than_nvrtc.empty()) return disk_cache().prune(max_bytes);
+  return disk_cache().prune(max_bytes, [&](const cache::EntryInfo& entry) {
+    const std::string version = entry.description.value("nvrtc_version", "");
+    return compare_versions(version, older_than_nvrtc) < 0;
+  });
+}
+
+}  // namespace kiln

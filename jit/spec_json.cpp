@@ -1,0 +1,217 @@
+#include "jit/spec_json.h"
+
+#include <set>
+
+#include "jit/arch.h"
+#include "jit/config.h"
+#include "jit/render_parts.h"
+#include "jit/variant_arguments.h"
+#include "jit/variant_json.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("spec: " + what); }
+
+// Reads the fields of one object; finish() refuses those that nobody asked for.
+class Fields {
+ public:
+  explicit Fields(const json& object) : object_(object) {}
+
+  template <class T>
+  T get(const char* field, T otherwise) {
+    seen_.insert(field);
+    auto it = object_.find(field);
+    if (it == object_.end() || it->is_null()) return otherwise;
+    try {
+      return it->get<T>();
+    } catch (const json::exception&) {
+      refuse(std::string("field '") + field + "' has the wrong type: " + it->dump());
+    }
+  }
+  DType dtype(const char* field, DType otherwise) {
+    const std::string text = get<std::string>(field, "");
+    if (text.empty()) return otherwise;
+    for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+      if (text == name(dtype)) return dtype;
+    }
+    refuse(std::string("field '") + field + "' must be float16, bfloat16 or float32, got '" +
+           text + "'");
+  }
+  const json* object(const char* field) {
+    seen_.insert(field);
+    auto it = object_.find(field);
+    return it == object_.end() || it->is_null() ? nullptr : &*it;
+  }
+  void finish() const {
+    for (const auto& item : object_.items()) {
+      if (!seen_.contains(item.key())) refuse("unknown field '" + item.key() + "'");
+    }
+  }
+
+ private:
+  const json& object_;
+  std::set<std::string> seen_;
+};
+
+std::uint16_t head_dim(Fields& fields, const char* field, int otherwise) {
+  const int dim = fields.get<int>(field, otherwise);
+  if (dim < 8 || dim > 256 || dim % 8 != 0) {
+    refuse(std::string("field '") + field + "' must be a multiple of 8 up to 256, got " +
+           std::to_string(dim));
+  }
+  return static_cast<std::uint16_t>(dim);
+}
+
+Mask parse_mask(const std::string& text) {
+  if (text == "none") return Mask::none;
+  if (text == "causal") return Mask::causal;
+  if (text == "window") return Mask::window;
+  refuse("field 'mask' must be none, causal or window, got '" + text + "'");
+}
+
+const char* name(Mask mask) {
+  return mask == Mask::none ? "none" : mask == Mask::causal ? "causal" : "window";
+}
+
+// Keeps the rows that a spec's tile fields name, all when it names none.
+template <class Config, class Matches>
+std::vector<int> matching_rows(std::span<const Config> table, const std::vector<int>& rows,
+                               Matches matches) {
+  std::vector<int> kept;
+  for (int row : rows) {
+    if (matches(table[static_cast<std::size_t>(row)])) kept.push_back(row);
+  }
+  if (kept.empty()) refuse("its tile is not a row of the config table for these properties");
+  return kept;
+}
+
+bool wants(int wanted, int have) { return wanted == 0 || wanted == have; }
+
+std::vector<OwnedSpec> attention_specs(Fields& fields, int arch) {
+  AttentionTraits traits;
+  traits.dtype = fields.dtype("dtype", DType::bf16);
+  if (traits.dtype == DType::f32) refuse("field 'dtype' must be float16 or bfloat16 for attention");
+  traits.head_dim = head_dim(fields, "head_dim", 0);
+  traits.head_dim_v = head_dim(fields, "head_dim_v", traits.head_dim);
+  traits.mask = parse_mask(fields.get<std::string>("mask", "none"));
+  traits.softcap = fields.get("softcap", false);
+  traits.alibi = fields.get("alibi", false);
+  traits.sinks = fields.dtype("sinks", DType::none);
+  traits.aligned = fields.get("aligned", true);
+  OwnedSpec owned;
+  if (const json* variant = fields.object("variant")) {
+    owned.variant = std::make_shared<const Variant>(variant_from_json(*variant));
+    traits.variant = owned.variant->digest();
+  }
+  const int block_q = fields.get("block_q", 0), block_kv = fields.get("block_kv", 0);
+  const int warps = fields.get("warps", 0);
+  fields.finish();
+  const auto rows = matching_rows(
+      attention_configs(), attention_rows(traits, arch), [&](const AttentionConfig& config) {
+        return wants(block_q, config.block_q) && wants(block_kv, config.block_kv) &&
+               wants(warps, config.warps);
+      });
+  std::vector<OwnedSpec> specs;
+  for (int row : rows) {
+    owned.spec = Specialization(arch, row, traits);
+    specs.push_back(owned);
+  }
+  return specs;
+}
+
+void parse_layout(const std::string& layout, GemmTraits& traits) {
+  const bool sound = layout.size() == 2 && layout.find_first_not_of("nt") == std::string::npos;
+  if (!sound) refuse("field 'layout' must be nn, nt, tn or tt, got '" + layout + "'");
+  traits.major_a = layout[0] == 'n' ? Major::k : Major::mn;
+  traits.major_b = layout[1] == 't' ? Major::k : Major::mn;
+}
+
+Accumulator parse_accumulator(const std::string& text, DType input) {
+  if (text == "float32") return Accumulator::f32;
+  if (text != "float16") refuse("field 'accumulator' must be float32 or float16, got '" + text + "'");
+  if (input != DType::f16) refuse("field 'accumulator' float16 needs dtype float16");
+  return Accumulator::f16;
+}
+
+std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
+  GemmTraits traits;
+  OwnedSpec owned;
+  traits.input = fields.dtype("dtype", DType::bf16);
+  traits.output = fields.dtype("out_dtype", traits.input);
+  parse_layout(fields.get<std::string>("layout", "nt"), traits);
+  traits.accumulator =
+      parse_accumulator(fields.get<std::string>("accumulator", "float32"), traits.input);
+  traits.bias = fields.dtype("bias", DType::none);
+  traits.residual = fields.dtype("residual", DType::none);
+  traits.activation = parse_activation(fields.get<std::string>("activation", "none"));
+  traits.aligned_loads = fields.get("aligned_loads", true);
+  traits.aligned_stores = fields.get("aligned_stores", true);
+  owned.epilogue = fields.get<std::string>("epilogue", "");
+  if (!owned.epilogue.empty()) {
+    if (traits.activation != Activation::none) refuse("give 'epilogue' or 'activation', not both");
+    traits.epilogue = digest_of({{"epilogue", owned.epilogue}});
+  }
+  const int block_m = fields.get("block_m", 0), block_n = fields.get("block_n", 0);
+  const int block_k = fields.get("block_k", 0), stages = fields.get("stages", 0);
+  fields.finish();
+  const auto rows =
+      matching_rows(gemm_configs(), gemm_rows(traits, arch), [&](const GemmConfig& config) {
+        return wants(block_m, config.block_m) && wants(block_n, config.block_n) &&
+               wants(block_k, config.block_k) && wants(stages, config.stages);
+      });
+  std::vector<OwnedSpec> specs;
+  for (int row : rows) {
+    owned.spec = Specialization(arch, row, traits);
+    specs.push_back(owned);
+  }
+  return specs;
+}
+
+json optional_dtype(DType dtype) { return dtype == DType::none ? json() : json(name(dtype)); }
+
+}  // namespace
+
+json spec_to_json(const Specialization& spec, const UserTexts& texts) {
+  const std::size_t row = static_cast<std::size_t>(spec.row());
+  if (spec.family() == Family::attention) {
+    const AttentionTraits t = spec.attention();
+    const AttentionConfig& c = attention_configs()[row];
+    return {{"op", "flash_attention"}, {"dtype", name(t.dtype)}, {"head_dim", t.head_dim},
+            {"head_dim_v", t.head_dim_v}, {"mask", name(t.mask)}, {"softcap", t.softcap},
+            {"alibi", t.alibi}, {"sinks", optional_dtype(t.sinks)}, {"aligned", t.aligned},
+            {"variant", texts.variant ? variant_to_json(*texts.variant) : json()},
+            {"block_q", c.block_q}, {"block_kv", c.block_kv}, {"warps", c.warps}};
+  }
+  const GemmTraits t = spec.gemm();
+  const GemmConfig& c = gemm_configs()[row];
+  return {{"op", "gemm"}, {"dtype", name(t.input)}, {"out_dtype", name(t.output)},
+          {"layout", layout_name(t)},
+          {"accumulator", t.accumulator == Accumulator::f16 ? "float16" : "float32"},
+          {"bias", optional_dtype(t.bias)}, {"residual", optional_dtype(t.residual)},
+          {"activation", name(t.activation)},
+          {"epilogue", texts.epilogue.empty() ? json() : json(std::string(texts.epilogue))},
+          {"aligned_loads", t.aligned_loads}, {"aligned_stores", t.aligned_stores},
+          {"block_m", c.block_m}, {"block_n", c.block_n}, {"block_k", c.block_k},
+          {"stages", c.stages}};
+}
+
+std::vector<OwnedSpec> specs_from_json(const json& spec, int arch) {
+  if (!spec.is_object()) refuse("must be an object, got " + spec.dump());
+  Fields fields(spec);
+  const std::string op = fields.get<std::string>("op", "");
+  if (op == "flash_attention") return attention_specs(fields, arch);
+  if (op == "gemm") return gemm_specs(fields, arch);
+  refuse("field 'op' must be flash_attention or gemm, got '" + op + "'");
+}
+
+std::vector<json> parse_specs(const std::string& text) {
+  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded()) refuse("not valid JSON");
+  if (parsed.is_array()) return parsed.get<std::vector<json>>();
+  return {parsed};
+}
+
+}  // namespace kiln

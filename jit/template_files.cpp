@@ -1,0 +1,84 @@
+#include "jit/template_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include "jit/embedded.h"
+#include "jit/settings.h"
+
+namespace kiln {
+namespace {
+
+struct FolderFiles {
+  std::map<std::string, std::string> texts;  // stable addresses
+  std::vector<SourceFile> files;
+};
+
+const FolderFiles& read_folder(const std::string& folder) {
+  static FolderFiles* const result = [&] {
+    auto* read = new FolderFiles;
+    std::error_code error;
+    for (auto it = std::filesystem::recursive_directory_iterator(folder, error);
+         !error && it != std::filesystem::recursive_directory_iterator(); it.increment(error)) {
+      const auto extension = it->path().extension();
+      if (!it->is_regular_file() || (extension != ".cuh" && extension != ".h")) continue;
+      std::ostringstream text;
+      text << std::ifstream(it->path()).rdbuf();
+      const auto relative = std::filesystem::relative(it->path(), folder).generic_string();
+      read->texts.emplace("/kiln/" + relative, text.str());
+    }
+    for (const auto& [name, text] : read->texts) read->files.push_back({name, text});
+    return read;
+  }();
+  if (!result->texts.contains("/kiln/base/types.cuh")) {
+    throw std::invalid_argument("KILN_TEMPLATE_DIR=" + folder +
+                                " holds no base/types.cuh; point it to a templates/ folder of Kiln");
+  }
+  return *result;
+}
+
+std::vector<SourceFile> embedded_files() {
+  std::vector<SourceFile> files;
+  for (const EmbeddedFile& file : embedded_templates()) files.push_back({file.name, file.text});
+  return files;
+}
+
+void collect(std::string_view text, std::map<std::string_view, std::string_view>& found) {
+  constexpr std::string_view kInclude = "#include \"";
+  for (std::size_t at = text.find(kInclude); at != std::string_view::npos;
+       at = text.find(kInclude, at)) {
+    at += kInclude.size();
+    const std::size_t end = text.find('"', at);
+    if (end == std::string_view::npos) return;
+    const std::string_view name = text.substr(at, end - at);
+    if (found.contains(name)) continue;
+    for (const SourceFile& file : template_files()) {
+      if (file.name != name) continue;
+      found.emplace(file.name, file.text);
+      collect(file.text, found);
+    }
+  }
+}
+
+}  // namespace
+
+std::span<const SourceFile> template_files() {
+  if (!settings().template_dir.empty()) return read_folder(settings().template_dir).files;
+  static const std::vector<SourceFile> files = embedded_files();
+  return files;
+}
+
+std::vector<SourceFile> included_files(std::string_view source) {
+  std::map<std::string_view, std::string_view> found;
+  collect(source, found);
+  std::vector<SourceFile> files;
+  for (const auto& [name, text] : found) files.push_back({name, text});
+  return files;
+}
+
+}  // namespace kiln

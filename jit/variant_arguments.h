@@ -1,0 +1,19 @@
+// The run-time values of a bound variant, checked against the call and appended as words in the
+// order of the struct that render_attention prints: parameters, then tensors.
+#pragma once
+
+#include "jit/call_arguments.h"
+#include "kiln/variant.h"
+
+namespace kiln {
+
+struct VariantExtents {
+  int batch, heads, heads_kv, len_q, len_kv, device_ordinal;
+};
+void add_variant_arguments(const BoundVariant& bound, const VariantExtents& extents,
+                           CallArguments& arguments);
+
+// A digest over labelled texts, for identities inside one process and across them.
+Digest128 digest_of(std::initializer_list<std::pair<const char*, std::string>> fields);
+
+}  // namespace kiln

@@ -1,0 +1,50 @@
+"""Kiln: GPU kernel templates compiled at run time.
+
+    from kiln import jit
+    out = jit.flash_attention(q, k, v, causal=True)
+
+Importing loads neither the driver nor NVRTC; both are opened by the first call that needs them.
+"""
+
+from __future__ import annotations
+
+from . import _core, _site, jit
+from ._core import CompileDisabled, CompileError, CudaError, Error
+from .control import (
+    clear_memory_cache,
+    diagnose,
+    enumerate_specs,
+    explain,
+    inspect,
+    no_compile,
+    preload,
+    prewarm,
+    reset_stats,
+    set_jit,
+    set_log,
+    stats,
+)
+
+__version__ = _core.version()
+
+__all__ = [
+    "CompileDisabled",
+    "CompileError",
+    "CudaError",
+    "Error",
+    "clear_memory_cache",
+    "diagnose",
+    "enumerate_specs",
+    "explain",
+    "inspect",
+    "jit",
+    "no_compile",
+    "preload",
+    "prewarm",
+    "reset_stats",
+    "set_jit",
+    "set_log",
+    "stats",
+]
+
+_core.set_python_paths(_site.nvidia_folders())

@@ -1,0 +1,10 @@
+"""`python -m kiln` and the command `kiln`."""
+
+from __future__ import annotations
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+# The compiled part, as type checkers see it. Tensors are of any framework, hence Any.
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+
+class Error(RuntimeError): ...
+
+class CompileError(Error):
+    log: str
+
+class CudaError(Error): ...
+
+class CompileDisabled(Error):
+    spec: dict[str, Any] | None
+
+class BoundVariant:
+    @property
+    def name(self) -> str: ...
+
+class Variant:
+    def __init__(
+        self,
+        name: str,
+        *,
+        params: dict[str, str] | None = None,
+        tensors: dict[str, str] | None = None,
+        logits: str | None = None,
+        mask: str | None = None,
+        file: Any = None,
+    ) -> None: ...
+    def __call__(self, **values: Any) -> BoundVariant: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+
+def flash_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    scale: float | None = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: BoundVariant | Variant | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    out: Any = None,
+    lse: Any = None,
+    return_lse: bool = False,
+) -> Any: ...
+def explain_flash_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    scale: float | None = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: BoundVariant | Variant | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    out: Any = None,
+    lse: Any = None,
+    return_lse: bool = False,
+) -> str: ...
+def gemm(
+    a: Any,
+    b: Any,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    bias: Any = None,
+    activation: Activation | None = None,
+    residual: Any = None,
+    alpha: float = 1.0,
+    out: Any = None,
+    out_dtype: Any = None,
+    precision: Literal["tf32"] | None = None,
+    accumulator: Literal["float32", "float16"] = "float32",
+    epilogue: str | None = None,
+    config: dict[str, int] | tuple[int, int, int, int] | None = None,
+) -> Any: ...
+def explain_gemm(
+    a: Any,
+    b: Any,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    bias: Any = None,
+    activation: Activation | None = None,
+    residual: Any = None,
+    alpha: float = 1.0,
+    out: Any = None,
+    out_dtype: Any = None,
+    precision: Literal["tf32"] | None = None,
+    accumulator: Literal["float32", "float16"] = "float32",
+    epilogue: str | None = None,
+    config: dict[str, int] | tuple[int, int, int, int] | None = None,
+) -> str: ...
+
+class NoCompile:
+    def __init__(self) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+def version() -> str: ...
+def set_jit(mode: str) -> str: ...
+def stats() -> str: ...
+def reset_stats() -> None: ...
+def clear_memory_cache() -> None: ...
+def prewarm(
+    specs: str,
+    archs: Sequence[str],
+    jobs: int,
+    recompile: bool,
+    check_only: bool,
+    progress: Callable[[int, int, str, str, float], object] | None,
+) -> str: ...
+def preload(spec: str, device: int) -> None: ...
+def inspect(spec: str, arch: str) -> str: ...
+def enumerate_specs(arch: str) -> str: ...
+def diagnose() -> str: ...
+def nvrtc_info(load: bool) -> dict[str, Any]: ...
+def set_python_paths(paths: Sequence[str]) -> None: ...
+def set_log(callback: Callable[[int, str], object] | None) -> None: ...
+def cache_info() -> str: ...
+def cache_list() -> str: ...
+def cache_verify() -> str: ...
+def cache_clear() -> int: ...
+def cache_prune(max_bytes: int, older_than_nvrtc: str) -> int: ...

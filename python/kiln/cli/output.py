@@ -1,0 +1,65 @@
+"""What the commands share: exit codes, JSON on stdout, tables, property flags."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .. import _core
+
+OK, CHECK_FAILED, USAGE, COMPILE_FAILED, ENVIRONMENT = range(5)
+
+DTYPES = {
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "fp16": "float16",
+    "half": "float16",
+    "f32": "float32",
+    "fp32": "float32",
+    "tf32": "float32",
+}
+
+
+def dtype_name(text: str) -> str:
+    """argparse type: "bf16" or "bfloat16" to "bfloat16"."""
+    name = DTYPES.get(text, text)
+    if name not in DTYPES.values():
+        raise argparse.ArgumentTypeError(f"must be bfloat16, float16 or float32, got {text!r}")
+    return name
+
+
+def add_json_flag(parser: argparse.ArgumentParser) -> None:
+    """--json, the same for every command."""
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, to stdout")
+
+
+def print_json(value: Any) -> None:
+    """Prints one JSON document."""
+    json.dump(value, sys.stdout, indent=2)
+    print()
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints left-aligned columns, each as wide as its widest cell."""
+    lines = [list(headings), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+
+
+def byte_text(count: float) -> str:
+    """1536 to "1.5 KiB"."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def nvrtc_problem() -> str:
+    """Why NVRTC cannot be loaded; empty when it is."""
+    facts = _core.nvrtc_info(load=True)
+    return "" if facts["loaded"] else facts["problem"]

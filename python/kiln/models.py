@@ -1,0 +1,111 @@
+"""Known models, and the specs of the kernels that serving one needs."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from typing import Any
+
+_DATA = os.path.join(os.path.dirname(__file__), "data", "models.json")
+_VECTOR_BYTES = 16  # a row must be a multiple of this to be loaded or stored in whole vectors
+_ELEMENT_BYTES = {"float16": 2, "bfloat16": 2}
+
+
+class UnknownModel(ValueError):
+    """No model of that name; the message names the nearest ones."""
+
+
+def known_models() -> dict[str, dict[str, Any]]:
+    """The model table by name; see docs/prewarm.md for its fields."""
+    with open(_DATA, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
+    """A model's name and shapes, from the table (case-insensitive) or a Hugging Face config.json."""
+    if name_or_path.endswith(".json"):
+        with open(name_or_path, encoding="utf-8") as file:
+            return name_or_path, _from_config(json.load(file), name_or_path)
+    models = known_models()
+    names = {name.lower(): name for name in models}
+    for name, model in models.items():
+        names.update({alias.lower(): name for alias in model["aliases"]})
+    wanted = name_or_path.lower()
+    if wanted in names:
+        return names[wanted], models[names[wanted]]
+    nearest = difflib.get_close_matches(wanted, names, n=3, cutoff=0.0)
+    raise UnknownModel(
+        f"unknown model {name_or_path!r}; the nearest known ones are "
+        f"{', '.join(names[name] for name in nearest)}, or give the path of a config.json"
+    )
+
+
+def model_specs(model: dict[str, Any], dtype: str = "bfloat16") -> list[dict[str, Any]]:
+    """The kernels of a model's attention and of its projections (weights stored [N, K])."""
+    specs = _attention_specs(model, dtype)
+    for name, shape in model["gemm"].items():
+        spec = _gemm_spec(shape, dtype, biased=name in model["bias"])
+        if spec not in specs:
+            specs.append(spec)
+    return specs
+
+
+def _attention_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
+    # A model with windowed layers has full ones too, or a release without the window.
+    masks = ["causal"] + (["window"] if model["window"] else [])
+    return [
+        {
+            "op": "flash_attention",
+            "dtype": dtype,
+            "head_dim": model["head_dim"],
+            "mask": mask,
+            "softcap": bool(model["softcap"]),
+            "sinks": dtype if model["sinks"] else None,
+        }
+        for mask in masks
+    ]
+
+
+def _gemm_spec(shape: list[int], dtype: str, biased: bool) -> dict[str, Any]:
+    columns, depth = shape
+    size = _ELEMENT_BYTES[dtype]
+    return {
+        "op": "gemm",
+        "dtype": dtype,
+        "layout": "nt",
+        "bias": dtype if biased else None,
+        "aligned_loads": depth * size % _VECTOR_BYTES == 0,
+        "aligned_stores": columns * size % _VECTOR_BYTES == 0,
+    }
+
+
+def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
+    text = config.get("text_config", config)  # multimodal models nest the language model
+    try:
+        hidden, heads = text["hidden_size"], text["num_attention_heads"]
+    except KeyError as missing:
+        raise ValueError(f"{path} has no field {missing}; it is not a model's config.json") from None
+    kv_heads = text.get("num_key_value_heads") or heads
+    head_dim = text.get("head_dim") or hidden // heads
+    ffn = None if _is_mixture(text) else text.get("intermediate_size")
+    gemm = {"qkv": [(heads + 2 * kv_heads) * head_dim, hidden], "o": [hidden, heads * head_dim]}
+    if ffn:
+        gemm.update(gate_up=[2 * ffn, hidden], down=[hidden, ffn])
+    if text.get("vocab_size"):
+        gemm["lm_head"] = [text["vocab_size"], hidden]
+    is_gpt_oss = text.get("model_type") == "gpt_oss"
+    has_bias = text.get("attention_bias") or text.get("model_type") == "qwen2"
+    return {
+        "head_dim": head_dim,
+        "gemm": gemm,
+        "bias": (["qkv", "o"] if is_gpt_oss else ["qkv"]) if has_bias else [],
+        "window": text.get("sliding_window") if text.get("use_sliding_window", True) else None,
+        "softcap": text.get("attn_logit_softcapping"),
+        "sinks": is_gpt_oss,
+    }
+
+
+def _is_mixture(config: dict[str, Any]) -> bool:
+    fields = ("num_experts", "num_local_experts", "n_routed_experts")
+    return any(config.get(field) for field in fields)

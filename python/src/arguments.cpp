@@ -1,0 +1,148 @@
+// Arguments of the raw C entries.
+#include "arguments.h"
+
+#include <cstring>
+#include <string>
+
+#include "dtypes.h"
+#include "errors.h"
+
+namespace kiln::python {
+namespace {
+
+// numpy.bool_ is no subclass of bool but means one.
+bool is_numpy_bool(PyObject* object) {
+  const char* name = Py_TYPE(object)->tp_name;
+  return std::strcmp(name, "numpy.bool") == 0 || std::strcmp(name, "numpy.bool_") == 0;
+}
+
+std::string repr_of(PyObject* object) {
+  const py::object text = py::reinterpret_steal<py::object>(PyObject_Repr(object));
+  if (!text) {
+    PyErr_Clear();
+    return type_name(object);
+  }
+  std::string repr = py::cast<std::string>(text);
+  if (repr.size() > 80) repr = repr.substr(0, 77) + "...";
+  return repr;
+}
+
+}  // namespace
+
+Parameters::Parameters(const char* function, int positional, int required,
+                       std::span<const char* const> names)
+    : function_(function),
+      positional_(positional),
+      required_(required),
+      size_(static_cast<int>(names.size())) {
+  for (int i = 0; i < size_; ++i)
+    names_[i] = take(PyUnicode_InternFromString(names[i])).release().ptr();
+}
+
+int Parameters::find(PyObject* keyword) const {
+  for (int i = 0; i < size_; ++i) {
+    if (names_[i] == keyword) return i;
+  }
+  // Keywords from **kwargs need not be interned.
+  for (int i = 0; i < size_; ++i) {
+    if (PyUnicode_Compare(names_[i], keyword) == 0) return i;
+  }
+  throw py::type_error(std::string(function_) + "() got an unexpected keyword argument " +
+                       repr_of(keyword));
+}
+
+void Parameters::parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords,
+                       PyObject** slots) const {
+  if (count > positional_) {
+    throw py::type_error(std::string(function_) + "() takes " + std::to_string(positional_) +
+                         " positional arguments but " + std::to_string(count) +
+                         " were given; the others are keyword-only");
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) slots[i] = args[i];
+  const Py_ssize_t keyword_count = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < keyword_count; ++i) {
+    PyObject* keyword = PyTuple_GET_ITEM(keywords, i);
+    const int slot = find(keyword);
+    if (slots[slot] != nullptr) {
+      throw py::type_error(std::string(function_) + "() got multiple values for argument " +
+                           repr_of(keyword));
+    }
+    slots[slot] = args[count + i];
+  }
+  for (int i = 0; i < required_; ++i) {
+    if (slots[i] != nullptr) continue;
+    throw py::type_error(std::string(function_) + "() is missing the argument " +
+                         repr_of(names_[i]));
+  }
+}
+
+bool bool_argument(PyObject* object, bool otherwise, Subject subject) {
+  if (object == nullptr) return otherwise;
+  if (object == Py_True) return true;
+  if (object == Py_False) return false;
+  if (is_numpy_bool(object)) return PyObject_IsTrue(object) == 1;
+  throw_type(subject, "must be True or False, got " + repr_of(object));
+}
+
+float float_argument(PyObject* object, float otherwise, Subject subject) {
+  if (object == nullptr) return otherwise;
+  if (PyBool_Check(object))
+    throw_type(subject, "must be a number, got the bool " + repr_of(object));
+  const double value = PyFloat_AsDouble(object);
+  if (value == -1.0 && PyErr_Occurred()) {
+    PyErr_Clear();
+    throw_type(subject, "must be a number, got " + repr_of(object));
+  }
+  return static_cast<float>(value);
+}
+
+std::string_view string_argument(PyObject* object, Subject subject) {
+  if (!is_given(object)) return {};
+  if (!PyUnicode_Check(object)) throw_type(subject, "must be a string, got " + repr_of(object));
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(object, &size);
+  if (text == nullptr) rethrow_python_error();
+  return {text, static_cast<std::size_t>(size)};
+}
+
+std::int64_t int64_argument(PyObject* object, Subject subject) {
+  if (PyBool_Check(object) || !PyIndex_Check(object)) {
+    throw_type(subject, "must be an integer, got " + repr_of(object));
+  }
+  const py::object number = take(PyNumber_Index(object));
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) throw_value(subject, "is out of range: " + repr_of(object));
+  return value;
+}
+
+int int_argument(PyObject* object, Subject subject) {
+  const std::int64_t value = int64_argument(object, subject);
+  if (value != static_cast<int>(value)) throw_value(subject, "is out of range: " + repr_of(object));
+  return static_cast<int>(value);
+}
+
+DType dtype_argument(PyObject* object, Subject subject) {
+  if (!is_given(object)) return DType::none;
+  // torch.bfloat16 and its like are singletons: their names are read once.
+  static std::array<std::pair<PyObject*, DType>, 8> known{};
+  for (const auto& [seen, dtype] : known) {
+    if (seen == object) return dtype;
+  }
+  const std::optional<DType> dtype = dtype_by_name(dtype_name_of(object));
+  if (!dtype) {
+    throw_type(subject,
+               "must be a dtype or its name, such as \"float16\", \"bfloat16\" or "
+               "\"float32\", got " +
+                   repr_of(object));
+  }
+  for (auto& entry : known) {
+    if (entry.first != nullptr) continue;
+    Py_INCREF(object);
+    entry = {object, *dtype};
+    break;
+  }
+  return *dtype;
+}
+
+}  // namespace kiln::python

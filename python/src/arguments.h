@@ -1,0 +1,46 @@
+// Arguments of the raw C entries: vectorcall keywords into slots, and scalars with clear errors.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "frameworks.h"
+#include "kiln/tensor.h"
+
+namespace kiln::python {
+
+// The parameters of one function: `positional` of them first, the rest keyword-only.
+class Parameters {
+ public:
+  Parameters(const char* function, int positional, int required,
+             std::span<const char* const> names);
+
+  // Borrowed references into `slots`, null where not given. Throws TypeError as Python would.
+  void parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, PyObject** slots) const;
+
+ private:
+  int find(PyObject* keyword) const;
+
+  const char* function_;
+  int positional_, required_, size_;
+  std::array<PyObject*, 24> names_{};  // interned, never freed
+};
+
+inline bool is_given(PyObject* object) { return object != nullptr && object != Py_None; }
+
+// Null (not given) leaves the default; any other object of the wrong type is a TypeError.
+bool bool_argument(PyObject* object, bool otherwise, Subject subject);
+float float_argument(PyObject* object, float otherwise, Subject subject);
+// A view into the str; empty when None or not given.
+std::string_view string_argument(PyObject* object, Subject subject);
+int int_argument(PyObject* object, Subject subject);
+std::int64_t int64_argument(PyObject* object, Subject subject);
+
+// None or not given is DType::none. Accepts names and the dtype objects of PyTorch, NumPy and CuPy.
+DType dtype_argument(PyObject* object, Subject subject);
+
+}  // namespace kiln::python

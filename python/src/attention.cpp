@@ -1,0 +1,168 @@
+// jit.flash_attention: its arguments, its outputs, its call.
+#include <array>
+#include <string>
+
+#include "arguments.h"
+#include "entries.h"
+#include "errors.h"
+#include "kiln/control.h"
+#include "kiln/kiln.h"
+#include "output.h"
+#include "tensor.h"
+#include "variant.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr const char* kOp = "flash_attention";
+
+// Slots of the call, in the order of kNames.
+enum Slot {
+  kQ,
+  kK,
+  kV,
+  kCausal,
+  kWindow,
+  kSoftcap,
+  kScale,
+  kSinks,
+  kAlibi,
+  kVariant,
+  kLayout,
+  kOut,
+  kLse,
+  kReturnLse,
+  kSlots
+};
+constexpr std::array<const char*, kSlots> kNames = {
+    "q",       "k",      "v",   "causal", "window",    "softcap", "scale", "sinks", "alibi_slopes",
+    "variant", "layout", "out", "lse",    "return_lse"};
+
+constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
+
+using Slots = std::array<PyObject*, kSlots>;
+
+void read_window(PyObject* window, AttentionOptions& options) {
+  if (window == nullptr) return;
+  const bool is_pair =
+      (PyTuple_Check(window) || PyList_Check(window)) && PySequence_Fast_GET_SIZE(window) == 2;
+  if (!is_pair) {
+    throw_type(subject(kWindow), "must be a pair (left, right) of integers, -1 = open, got " +
+                                     py::cast<std::string>(py::repr(window)));
+  }
+  options.window_left = int64_argument(PySequence_Fast_GET_ITEM(window, 0), subject(kWindow));
+  options.window_right = int64_argument(PySequence_Fast_GET_ITEM(window, 1), subject(kWindow));
+  if (options.window_left < -1 || options.window_right < -1) {
+    throw_value(subject(kWindow), "must count keys on each side, or be -1 for open, got " +
+                                      py::cast<std::string>(py::repr(window)));
+  }
+}
+
+AttentionLayout read_layout(PyObject* object) {
+  const std::string_view layout =
+      object == nullptr ? "bshd" : string_argument(object, subject(kLayout));
+  if (layout == "bshd") return AttentionLayout::bshd;
+  if (layout == "bhsd") return AttentionLayout::bhsd;
+  throw_value(subject(kLayout),
+              "must be \"bshd\" or \"bhsd\", got \"" + std::string(layout) + "\"");
+}
+
+// One call, read from its Python arguments.
+struct AttentionCall {
+  std::array<TensorArgument, 7> tensors;
+  AttentionOptions options;
+  TensorIntake intake{kOp};
+  bool returns_lse = false;
+
+  TensorArgument& q() { return tensors[0]; }
+  TensorArgument& k() { return tensors[1]; }
+  TensorArgument& v() { return tensors[2]; }
+  TensorArgument& out() { return tensors[3]; }
+  TensorArgument& lse() { return tensors[4]; }
+
+  explicit AttentionCall(const Slots& slots)
+      : tensors{{{kNames[kQ], slots[kQ]},
+                 {kNames[kK], slots[kK]},
+                 {kNames[kV], slots[kV]},
+                 {kNames[kOut], slots[kOut], true},
+                 {kNames[kLse], slots[kLse], true},
+                 {kNames[kSinks], slots[kSinks]},
+                 {kNames[kAlibi], slots[kAlibi]}}} {
+    for (int i = 0; i < 3; ++i) {
+      if (tensors[i].object == Py_None)
+        throw_type({kOp, tensors[i].name}, "must be a tensor, got None");
+    }
+    options.causal = bool_argument(slots[kCausal], false, subject(kCausal));
+    read_window(slots[kWindow], options);
+    options.softcap = float_argument(slots[kSoftcap], 0.0f, subject(kSoftcap));
+    if (is_given(slots[kScale])) options.scale = float_argument(slots[kScale], 0, subject(kScale));
+    options.variant = variant_argument(slots[kVariant], subject(kVariant));
+    options.layout = read_layout(slots[kLayout]);
+    returns_lse = bool_argument(slots[kReturnLse], false, subject(kReturnLse));
+    intake.read(tensors);
+    options.sinks = tensors[5].view;
+    options.alibi_slopes = tensors[6].view;
+  }
+
+  TensorView output_view() {
+    TensorView view = flash_attention_output(q().view, v().view);
+    view.device_ordinal = intake.device_ordinal();
+    return view;
+  }
+  TensorView lse_view() const {
+    const TensorView& q = tensors[0].view;
+    const bool is_bshd = options.layout == AttentionLayout::bshd;
+    return contiguous_view(nullptr, DType::f32, intake.device_ordinal(), q.shape[0],
+                           q.shape[is_bshd ? 2 : 1], q.shape[is_bshd ? 1 : 2]);
+  }
+};
+
+Slots parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  static const Parameters parameters(kOp, 3, 3, kNames);
+  Slots slots{};
+  parameters.parse(args, count, keywords, slots.data());
+  return slots;
+}
+
+// The tensor that the caller gave, or a new one.
+py::object given_or_new(TensorArgument& argument, const TensorArgument& like,
+                        const TensorView& shape) {
+  if (argument.given()) return py::reinterpret_borrow<py::object>(argument.object);
+  argument.view = shape;
+  return allocate_like(like, argument.view, {kOp, argument.name});
+}
+
+}  // namespace
+
+PyObject* flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
+                                PyObject* keywords) {
+  return guarded([&]() -> PyObject* {
+    AttentionCall call(parse(args, count, keywords));
+    // The output's shape needs q's and v's ranks, so it is asked for before lse's is formed.
+    py::object out =
+        given_or_new(call.out(), call.q(), call.out().given() ? TensorView{} : call.output_view());
+    py::object lse;
+    if (call.returns_lse || call.lse().given()) {
+      lse = given_or_new(call.lse(), call.q(), call.lse_view());
+    }
+    flash_attention(call.q().view, call.k().view, call.v().view, call.out().view, call.lse().view,
+                    call.options, call.intake.stream());
+    if (!call.returns_lse) return out.release().ptr();
+    return PyTuple_Pack(2, out.ptr(), lse.ptr());
+  });
+}
+
+PyObject* explain_flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
+                                        PyObject* keywords) {
+  return guarded([&]() -> PyObject* {
+    AttentionCall call(parse(args, count, keywords));
+    if (!call.out().given()) call.out().view = call.output_view();
+    if (call.returns_lse && !call.lse().given()) call.lse().view = call.lse_view();
+    return py::str(explain_flash_attention(call.q().view, call.k().view, call.v().view,
+                                           call.out().view, call.lse().view, call.options))
+        .release()
+        .ptr();
+  });
+}
+
+}  // namespace kiln::python

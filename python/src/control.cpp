@@ -1,0 +1,141 @@
+// Everything around the operations. Reports cross as JSON texts; the Python package parses them.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "entries.h"
+#include "errors.h"
+#include "jit/compiler.h"
+#include "kiln/control.h"
+
+namespace kiln::python {
+namespace {
+
+// Blocking work must not hold the GIL: another thread may hold the lock that it waits for.
+void* leave_python() {
+  if (!Py_IsInitialized() || PyGILState_Check() == 0) return nullptr;
+  return PyEval_SaveThread();
+}
+void enter_python(void* token) {
+  if (token != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(token));
+}
+
+const char* mode_name(JitMode mode) {
+  switch (mode) {
+    case JitMode::automatic:
+      return "auto";
+    case JitMode::warn:
+      return "warn";
+    case JitMode::off:
+      return "off";
+  }
+  return "auto";
+}
+
+// `with kiln.no_compile():` on this thread.
+struct NoCompileContext {
+  std::vector<std::unique_ptr<NoCompile>> scopes;  // a context may be entered again while open
+};
+
+// Takes the first exception of a progress callback; it is raised when the work is over.
+struct ProgressRelay {
+  py::object callback;
+  std::exception_ptr failure;
+
+  void operator()(const PrewarmProgress& progress) {
+    const py::gil_scoped_acquire gil;
+    if (failure) return;
+    try {
+      callback(progress.done, progress.total, progress.what, progress.outcome, progress.seconds);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+};
+
+std::string prewarm_specs(const std::string& specs, std::vector<std::string> archs, int jobs,
+                          bool recompile, bool check_only, const py::object& callback) {
+  PrewarmOptions options;
+  options.archs = std::move(archs);
+  options.jobs = jobs;
+  options.recompile = recompile;
+  options.check_only = check_only;
+  ProgressRelay relay{callback, nullptr};
+  if (!callback.is_none()) {
+    options.progress = [&relay](const PrewarmProgress& progress) { relay(progress); };
+  }
+  std::string report;
+  {
+    const py::gil_scoped_release unlocked;
+    report = prewarm(specs, options);
+  }
+  if (relay.failure) std::rethrow_exception(relay.failure);
+  return report;
+}
+
+py::dict nvrtc_facts(bool load) {
+  NvrtcInfo info;
+  {
+    const py::gil_scoped_release unlocked;
+    info = nvrtc_info(load);
+  }
+  py::dict facts;
+  facts["loaded"] = info.loaded;
+  facts["path"] = info.path;
+  facts["how"] = info.how;
+  facts["version"] = info.version;
+  facts["problem"] = info.problem;
+  return facts;
+}
+
+void set_log_callback(const py::object& callback) {
+  if (callback.is_none()) return set_log_sink(nullptr);
+  // Held until the process ends: a log line may come from any thread at any time.
+  PyObject* held = py::object(callback).release().ptr();
+  set_log_sink([held](int level, const std::string& text) {
+    if (!Py_IsInitialized()) return;
+    const py::gil_scoped_acquire gil;
+    const py::object result =
+        py::reinterpret_steal<py::object>(PyObject_CallFunction(held, "is", level, text.c_str()));
+    if (!result) PyErr_WriteUnraisable(held);  // a log line never fails a call
+  });
+}
+
+void register_cache(py::module_& module) {
+  using unlocked = py::call_guard<py::gil_scoped_release>;
+  module.def("cache_info", &cache_info, unlocked());
+  module.def("cache_list", &cache_list, unlocked());
+  module.def("cache_verify", &cache_verify, unlocked());
+  module.def("cache_clear", &cache_clear, unlocked());
+  module.def("cache_prune", &cache_prune, py::arg("max_bytes"), py::arg("older_than_nvrtc"),
+             unlocked());
+}
+
+}  // namespace
+
+void register_control(py::module_& module) {
+  using unlocked = py::call_guard<py::gil_scoped_release>;
+  set_blocking_hooks({&leave_python, &enter_python});
+  module.def("version", &version);
+  module.def("set_jit",
+             [](const std::string& mode) { return mode_name(set_jit(parse_jit_mode(mode))); });
+  module.def("stats", &stats);
+  module.def("reset_stats", &reset_stats);
+  module.def("clear_memory_cache", &clear_memory_cache, unlocked());
+  module.def("prewarm", &prewarm_specs);
+  module.def("preload", &preload, unlocked());
+  module.def("inspect", &inspect, unlocked());
+  module.def("enumerate_specs", &enumerate_specs, unlocked());
+  module.def("diagnose", &diagnose, unlocked());
+  module.def("nvrtc_info", &nvrtc_facts, py::arg("load"));
+  module.def("set_python_paths", &set_python_paths);
+  module.def("set_log", &set_log_callback);
+  register_cache(module);
+  py::class_<NoCompileContext>(module, "NoCompile")
+      .def(py::init<>())
+      .def("__enter__",
+           [](NoCompileContext& self) { self.scopes.push_back(std::make_unique<NoCompile>()); })
+      .def("__exit__", [](NoCompileContext& self, const py::args&) { self.scopes.pop_back(); });
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,98 @@
+// The texts of help() and inspect.signature for what is implemented in C++.
+#pragma once
+
+namespace kiln::python {
+
+// CPython reads the signature from the lines before "--"; the parameters must match kNames in
+// attention.cpp and gemm.cpp (tests/python/test_signatures.py calls each by name).
+inline constexpr const char* kFlashAttentionDoc =
+    R"(flash_attention(q, k, v, *, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, layout="bshd", out=None, lse=None, return_lse=False)
+--
+
+Attention, softmax(scale * q k^T) v, in one kernel.
+
+q             [batch, len_q, heads, head_dim], float16 or bfloat16, on a CUDA device
+k, v          [batch, len_kv, heads_kv, head_dim], [batch, len_kv, heads_kv, head_dim_v]
+causal        query i sees keys up to i + len_kv - len_q (aligned bottom-right)
+window        keys visible before and after the diagonal one, both inclusive; -1 = open
+softcap       cap * tanh(logit / cap) after the scale; 0 = none
+scale         default 1 / sqrt(head_dim)
+sinks         [heads]: one more, unscaled logit in each softmax denominator
+alibi_slopes  [heads] or [batch, heads], float32: logit -= slope * |q - kv|
+variant       a bound jit.Variant: the user's own logits and mask
+layout        "bshd" as above, or "bhsd" with heads before lengths
+out           written to when given: like q, with v's head dim
+lse           written to when given: float32 [batch, heads, len_q], natural logarithm, without sinks
+return_lse    returns (out, lse) instead of out
+
+heads is a multiple of heads_kv (grouped-query attention); head dims are multiples of 8 up to 256;
+the last stride of each tensor is 1, the others are free. A row that sees no key gives 0 and -inf.
+The result is a new tensor of the caller's framework, computed on its current stream without
+waiting. Inputs that require grad are refused unless under torch.no_grad(): forward only.
+
+Raises ValueError and TypeError for bad arguments, and kiln.CompileError, kiln.CudaError or
+kiln.CompileDisabled (see KILN_JIT) beside them.
+)";
+
+inline constexpr const char* kExplainFlashAttentionDoc =
+    R"(explain_flash_attention(q, k, v, *, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, layout="bshd", out=None, lse=None, return_lse=False)
+--
+
+What the call would run, as a JSON text; see kiln.explain.
+)";
+
+inline constexpr const char* kGemmDoc =
+    R"(gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, residual=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
+--
+
+Matrix product with its epilogue: cast(activation(alpha * a b + bias) + residual).
+
+a            [m, k] or [batch, m, k], float16, bfloat16 or float32, on a CUDA device
+b            [k, n] or [batch, k, n], of a's dtype; a batch of 1 or none is broadcast
+trans_a/_b   shorthand for a.mT / b.mT; layouts are read from strides, so w.t() and trans_b=True
+             are the same kernel
+bias         [n] or [batch, 1, n]
+activation   None, "relu", "gelu" (erf), "gelu_tanh" or "silu"
+residual     like out, added last
+alpha        scales the product
+out          written to when given: [m, n] or [batch, m, n]
+out_dtype    default a's dtype; "float16", "bfloat16", "float32" or the framework's dtype
+precision    "tf32" is required for float32 inputs
+accumulator  "float32", or "float16" for float16 inputs
+epilogue     a C++ expression of acc, bias, residual, row, col and batch that replaces the above
+config       (block_m, block_n, block_k, stages) or a dict of them: a row of the config table
+
+One of the last two strides of a and of b is 1, and the last one of out, bias and residual. The
+result is a new tensor of the caller's framework, computed on its current stream without waiting.
+Inputs that require grad are refused unless under torch.no_grad(): forward only.
+
+Raises ValueError and TypeError for bad arguments, and kiln.CompileError, kiln.CudaError or
+kiln.CompileDisabled (see KILN_JIT) beside them.
+)";
+
+inline constexpr const char* kExplainGemmDoc =
+    R"(explain_gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, residual=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
+--
+
+What the call would run, as a JSON text; see kiln.explain.
+)";
+
+inline constexpr const char* kVariantDoc =
+    R"doc(A change to attention's logits or mask, written as C++ expressions or as a template file.
+
+    capped = jit.Variant("capped", params={"cap": "f32"}, logits="cap * tanh(logit / cap)")
+    jit.flash_attention(q, k, v, variant=capped(cap=30.0))
+
+params   run-time scalars by name: "f32" or "i32"
+tensors  run-time tensors by name and the indices of the element read: {"bias": "f32[h, q, kv]"}
+logits   the new logit, of logit (float, scaled), q, row, kv, b, h, h_kv, len_q, len_kv and the names
+mask     true where the key is visible
+file     path of a template file that defines struct UserVariant, instead of the expressions
+
+Calling the variant binds values and tensors by name and never compiles; the bound object keeps its
+tensors alive. Expressions are compiled at the first attention call; errors point into them.)doc";
+
+inline constexpr const char* kBoundVariantDoc =
+    "A Variant with its values and tensors: what flash_attention takes as variant=.";
+
+}  // namespace kiln::python

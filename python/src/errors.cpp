@@ -1,0 +1,115 @@
+// Python's exceptions for Kiln's.
+#include "errors.h"
+
+#include "kiln/error.h"
+
+namespace kiln::python {
+namespace {
+
+// Created once at import and never freed: they outlive every module state.
+PyObject* error_type = nullptr;
+PyObject* compile_error_type = nullptr;
+PyObject* cuda_error_type = nullptr;
+PyObject* compile_disabled_type = nullptr;
+
+PyObject* add_type(py::module_& module, const char* name, const char* doc, PyObject* base) {
+  const std::string qualified = std::string("kiln.") + name;
+  PyObject* type = PyErr_NewExceptionWithDoc(qualified.c_str(), doc, base, nullptr);
+  if (type == nullptr) rethrow_python_error();
+  module.add_object(name, type);
+  return type;
+}
+
+void raise_with_attribute(PyObject* type, const char* message, const char* attribute,
+                          const py::object& value) {
+  const py::object instance = take(PyObject_CallFunction(type, "s", message));
+  if (PyObject_SetAttrString(instance.ptr(), attribute, value.ptr()) != 0) rethrow_python_error();
+  PyErr_SetObject(type, instance.ptr());
+}
+
+void raise_compile_disabled(const CompileDisabled& error) {
+  // The spec as an object, so that kiln.prewarm([error.spec]) is the cure.
+  const py::object spec = error.spec().empty()
+                              ? py::object(py::none())
+                              : py::module_::import("json").attr("loads")(error.spec());
+  raise_with_attribute(compile_disabled_type, error.what(), "spec", spec);
+}
+
+void translate(std::exception_ptr error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (py::error_already_set& e) {
+    e.restore();
+  } catch (const py::builtin_exception& e) {
+    e.set_error();
+  } catch (const CompileError& e) {
+    raise_with_attribute(compile_error_type, e.what(), "log", py::str(e.log()));
+  } catch (const CompileDisabled& e) {
+    raise_compile_disabled(e);
+  } catch (const CudaError& e) {
+    PyErr_SetString(cuda_error_type, e.what());
+  } catch (const Error& e) {
+    PyErr_SetString(error_type, e.what());
+  } catch (const TypeError& e) {
+    PyErr_SetString(PyExc_TypeError, e.what());
+  } catch (const std::invalid_argument& e) {
+    PyErr_SetString(PyExc_ValueError, e.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(error_type, e.what());
+  } catch (...) {
+    PyErr_SetString(error_type, "an exception that is not a std::exception left Kiln's C++ code");
+  }
+}
+
+}  // namespace
+
+void set_python_error(std::exception_ptr error) noexcept {
+  try {
+    translate(error);
+  } catch (py::error_already_set& e) {
+    e.restore();  // building the exception object itself failed
+  } catch (...) {
+    PyErr_NoMemory();
+  }
+}
+
+void register_exceptions(py::module_& module) {
+  error_type = add_type(module, "Error",
+                        "The base of what Kiln raises beside ValueError and "
+                        "TypeError.",
+                        PyExc_RuntimeError);
+  compile_error_type = add_type(module, "CompileError",
+                                "NVRTC refused a source, or no NVRTC could be loaded. `log` is "
+                                "NVRTC's log.",
+                                error_type);
+  cuda_error_type = add_type(module, "CudaError",
+                             "A CUDA driver call failed, or no device can be used.", error_type);
+  compile_disabled_type = add_type(
+      module, "CompileDisabled",
+      "A kernel was not in the cache while compiling is off, or a stream was capturing. `spec` "
+      "names the kernel for kiln.prewarm([spec]).",
+      error_type);
+  py::register_local_exception_translator([](std::exception_ptr error) {
+    if (error) set_python_error(error);
+  });
+}
+
+std::string take_python_error_text() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  std::string text = "unknown error";
+  if (PyObject* string = value != nullptr ? PyObject_Str(value) : nullptr) {
+    if (const char* utf8 = PyUnicode_AsUTF8(string)) text = utf8;
+    Py_DECREF(string);
+  }
+  PyErr_Clear();
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return text;
+}
+
+}  // namespace kiln::python

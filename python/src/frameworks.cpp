@@ -1,0 +1,135 @@
+// Which framework a tensor's Python type belongs to.
+#include "frameworks.h"
+
+#include <string_view>
+#include <vector>
+
+#include "errors.h"
+#include "kiln/error.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr std::size_t kMaxTypes = 32;  // beyond it types are looked up anew at every call
+
+std::string attribute_text(PyObject* object, const char* attribute) {
+  const py::object value =
+      py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, attribute));
+  const char* text =
+      value && PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8(value.ptr()) : nullptr;
+  PyErr_Clear();
+  return text != nullptr ? text : "";
+}
+
+bool is_in_package(const std::string& module, std::string_view package) {
+  return module == package || module.starts_with(std::string(package) + ".");
+}
+
+// A subclass may stand for no memory at all (FakeTensor) or for several tensors (nested, quantised
+// wrappers): only the classes whose storage is what it seems are read.
+bool is_plain_torch_type(const std::string& module, const std::string& name) {
+  if (module == "torch") return name == "Tensor";
+  return module == "torch.nn.parameter" && (name == "Parameter" || name == "Buffer");
+}
+
+bool inherits_torch_tensor(PyTypeObject* type) {
+  PyObject* mro = type->tp_mro;
+  for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(mro, i);
+    if (attribute_text(base, "__module__") == "torch" &&
+        attribute_text(base, "__name__") == "Tensor") {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool has_attribute(PyObject* object, const char* name) {
+  return PyObject_HasAttrString(object, name) == 1;
+}
+
+Framework find_framework(PyObject* object, Subject subject) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* type_object = reinterpret_cast<PyObject*>(type);
+  const std::string module = attribute_text(type_object, "__module__");
+  const std::string name = attribute_text(type_object, "__qualname__");
+  Framework framework{.type = type};
+  if (inherits_torch_tensor(type)) {
+    if (!is_plain_torch_type(module, name)) {
+      throw_type(subject, "is a " + type_name(object) +
+                              ", a subclass of torch.Tensor that may not own plain memory; pass a "
+                              "torch.Tensor or torch.nn.Parameter");
+    }
+    framework.is_torch = true;
+    framework.api = exchange_api_of(type_object);
+    framework.transport = framework.api != nullptr ? Transport::exchange : Transport::torch;
+  } else if (const DlExchangeApi* api = exchange_api_of(type_object)) {
+    framework.api = api;
+    framework.transport = Transport::exchange;
+  } else if (is_in_package(module, "cupy")) {
+    framework.transport = Transport::cupy;
+  } else if (is_in_package(module, "numpy")) {
+    throw_type(subject,
+               "is a NumPy array, in host memory; Kiln needs a CUDA device: move it there, "
+               "for example with cupy.asarray(x) or torch.from_numpy(x).cuda()");
+  } else if (has_attribute(object, "__dlpack__") && has_attribute(object, "__dlpack_device__")) {
+    framework.transport = Transport::dlpack;
+  } else if (has_attribute(object, "__cuda_array_interface__")) {
+    framework.transport = Transport::array_interface;
+  } else {
+    throw_type(subject,
+               "must be a tensor on a CUDA device (PyTorch, CuPy, or any object with "
+               "__dlpack__ or __cuda_array_interface__), got " +
+                   type_name(object));
+  }
+  return framework;
+}
+
+}  // namespace
+
+void throw_type(Subject subject, const std::string& what) {
+  throw TypeError(std::string("[") + subject.op + "] " + subject.argument + " " + what);
+}
+
+void throw_value(Subject subject, const std::string& what) {
+  throw std::invalid_argument(std::string("[") + subject.op + "] " + subject.argument + " " + what);
+}
+
+std::string type_name(PyObject* object) {
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  const std::string module = attribute_text(type, "__module__");
+  const std::string name = attribute_text(type, "__qualname__");
+  return module.empty() || module == "builtins" ? name : module + "." + name;
+}
+
+const DlExchangeApi* exchange_api_of(PyObject* type) {
+  const py::object capsule =
+      py::reinterpret_steal<py::object>(PyObject_GetAttrString(type, "__dlpack_c_exchange_api__"));
+  if (!capsule || !PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  auto* api =
+      static_cast<const DlExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  while (api != nullptr && api->version.major > 1) api = api->previous;
+  const bool is_usable = api != nullptr && api->version.major == 1 &&
+                         api->tensor_from_object != nullptr && api->current_stream != nullptr;
+  return is_usable ? api : nullptr;
+}
+
+Framework framework_of(PyObject* object, Subject subject) {
+  // Guarded by the GIL. Each entry owns its type, so that a pointer is never reused.
+  static std::vector<Framework> known;
+  PyTypeObject* type = Py_TYPE(object);
+  for (const Framework& framework : known) {
+    if (framework.type == type) return framework;
+  }
+  const Framework framework = find_framework(object, subject);
+  if (known.size() < kMaxTypes) {
+    Py_INCREF(type);
+    known.push_back(framework);
+  }
+  return framework;
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,44 @@
+// Which framework a tensor's Python type belongs to and how its tensors are read. Found once per
+// type, then kept.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <string>
+
+#include "dlpack.h"
+
+namespace kiln::python {
+
+namespace py = pybind11;
+
+// From the fastest to the most general. `torch` is a PyTorch without the exchange table (< 2.10).
+enum class Transport : std::uint8_t { exchange, torch, cupy, dlpack, array_interface };
+
+struct Framework {
+  PyTypeObject* type = nullptr;
+  Transport transport = Transport::dlpack;
+  bool is_torch = false;               // has grad mode
+  const DlExchangeApi* api = nullptr;  // of Transport::exchange
+};
+
+// The operation and argument that a message is about; both are string literals.
+struct Subject {
+  const char* op;
+  const char* argument;
+};
+
+[[noreturn]] void throw_type(Subject subject, const std::string& what);
+[[noreturn]] void throw_value(Subject subject, const std::string& what);
+
+// "numpy.ndarray", for messages.
+std::string type_name(PyObject* object);
+
+// Throws TypeError, naming the cure, for what is no tensor on a device.
+Framework framework_of(PyObject* object, Subject subject);
+
+// The table that the type publishes, or null. A newer major version is walked back.
+const DlExchangeApi* exchange_api_of(PyObject* type);
+
+}  // namespace kiln::python

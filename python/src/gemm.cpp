@@ -1,0 +1,180 @@
+// jit.gemm: its arguments, its output, its call.
+#include <array>
+#include <string>
+
+#include "arguments.h"
+#include "entries.h"
+#include "errors.h"
+#include "kiln/control.h"
+#include "kiln/kiln.h"
+#include "output.h"
+#include "tensor.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr const char* kOp = "gemm";
+
+// Slots of the call, in the order of kNames.
+enum Slot {
+  kA,
+  kB,
+  kTransA,
+  kTransB,
+  kBias,
+  kActivation,
+  kResidual,
+  kAlpha,
+  kOut,
+  kOutDtype,
+  kPrecision,
+  kAccumulator,
+  kEpilogue,
+  kConfig,
+  kSlots
+};
+constexpr std::array<const char*, kSlots> kNames = {
+    "a",     "b",   "trans_a",   "trans_b",   "bias",        "activation", "residual",
+    "alpha", "out", "out_dtype", "precision", "accumulator", "epilogue",   "config"};
+
+constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
+
+using Slots = std::array<PyObject*, kSlots>;
+
+constexpr std::array<const char*, 4> kTileKeys = {"block_m", "block_n", "block_k", "stages"};
+
+GemmTile read_tile(PyObject* config) {
+  std::array<int, 4> values{};
+  if (PyDict_Check(config)) {
+    for (int i = 0; i < 4; ++i) {
+      PyObject* value = PyDict_GetItemString(config, kTileKeys[i]);
+      if (value == nullptr)
+        throw_value(subject(kConfig), std::string("lacks \"") + kTileKeys[i] +
+                                          "\"; it needs block_m, block_n, block_k and stages");
+      values[i] = int_argument(value, subject(kConfig));
+    }
+    if (PyDict_GET_SIZE(config) != 4) {
+      throw_value(subject(kConfig), "has unknown keys; it takes block_m, block_n, block_k, stages");
+    }
+  } else if (PyTuple_Check(config) && PyTuple_GET_SIZE(config) == 4) {
+    for (int i = 0; i < 4; ++i) {
+      values[i] = int_argument(PyTuple_GET_ITEM(config, i), subject(kConfig));
+    }
+  } else {
+    throw_type(subject(kConfig),
+               "must be a dict or a tuple (block_m, block_n, block_k, stages), "
+               "got " +
+                   py::cast<std::string>(py::repr(config)));
+  }
+  return {values[0], values[1], values[2], values[3]};
+}
+
+bool read_precision(PyObject* object) {
+  if (!is_given(object)) return false;
+  const std::string_view precision = string_argument(object, subject(kPrecision));
+  if (precision == "tf32") return true;
+  throw_value(subject(kPrecision),
+              "must be None or \"tf32\", got \"" + std::string(precision) + "\"");
+}
+
+Accumulator read_accumulator(PyObject* object) {
+  if (object == nullptr) return Accumulator::f32;
+  const DType dtype = dtype_argument(object, subject(kAccumulator));
+  if (dtype == DType::f32) return Accumulator::f32;
+  if (dtype == DType::f16) return Accumulator::f16;
+  throw_value(subject(kAccumulator), std::string("must be \"float32\" or \"float16\", got ") +
+                                         (dtype == DType::none ? "None" : name(dtype)));
+}
+
+Activation read_activation(PyObject* object) {
+  const std::string_view text = string_argument(object, subject(kActivation));
+  return text.empty() && !is_given(object) ? Activation::none : parse_activation(std::string(text));
+}
+
+// One call, read from its Python arguments.
+struct GemmCall {
+  std::array<TensorArgument, 5> tensors;
+  GemmOptions options;
+  TensorIntake intake{kOp};
+  DType out_dtype = DType::none;
+
+  TensorArgument& a() { return tensors[0]; }
+  TensorArgument& b() { return tensors[1]; }
+  TensorArgument& out() { return tensors[2]; }
+
+  explicit GemmCall(const Slots& slots)
+      : tensors{{{kNames[kA], slots[kA]},
+                 {kNames[kB], slots[kB]},
+                 {kNames[kOut], slots[kOut], true},
+                 {kNames[kBias], slots[kBias]},
+                 {kNames[kResidual], slots[kResidual]}}} {
+    for (int i = 0; i < 2; ++i) {
+      if (tensors[i].object == Py_None)
+        throw_type({kOp, tensors[i].name}, "must be a tensor, got None");
+    }
+    options.trans_a = bool_argument(slots[kTransA], false, subject(kTransA));
+    options.trans_b = bool_argument(slots[kTransB], false, subject(kTransB));
+    options.activation = read_activation(slots[kActivation]);
+    options.alpha = float_argument(slots[kAlpha], 1.0f, subject(kAlpha));
+    options.allow_tf32 = read_precision(slots[kPrecision]);
+    options.accumulator = read_accumulator(slots[kAccumulator]);
+    options.epilogue = string_argument(slots[kEpilogue], subject(kEpilogue));
+    if (is_given(slots[kConfig])) options.config = read_tile(slots[kConfig]);
+    out_dtype = dtype_argument(slots[kOutDtype], subject(kOutDtype));
+    intake.read(tensors);
+    options.bias = tensors[3].view;
+    options.residual = tensors[4].view;
+    check_out_dtype();
+  }
+
+  TensorView output_view() {
+    const DType dtype = out_dtype == DType::none ? a().view.dtype : out_dtype;
+    TensorView view = gemm_output(a().view, b().view, dtype, options);
+    view.device_ordinal = intake.device_ordinal();
+    return view;
+  }
+
+ private:
+  void check_out_dtype() {
+    if (!out().given() || out_dtype == DType::none || out_dtype == out().view.dtype) return;
+    throw_type(subject(kOutDtype), std::string("is ") + name(out_dtype) + " but out is " +
+                                       name(out().view.dtype) + "; give one of the two");
+  }
+};
+
+Slots parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  static const Parameters parameters(kOp, 2, 2, kNames);
+  Slots slots{};
+  parameters.parse(args, count, keywords, slots.data());
+  return slots;
+}
+
+}  // namespace
+
+PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  return guarded([&]() -> PyObject* {
+    GemmCall call(parse(args, count, keywords));
+    py::object out;
+    if (call.out().given()) {
+      out = py::reinterpret_borrow<py::object>(call.out().object);
+    } else {
+      call.out().view = call.output_view();
+      out = allocate_like(call.a(), call.out().view, subject(kOut));
+    }
+    gemm(call.a().view, call.b().view, call.out().view, call.options, call.intake.stream());
+    return out.release().ptr();
+  });
+}
+
+PyObject* explain_gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
+                             PyObject* keywords) {
+  return guarded([&]() -> PyObject* {
+    GemmCall call(parse(args, count, keywords));
+    if (!call.out().given()) call.out().view = call.output_view();
+    return py::str(explain_gemm(call.a().view, call.b().view, call.out().view, call.options))
+        .release()
+        .ptr();
+  });
+}
+
+}  // namespace kiln::python

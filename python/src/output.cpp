@@ -1,0 +1,98 @@
+// New tensors in the caller's framework.
+#include "output.h"
+
+#include <cstring>
+
+#include "array_interface.h"
+#include "dtypes.h"
+#include "errors.h"
+
+namespace kiln::python {
+namespace {
+
+void set_allocation_error(void*, const char* kind, const char* message) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool is_memory =
+      std::strstr(message, "out of memory") != nullptr || std::strcmp(kind, "MemoryError") == 0;
+  PyErr_SetString(is_memory ? PyExc_MemoryError : PyExc_RuntimeError, message);
+  PyGILState_Release(state);
+}
+
+py::object allocate_exchange(const DlExchangeApi& api, TensorView& view) {
+  DlTensor prototype{};
+  prototype.device = {kDlCuda, view.device_ordinal};
+  prototype.ndim = view.rank;
+  prototype.dtype = dlpack_type_of(view.dtype);
+  prototype.shape = view.shape;
+  prototype.strides = view.strides;
+  DlManagedTensorVersioned* managed = nullptr;
+  if (api.allocate(&prototype, &managed, nullptr, set_allocation_error) != 0) {
+    rethrow_python_error();
+  }
+  view.data = static_cast<char*>(managed->tensor.data) + managed->tensor.byte_offset;
+  void* object = nullptr;
+  if (api.managed_to_object(managed, &object) != 0) rethrow_python_error();
+  return take(static_cast<PyObject*>(object));
+}
+
+py::tuple shape_of(const TensorView& view) {
+  py::tuple shape(view.rank);
+  for (int i = 0; i < view.rank; ++i) shape[i] = py::int_(view.shape[i]);
+  return shape;
+}
+
+py::object allocate_torch(const TensorArgument& like, TensorView& view) {
+  py::module_ torch = py::module_::import("torch");
+  py::object tensor =
+      torch.attr("empty")(shape_of(view), py::arg("dtype") = torch.attr(name(view.dtype)),
+                          py::arg("device") = py::handle(like.object).attr("device"));
+  view.data = reinterpret_cast<void*>(py::cast<std::uintptr_t>(tensor.attr("data_ptr")()));
+  return tensor;
+}
+
+py::object cupy_dtype(const TensorArgument& like, DType dtype) {
+  if (dtype == like.view.dtype) return py::handle(like.object).attr("dtype");
+  if (dtype == DType::bf16) return py::module_::import("ml_dtypes").attr("bfloat16");
+  return py::str(name(dtype));
+}
+
+py::object allocate_cupy(const TensorArgument& like, TensorView& view) {
+  py::module_ cupy = py::module_::import("cupy");
+  const py::object device = py::handle(like.object).attr("device");
+  device.attr("__enter__")();
+  py::object tensor;
+  try {
+    tensor = cupy.attr("empty")(shape_of(view), py::arg("dtype") = cupy_dtype(like, view.dtype));
+  } catch (...) {
+    device.attr("__exit__")(py::none(), py::none(), py::none());
+    throw;
+  }
+  device.attr("__exit__")(py::none(), py::none(), py::none());
+  view.data = reinterpret_cast<void*>(py::cast<std::uintptr_t>(tensor.attr("data").attr("ptr")));
+  return tensor;
+}
+
+}  // namespace
+
+py::object allocate_like(const TensorArgument& like, TensorView& view, Subject subject) {
+  switch (like.framework.transport) {
+    case Transport::exchange:
+      if (like.framework.api->allocate == nullptr ||
+          like.framework.api->managed_to_object == nullptr) {
+        break;
+      }
+      return allocate_exchange(*like.framework.api, view);
+    case Transport::torch:
+      return allocate_torch(like, view);
+    case Transport::cupy:
+      return allocate_cupy(like, view);
+    case Transport::dlpack:
+    case Transport::array_interface:
+      break;
+  }
+  throw_type(subject, "cannot be allocated for " + type_name(like.object) +
+                          ", whose framework offers no allocator to others; pass " +
+                          subject.argument + "=, for example a PyTorch or CuPy tensor");
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,214 @@
+// Python tensors to views of device memory.
+#include "tensor.h"
+
+#include "array_interface.h"
+#include "dtypes.h"
+#include "errors.h"
+#include "names.h"
+#include "streams.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr const char* kHostCure =
+    "is in host memory; Kiln needs a CUDA device: move it to a GPU, for example with tensor.cuda()";
+
+std::string device_text(int ordinal) { return "cuda:" + std::to_string(ordinal); }
+
+// The capsule's tensor, and whether it must not be written.
+const DlTensor& tensor_of(PyObject* capsule, Subject subject, bool& is_read_only) {
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    auto* managed =
+        static_cast<DlManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (managed->version.major > 1) {
+      throw_type(subject, "exports DLPack " + std::to_string(managed->version.major) +
+                              ".x; this Kiln reads versions up to 1.x");
+    }
+    is_read_only = (managed->flags & kDlReadOnly) != 0;
+    return managed->tensor;
+  }
+  if (!PyCapsule_IsValid(capsule, "dltensor")) {
+    throw_type(subject, "must return a DLPack capsule from __dlpack__, got " + type_name(capsule));
+  }
+  is_read_only = false;
+  return static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
+}
+
+}  // namespace
+
+void TensorIntake::read(std::span<TensorArgument> arguments) {
+  bool all_fast = true;
+  for (TensorArgument& argument : arguments) {
+    if (!argument.given()) continue;
+    argument.framework = framework_of(argument.object, {op_, argument.name});
+    all_fast = all_fast && argument.framework.transport == Transport::exchange;
+  }
+  refuse_grad(arguments);
+  for (TensorArgument& argument : arguments) {
+    if (argument.given() && argument.framework.transport != Transport::dlpack) read_one(argument);
+  }
+  find_stream(arguments);
+  if (all_fast) return;
+  // A generic producer is told our stream and orders its work before ours, so it comes last.
+  for (TensorArgument& argument : arguments) {
+    if (argument.given() && argument.framework.transport == Transport::dlpack) read_one(argument);
+  }
+}
+
+void TensorIntake::refuse_grad(std::span<TensorArgument> arguments) const {
+  for (const TensorArgument& argument : arguments) {
+    if (!argument.given() || !argument.framework.is_torch) continue;
+    const py::object flag = take(PyObject_GetAttr(argument.object, names().requires_grad));
+    if (flag.ptr() != Py_True) continue;
+    // Looked up only here; torch is imported, for its tensor is in our hands.
+    static PyObject* const is_grad_enabled =
+        py::object(py::module_::import("torch").attr("is_grad_enabled")).release().ptr();
+    if (take(PyObject_CallNoArgs(is_grad_enabled)).ptr() != Py_True) return;
+    throw_value({op_, argument.name},
+                "requires grad, and Kiln computes the forward pass only; call it under "
+                "torch.no_grad() or pass tensor.detach()");
+  }
+}
+
+void TensorIntake::find_stream(std::span<TensorArgument> arguments) {
+  const TensorArgument* leader = nullptr;
+  for (const TensorArgument& argument : arguments) {
+    if (!argument.given() || !has_current_stream(argument.framework)) continue;
+    if (leader != nullptr && argument.framework.api == leader->framework.api &&
+        argument.framework.transport == leader->framework.transport) {
+      continue;
+    }
+    void* stream = current_stream(argument.framework, device_ordinal_);
+    if (has_stream_ && stream != stream_) {
+      throw_value({op_, argument.name},
+                  "comes from a framework whose current stream is not that of the other tensors; "
+                  "make both frameworks use one stream");
+    }
+    stream_ = stream;
+    has_stream_ = true;
+    leader = &argument;
+  }
+}
+
+void TensorIntake::read_one(TensorArgument& argument) {
+  switch (argument.framework.transport) {
+    case Transport::exchange:
+      return read_exchange(argument);
+    case Transport::torch:
+    case Transport::dlpack:
+      return read_dlpack(argument);
+    case Transport::cupy:
+    case Transport::array_interface:
+      return read_array_interface(argument);
+  }
+}
+
+void TensorIntake::read_exchange(TensorArgument& argument) {
+  DlTensor tensor;
+  if (argument.framework.api->tensor_from_object(argument.object, &tensor) != 0) {
+    throw_type({op_, argument.name},
+               "has no plain memory that could be read: " + take_python_error_text());
+  }
+  set_view(argument, tensor);
+}
+
+py::object TensorIntake::export_dlpack(const TensorArgument& argument) const {
+  const py::handle object(argument.object);
+  if (argument.framework.transport == Transport::torch) {
+    // Work goes to PyTorch's current stream, so nothing needs ordering: -1.
+    return object.attr("detach")().attr("__dlpack__")(py::arg("stream") = -1);
+  }
+  const auto handle = reinterpret_cast<std::intptr_t>(stream_);
+  const py::int_ stream(handle == 0 ? kLegacyStream : handle);
+  try {
+    return object.attr("__dlpack__")(py::arg("stream") = stream,
+                                     py::arg("max_version") = py::make_tuple(1, 0));
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError)) throw;  // only producers older than DLPack 1.0 are retried
+    return object.attr("__dlpack__")(py::arg("stream") = stream);
+  }
+}
+
+void TensorIntake::read_dlpack(TensorArgument& argument) {
+  const Subject subject{op_, argument.name};
+  const DlDevice device = dlpack_device(argument.object);
+  if (device.type == kDlCpu || device.type == kDlCudaHost) throw_type(subject, kHostCure);
+  py::object capsule;
+  try {
+    capsule = export_dlpack(argument);
+  } catch (py::error_already_set& error) {
+    throw_type(subject, std::string("could not be exported through __dlpack__: ") + error.what());
+  }
+  read_capsule(argument, capsule);
+  // Not renamed to "used_…": its own destructor then frees the export when the call is over.
+  owners_.push_back(std::move(capsule));
+}
+
+void TensorIntake::read_capsule(TensorArgument& argument, const py::object& capsule) {
+  bool is_read_only = false;
+  const DlTensor& tensor = tensor_of(capsule.ptr(), {op_, argument.name}, is_read_only);
+  if (argument.written && is_read_only) {
+    throw_type({op_, argument.name},
+               "is read-only (its framework's arrays are immutable); pass a "
+               "PyTorch or CuPy tensor to write to");
+  }
+  set_view(argument, tensor);
+}
+
+void TensorIntake::read_array_interface(TensorArgument& argument) {
+  const ArrayInterface array = read_interface(argument, op_);
+  DlTensor tensor = array.tensor;
+  tensor.shape = const_cast<std::int64_t*>(array.shape.data());
+  tensor.strides = const_cast<std::int64_t*>(array.strides.data());
+  set_view(argument, tensor);
+  if (argument.framework.transport == Transport::cupy || !array.stream) return;
+  if (has_stream_ && *array.stream != stream_) {
+    throw_value({op_, argument.name},
+                "was produced on another stream than the tensors before it; "
+                "synchronise and export it again without a stream");
+  }
+  stream_ = *array.stream;
+  has_stream_ = true;
+}
+
+void TensorIntake::set_view(TensorArgument& argument, const DlTensor& tensor) {
+  const Subject subject{op_, argument.name};
+  const DlDevice device = tensor.device;
+  if (device.type != kDlCuda && device.type != kDlCudaManaged) {
+    if (device.type == kDlCpu || device.type == kDlCudaHost) throw_type(subject, kHostCure);
+    throw_type(subject, "is on a device of DLPack type " + std::to_string(device.type) +
+                            "; Kiln needs a CUDA device (type 2)");
+  }
+  if (device_argument_ == nullptr) {
+    device_argument_ = argument.name;
+    device_ordinal_ = device.id;
+  } else if (device.id != device_ordinal_) {
+    throw_value(subject, "is on " + device_text(device.id) + " but " + device_argument_ +
+                             " is on " + device_text(device_ordinal_) +
+                             "; move all tensors to one device");
+  }
+  if (tensor.ndim > kMaxRank) {
+    throw_value(subject, "has " + std::to_string(tensor.ndim) +
+                             " dimensions; no tensor of Kiln's "
+                             "has more than " +
+                             std::to_string(kMaxRank));
+  }
+  TensorView& view = argument.view;
+  view.dtype = dtype_of(tensor.dtype);
+  if (view.dtype == DType::other) {
+    throw_type(subject, "has dtype " + dlpack_type_text(tensor.dtype) +
+                            ", which Kiln does not compute with");
+  }
+  view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  view.device_type = DeviceType::cuda;
+  view.device_ordinal = device.id;
+  view.rank = tensor.ndim;
+  std::int64_t contiguous = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    view.shape[i] = tensor.shape[i];
+    view.strides[i] = tensor.strides != nullptr ? tensor.strides[i] : contiguous;
+    contiguous *= tensor.shape[i];
+  }
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,162 @@
+// jit.Variant in Python.
+#include "variant.h"
+
+#include <string>
+
+#include "arguments.h"
+#include "docstrings.h"
+#include "errors.h"
+#include "jit/variant_json.h"
+#include "tensor.h"
+
+namespace kiln::python {
+namespace {
+
+std::string read_file(const py::object& path) {
+  py::object file = py::module_::import("io").attr("open")(path, py::arg("encoding") = "utf-8");
+  const std::string text = py::cast<std::string>(file.attr("read")());
+  file.attr("close")();
+  return text;
+}
+
+std::string optional_text(const py::object& text, const char* argument) {
+  return std::string(string_argument(text.ptr(), {"Variant", argument}));
+}
+
+PyVariant make_variant(const std::string& name, const py::object& params, const py::object& tensors,
+                       const py::object& logits, const py::object& mask, const py::object& file) {
+  VariantDefinition definition;
+  definition.name = name;
+  if (!params.is_none()) {
+    for (auto [key, type] : py::cast<py::dict>(params)) {
+      definition.params.push_back(
+          {py::cast<std::string>(key), parse_short_dtype(py::cast<std::string>(type))});
+    }
+  }
+  if (!tensors.is_none()) {
+    for (auto [key, text] : py::cast<py::dict>(tensors)) {
+      definition.tensors.push_back(
+          parse_tensor_declaration(py::cast<std::string>(key), py::cast<std::string>(text)));
+    }
+  }
+  definition.logits = optional_text(logits, "logits");
+  definition.mask = optional_text(mask, "mask");
+  if (!file.is_none()) {
+    if (!definition.logits.empty() || !definition.mask.empty()) {
+      throw std::invalid_argument(
+          "[Variant] takes either file= or the expressions logits= and "
+          "mask=, not both");
+    }
+    definition.file_text = read_file(file);
+    definition.file_name = py::cast<std::string>(py::str(file));
+  }
+  PyVariant variant{Variant(std::move(definition)), std::nullopt};
+  const VariantDefinition& checked = variant.variant.definition();
+  if (checked.params.empty() && checked.tensors.empty()) {
+    variant.without_values = PyBoundVariant{variant.variant.bind({}, {}), {}};
+  }
+  return variant;
+}
+
+// "cap, bias" of what the call must name, for messages.
+std::string expected_names(const VariantDefinition& definition) {
+  std::string text;
+  for (const VariantParam& param : definition.params)
+    text += (text.empty() ? "" : ", ") + param.name;
+  for (const VariantTensor& t : definition.tensors) text += (text.empty() ? "" : ", ") + t.name;
+  return text.empty() ? "no values" : text;
+}
+
+py::object take_value(py::dict& values, const std::string& name,
+                      const VariantDefinition& definition) {
+  if (!values.contains(name.c_str())) {
+    throw py::type_error("[Variant] \"" + definition.name + "\" is missing " + name +
+                         "=; it takes " + expected_names(definition));
+  }
+  return values.attr("pop")(name);
+}
+
+double param_value(py::handle value, const VariantParam& param) {
+  const Subject subject{"Variant", param.name.c_str()};
+  if (param.dtype == DType::i32) return int_argument(value.ptr(), subject);
+  return float_argument(value.ptr(), 0.0f, subject);
+}
+
+PyBoundVariant bind(const PyVariant& self, const py::args& args, const py::kwargs& kwargs) {
+  const VariantDefinition& definition = self.variant.definition();
+  if (!args.empty()) {
+    throw py::type_error("[Variant] values are passed by name: " + expected_names(definition));
+  }
+  py::dict values = kwargs.attr("copy")();
+  std::vector<double> scalars;
+  for (const VariantParam& param : definition.params) {
+    scalars.push_back(param_value(take_value(values, param.name, definition), param));
+  }
+  std::vector<py::object> owners;
+  std::vector<TensorArgument> arguments;
+  for (const VariantTensor& tensor : definition.tensors) {
+    owners.push_back(take_value(values, tensor.name, definition));
+    arguments.push_back({.name = tensor.name.c_str(), .object = owners.back().ptr()});
+    if (owners.back().is_none()) throw_type({"Variant", tensor.name.c_str()}, "must be a tensor");
+  }
+  if (!values.empty()) {
+    throw py::type_error("[Variant] \"" + definition.name + "\" has no parameter or tensor " +
+                         py::cast<std::string>(py::repr(py::list(values)[0])) + "; it takes " +
+                         expected_names(definition));
+  }
+  TensorIntake intake("Variant");
+  intake.read(arguments);
+  std::vector<TensorView> views;
+  for (const TensorArgument& argument : arguments) views.push_back(argument.view);
+  for (py::object& owner : intake.release_owners()) owners.push_back(std::move(owner));
+  return {self.variant.bind(std::move(scalars), std::move(views)), std::move(owners)};
+}
+
+std::string digest_text(const Variant& variant) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx",
+                static_cast<unsigned long long>(variant.digest()[0]),
+                static_cast<unsigned long long>(variant.digest()[1]));
+  return text;
+}
+
+}  // namespace
+
+void register_variant(py::module_& module) {
+  py::class_<PyBoundVariant>(module, "BoundVariant", kBoundVariantDoc)
+      .def_property_readonly("name", [](const PyBoundVariant& self) {
+        return self.bound.variant().definition().name;
+      });
+  py::class_<PyVariant>(module, "Variant", kVariantDoc)
+      .def(py::init(&make_variant), py::arg("name"), py::kw_only(), py::arg("params") = py::none(),
+           py::arg("tensors") = py::none(), py::arg("logits") = py::none(),
+           py::arg("mask") = py::none(), py::arg("file") = py::none())
+      .def("__call__", &bind)
+      .def_property_readonly("name",
+                             [](const PyVariant& self) { return self.variant.definition().name; })
+      .def_property_readonly("digest",
+                             [](const PyVariant& self) { return digest_text(self.variant); })
+      .def("__repr__", [](const PyVariant& self) {
+        return "<kiln.jit.Variant \"" + self.variant.definition().name + "\" (" +
+               expected_names(self.variant.definition()) + ")>";
+      });
+}
+
+const BoundVariant* variant_argument(PyObject* object, Subject subject) {
+  if (!is_given(object)) return nullptr;
+  const py::handle handle(object);
+  if (py::isinstance<PyBoundVariant>(handle)) return &py::cast<PyBoundVariant&>(handle).bound;
+  if (!py::isinstance<PyVariant>(handle)) {
+    throw_type(subject, "must be a jit.Variant with its values bound, such as v(cap=30.0), got " +
+                            type_name(object));
+  }
+  const PyVariant& variant = py::cast<PyVariant&>(handle);
+  if (!variant.without_values) {
+    const VariantDefinition& definition = variant.variant.definition();
+    throw_value(subject, "\"" + definition.name + "\" needs its values: pass variant=v(...) with " +
+                             expected_names(definition));
+  }
+  return &variant.without_values->bound;
+}
+
+}  // namespace kiln::python

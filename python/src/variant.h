@@ -1,0 +1,31 @@
+// jit.Variant in Python: a definition, and the object that binding it gives.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <optional>
+#include <vector>
+
+#include "frameworks.h"
+#include "kiln/variant.h"
+
+namespace kiln::python {
+
+namespace py = pybind11;
+
+struct PyBoundVariant {
+  BoundVariant bound;
+  std::vector<py::object> owners;  // the bound tensors and what their producers handed out
+};
+
+struct PyVariant {
+  Variant variant;
+  std::optional<PyBoundVariant> without_values;  // when there is nothing to bind
+};
+
+void register_variant(py::module_& module);
+
+// What `variant=` was given; null for None. Accepts an unbound Variant that takes no values.
+const BoundVariant* variant_argument(PyObject* object, Subject subject);
+
+}  // namespace kiln::python

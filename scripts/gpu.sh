@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Builds on a bare GPU machine (no network, no virtual environment: python3 holds PyTorch and the
+# build tools) and runs the suites named: scripts/gpu.sh gpu overhead attention
+# A suite's log goes to $OUT (default build/gpu/logs). Fails if any suite failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+suites=(cpu compile python gpu overhead compile-time attention gemm memcheck)
+if [[ $# -eq 0 ]]; then
+  echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
+  exit 2
+fi
+for suite in "$@"; do
+  if [[ " ${suites[*]} " != *" $suite "* ]]; then
+    echo "scripts/gpu.sh: no suite is called '$suite'; there are: ${suites[*]}" >&2
+    exit 2
+  fi
+done
+
+logs=${OUT:-build/gpu/logs}
+mkdir -p "$logs"
+export OUT=$logs
+export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+
+build() {
+  local tests=OFF
+  [[ " $* " == *" cpu "* || " $* " == *" compile "* ]] && tests=ON
+  cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DKILN_BUILD_PYTHON=ON \
+    -DKILN_BUILD_TESTS=$tests -DPython_EXECUTABLE="$(command -v python3)" &&
+    cmake --build build/gpu -j "$(nproc)" &&
+    cmake --install build/gpu --component python --prefix build/gpu/package
+}
+
+pytest() { python3 -m pytest -q -p no:cacheprovider "$@"; }
+
+run_suite() {
+  case $1 in
+    cpu) ctest --test-dir build/gpu -L cpu --output-on-failure -j 4 && pytest tests/cpu ;;
+    compile)
+      ctest --test-dir build/gpu -L compile --output-on-failure -j 4 && pytest tests/compile ;;
+    python) pytest tests/python ;;
+    gpu) pytest tests/gpu ;;
+    overhead) python3 bench/overhead.py ;;
+    compile-time) python3 bench/compile_time.py ;;
+    attention) python3 bench/attention.py ;;
+    gemm) python3 bench/gemm.py ;;
+    memcheck) memcheck ;;
+  esac
+}
+
+# PyTorch's caching allocator hides overruns inside its blocks: it is switched off.
+memcheck() {
+  local tool
+  tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer) || {
+    echo "compute-sanitizer was not found on PATH or in /usr/local/cuda/bin." >&2
+    return 1
+  }
+  PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$tool" --tool memcheck --error-exitcode 9 \
+    --target-processes all python3 -m pytest -q -p no:cacheprovider tests/gpu \
+    -m "${KILN_MEMCHECK_MARK:-memcheck}"
+}
+
+summary=()
+failures=0
+report() {  # name, exit status, seconds
+  local verdict=ok
+  [[ $2 -eq 0 ]] || { verdict="FAILED ($2)"; failures=$((failures + 1)); }
+  summary+=("$(printf '%-14s %-12s %4d s   %s' "$1" "$verdict" "$3" "$logs/$1.log")")
+}
+
+start=$SECONDS
+build "$@" >"$logs/build.log" 2>&1
+status=$?
+report build $status $((SECONDS - start))
+if [[ $status -ne 0 ]]; then
+  tail -n 60 "$logs/build.log"
+  printf '%s\n' "${summary[@]}"
+  exit 1
+fi
+
+export PYTHONPATH=$PWD/build/gpu/package${PYTHONPATH:+:$PYTHONPATH}
+for suite in "$@"; do
+  echo "== $suite"
+  start=$SECONDS
+  run_suite "$suite" 2>&1 | tee "$logs/$suite.log" | tail -n 80
+  report "$suite" "${PIPESTATUS[0]}" $((SECONDS - start))
+done
+echo "== summary"
+printf '%s\n' "${summary[@]}"
+[[ $failures -eq 0 ]]

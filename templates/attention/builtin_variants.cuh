@@ -1,0 +1,78 @@
+// The variants behind the keyword arguments: causal, window, softcap, alibi_slopes, sinks. Their
+// Slots are written by the host in this order.
+#pragma once
+#include "/kiln/attention/variant.cuh"
+
+namespace kiln {
+
+// kv <= q.
+struct Causal : DefaultHooks<Causal> {
+  static constexpr bool kMasks = true;
+
+  __device__ __forceinline__ bool keep(const Position& at) const { return at.kv <= at.q; }
+  __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
+    return {0, rows.q_last + 1};
+  }
+  __device__ __forceinline__ Tile tile(int q_first, int q_last, int kv_first, int kv_last) const {
+    if (kv_first > q_last) return Tile::skip;
+    return kv_last <= q_first ? Tile::full : Tile::partial;
+  }
+};
+
+// q - left <= kv <= q + right, either of which may be as large as 2^30: distances are compared, as
+// the sums would overflow.
+struct Window : DefaultHooks<Window> {
+  Slot<int> left, right;
+  static constexpr bool kMasks = true;
+
+  __device__ __forceinline__ bool keep(const Position& at) const {
+    return at.q - at.kv <= left && at.kv - at.q <= right;
+  }
+  __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
+    const i64 begin = static_cast<i64>(rows.q_first) - left.value;
+    const i64 end = static_cast<i64>(rows.q_last) + right.value + 1;
+    const i64 all = rows.len_kv;
+    return {static_cast<int>(max(0ll, min(begin, all))), static_cast<int>(max(0ll, min(end, all)))};
+  }
+  __device__ __forceinline__ Tile tile(int q_first, int q_last, int kv_first, int kv_last) const {
+    if (q_first - kv_last > left || kv_first - q_last > right) return Tile::skip;
+    const bool full = q_last - kv_first <= left && kv_last - q_first <= right;
+    return full ? Tile::full : Tile::partial;
+  }
+};
+
+// cap * tanh(logit / cap).
+struct Softcap : DefaultHooks<Softcap> {
+  Slot<float> cap;
+  static constexpr bool kTransformsLogits = true;
+
+  __device__ __forceinline__ float logits(float logit, const Position&) const {
+    return cap * tanh_fast(logit * reciprocal_approx(cap));
+  }
+};
+
+// logit - slope * |q - kv|, a slope for each head.
+struct Alibi : DefaultHooks<Alibi> {
+  Slot<const float*> slopes;
+  Slot<i64> batch_stride, head_stride;
+  static constexpr bool kTransformsLogits = true;
+
+  __device__ __forceinline__ float logits(float logit, const Position& at) const {
+    const i64 offset = at.b * batch_stride.value + at.h * head_stride.value;
+    return logit - load_constant(slopes.value + offset) * to_float(abs(at.q - at.kv));
+  }
+};
+
+// One more logit for each head, unscaled, that takes weight but has no value.
+template <class T>
+struct Sinks : DefaultHooks<Sinks<T>> {
+  Slot<const T*> sinks;
+  Slot<i64> head_stride;
+  static constexpr bool kFinishesRows = true;
+
+  __device__ __forceinline__ void row_finish(RowSum& sum, const Position& row) const {
+    sum.add(load_constant(sinks.value + row.h * head_stride.value));
+  }
+};
+
+}  // namespace kiln

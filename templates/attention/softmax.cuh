@@ -1,0 +1,57 @@
+// Online softmax: the running maximum and sum of each row of a warp, and the rescaling of the
+// output when the maximum grows. State is in powers of two.
+#pragma once
+#include "/kiln/attention/variant.cuh"
+#include "/kiln/base/frag.cuh"
+
+namespace kiln {
+
+template <class Map>
+struct OnlineSoftmax {
+  RowSum row[Map::kRows];  // the sums are this lane's share until finish()
+
+  // Before any tile; `initial(r)` is the RowSum that the lane's row r starts from.
+  template <class Initial>
+  __device__ __forceinline__ void start(Initial initial) {
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      row[r] = initial(r);
+      if (!Map::leads_row()) row[r].sum = 0.0f;
+    }
+  }
+
+  // Turns a tile's scores into weights 2^(scale * score - maximum) and moves `out` to the new
+  // maximum. scale > 0. A row that has seen no key subtracts 0, since -inf - -inf is no number.
+  template <class OutMap>
+  __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out, float scale) {
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      float largest = scores.at(r, 0);
+#pragma unroll
+      for (int c = 1; c < Map::kCols; ++c) largest = fmaxf(largest, scores.at(r, c));
+      // The scaled maximum is what is kept: rescaling then agrees with the weights to the last bit
+      // even where logits are so large that the product is rounded.
+      const float old = row[r].max;
+      const float now = fmaxf(old, Map::row_max(largest) * scale);
+      const float subtrahend = now == -KILN_INFINITY ? 0.0f : now;
+      const float shrink = exp2_approx(old - subtrahend);
+      float sum = 0.0f;
+#pragma unroll
+      for (int c = 0; c < Map::kCols; ++c) {
+        const float weight = exp2_approx(fmaf(scores.at(r, c), scale, -subtrahend));
+        scores.at(r, c) = weight;
+        sum += weight;
+      }
+      row[r] = {now, row[r].sum * shrink + sum};
+#pragma unroll
+      for (int c = 0; c < OutMap::kCols; ++c) out.at(r, c) *= shrink;
+    }
+  }
+
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) row[r].sum = Map::row_sum(row[r].sum);
+  }
+};
+
+}  // namespace kiln

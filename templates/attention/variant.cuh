@@ -1,0 +1,184 @@
+// The variant interface: everything that changes attention's logits, mask, denominator or output
+// is a variant, never a flag in the main loop. Also the composition of several variants.
+#pragma once
+#include "/kiln/base/math.cuh"
+#include "/kiln/base/types.cuh"
+
+namespace kiln {
+
+// Where a logit stands. Always inside the sequence: of padding, whose result is thrown away, a hook
+// sees the last row and key instead, so that it may index tensors without checks. Hooks about a
+// whole row get kv = 0.
+struct Position {
+  int b, h, h_kv;  // batch entry, query head, KV head
+  int row;         // query index, 0 .. len_q - 1
+  int q;           // row + len_kv - len_q: the query's place among the keys; negative if len_q is
+                   // the longer and the row early
+  int kv;          // key index, 0 .. len_kv - 1
+  int len_q, len_kv;
+};
+
+enum class Tile { skip, full, partial };
+
+struct Range {
+  int begin, end;  // begin <= end where contains() is asked
+
+  __device__ __forceinline__ bool contains(int kv) const {
+    return static_cast<u32>(kv - begin) < static_cast<u32>(end - begin);
+  }
+};
+
+// The queries of one tile, as positions q. Heads are not told: a tile may hold rows of several.
+struct TileRows {
+  int b;
+  int q_first, q_last;
+  int len_q, len_kv;
+};
+
+// The number sum * 2^max. The online softmax keeps one for each row.
+struct RowSum {
+  float max, sum;
+
+  // Adds e^logit. -inf adds nothing, +inf outweighs everything.
+  __device__ __forceinline__ void add(float logit) {
+    const float x = logit * kLog2e;
+    const float larger = fmaxf(max, x);
+    if (larger == -KILN_INFINITY) return;
+    sum = sum * exp2_approx(max - larger) + (x == larger ? 1.0f : exp2_approx(x - larger));
+    max = larger;
+  }
+};
+
+// A variant is a struct of Slots and VariantTensors, in the kernel's argument block, with hooks. It
+// derives from VariantDefaults and redefines what it needs; a hook counts only if its trait is set.
+// Hooks with the trait unset cost nothing. (The parameter keeps the bases of different variants
+// different: equal empty bases may not share an address, which would move the Slots.)
+template <class Unique>
+struct DefaultHooks {
+  static constexpr bool kTransformsLogits = false;  // logits()
+  static constexpr bool kMasks = false;             // keep(), kv_range(), tile()
+  static constexpr bool kStartsRows = false;        // row_init()
+  static constexpr bool kFinishesRows = false;      // row_finish()
+  static constexpr bool kTransformsOutput = false;  // out()
+
+  // The new logit. `logit` is already scaled.
+  __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
+
+  // Whether the key is visible. Called only for tiles that tile() calls partial.
+  __device__ __forceinline__ bool keep(const Position&) const { return true; }
+
+  // Keys outside are visible to no row of the tile; keys inside may be. Uniform over the CTA.
+  __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
+    return {0, rows.len_kv};
+  }
+  // What queries q_first..q_last see of keys kv_first..kv_last: nothing, all, or ask keep().
+  // Uniform over the CTA. Without bounds of its own a mask is asked everywhere.
+  __device__ __forceinline__ Tile tile(int, int, int, int) const { return Tile::partial; }
+
+  // What a row's sum of e^logit starts from. It counts in the LSE.
+  __device__ __forceinline__ void row_init(RowSum&, const Position&) const {}
+  // What is added to the sum at the end, to the denominator only. It does not count in the LSE.
+  __device__ __forceinline__ void row_finish(RowSum&, const Position&) const {}
+  // The new value of an output element, before it is rounded.
+  __device__ __forceinline__ float out(float o, const Position&) const { return o; }
+};
+using VariantDefaults = DefaultHooks<void>;
+
+template <class T>
+__device__ __forceinline__ auto load_constant(const T* address) {
+  if constexpr (is_same<T, f16> || is_same<T, bf16>) {
+    return to_float(T{__ldg(reinterpret_cast<const u16*>(address))});
+  } else if constexpr (is_same<T, bool>) {
+    return __ldg(reinterpret_cast<const u8*>(address)) != 0;
+  } else if constexpr (is_same<T, u8>) {
+    return static_cast<int>(__ldg(address));
+  } else {
+    return __ldg(address);
+  }
+}
+
+// A tensor read by a variant: at() gives a float, int or bool. A stride of 0 broadcasts.
+template <class T, int kRank>
+struct VariantTensor {
+  Slot<const T*> data;
+  Slot<i64> strides[kRank];
+
+  template <class... Indices>
+  __device__ __forceinline__ auto at(Indices... indices) const {
+    static_assert(sizeof...(Indices) == kRank, "VariantTensor: give one index per dimension");
+    i64 offset = 0;
+    int dimension = 0;
+    ((offset += indices * strides[dimension++].value), ...);
+    return load_constant(data.value + offset);
+  }
+};
+template <class T>
+struct VariantTensor<T, 0> {
+  Slot<const T*> data;
+  __device__ __forceinline__ auto at() const { return load_constant(data.value); }
+};
+
+// Several variants as one: logits in the order of the list, masks ANDed, ranges intersected.
+template <class... Vs>
+struct Variants : Vs... {
+  static constexpr bool kTransformsLogits = (Vs::kTransformsLogits || ...);
+  static constexpr bool kMasks = (Vs::kMasks || ...);
+  static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
+  static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
+  static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
+  // Bytes in the argument block.
+  static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
+
+  template <class V>
+  __device__ __forceinline__ const V& get() const {
+    return static_cast<const V&>(*this);
+  }
+
+  __device__ __forceinline__ float logits(float logit, const Position& at) const {
+    ((logit = Vs::kTransformsLogits ? get<Vs>().logits(logit, at) : logit), ...);
+    return logit;
+  }
+  __device__ __forceinline__ bool keep(const Position& at) const {
+    return ((!Vs::kMasks || get<Vs>().keep(at)) && ...);
+  }
+  __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
+    Range range{0, rows.len_kv};
+    (intersect<Vs>(range, rows), ...);
+    return range;
+  }
+  __device__ __forceinline__ Tile tile(int q_first, int q_last, int kv_first, int kv_last) const {
+    Tile all = Tile::full;
+    (combine<Vs>(all, q_first, q_last, kv_first, kv_last), ...);
+    return all;
+  }
+  __device__ __forceinline__ void row_init(RowSum& sum, const Position& row) const {
+    (get<Vs>().row_init(sum, row), ...);
+  }
+  __device__ __forceinline__ void row_finish(RowSum& sum, const Position& row) const {
+    (get<Vs>().row_finish(sum, row), ...);
+  }
+  __device__ __forceinline__ float out(float o, const Position& row) const {
+    ((o = Vs::kTransformsOutput ? get<Vs>().out(o, row) : o), ...);
+    return o;
+  }
+
+ private:
+  template <class V>
+  __device__ __forceinline__ void intersect(Range& range, const TileRows& rows) const {
+    if constexpr (V::kMasks) {
+      const Range other = get<V>().kv_range(rows);
+      range.begin = max(range.begin, other.begin);
+      range.end = min(range.end, other.end);
+    }
+  }
+  template <class V>
+  __device__ __forceinline__ void combine(Tile& all, int q_first, int q_last, int kv_first,
+                                          int kv_last) const {
+    if constexpr (V::kMasks) {
+      const Tile one = get<V>().tile(q_first, q_last, kv_first, kv_last);
+      if (one == Tile::skip || all == Tile::full) all = one;
+    }
+  }
+};
+
+}  // namespace kiln

@@ -1,0 +1,88 @@
+// Reads the operand fragments of mma.sync from a tile in shared memory.
+#pragma once
+#include "/kiln/base/copy.cuh"
+#include "/kiln/base/mma.cuh"
+#include "/kiln/gemm/tile.cuh"
+
+namespace kiln {
+
+// A warp's kExtent rows of A or columns of B. One tensor-core step is 32 bytes of K: 16 elements
+// of 16 bits or 8 of tf32. A fragment is 16 rows of A, or two neighbouring 8 columns of B:
+//   A: r[0..1] = rows 0-7 and 8-15 of the first half of K, r[2..3] = of the second half
+//   B: r[0..1] = first and second half of K of columns 0-7, r[2..3] = of columns 8-15
+// Hence both read four 8 x 8 matrices and differ only in their order.
+template <class Tile, bool kIsA, int kExtent>
+class FragmentLoader {
+ public:
+  static constexpr int kCount = kExtent / 16;
+
+  // `first` is the warp's first row of A or column of B in the tile.
+  __device__ __forceinline__ FragmentLoader(int first, int lane) {
+    const int matrix = lane / 8;  // whose row address this lane gives to ldmatrix
+    const int mn_half = kIsA ? matrix % 2 : matrix / 2;
+    const int k_half = kIsA ? matrix / 2 : matrix % 2;
+    int row, chunk, byte = 0;
+    if constexpr (Tile::kWords) {
+      row = lane % 4;
+      chunk = first / 4 + lane / 16;
+      byte = lane / 4 % 4 * 4;
+    } else if constexpr (Tile::kKMajor) {
+      row = first + mn_half * 8 + lane % 8;
+      chunk = k_half;
+    } else {
+      row = k_half * 8 + lane % 8;
+      chunk = first / 8 + mn_half;
+    }
+    row_offset_ = row * Layout::kRowBytes + byte;
+    chunk_offset_ = chunk * 16;
+    mix_ = Layout::offset(row, 0) - row * Layout::kRowBytes;
+  }
+
+  // `stage` is the tile's offset in shared memory, `step` the tensor-core step of the tile.
+  __device__ __forceinline__ void load(u32 (&fragments)[kCount][4], u32 stage, int step) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (Tile::kWords) {
+        load_words(fragments[i], stage, i, step);
+      } else if constexpr (Tile::kKMajor) {
+        load_matrix_x4(fragments[i], address(stage, i * 16, step * 2));
+      } else {
+        load_matrix_x4_transposed(fragments[i], address(stage, step * 16, i * 2));
+      }
+      if constexpr (sizeof(typename Tile::Element) == 4) {
+#pragma unroll
+        for (u32& word : fragments[i]) word = to_tf32(word);
+      }
+    }
+  }
+
+ private:
+  using Layout = typename Tile::Layout;
+  // Then `chunks` below changes other bits than the lane's chunk, so that one XOR replaces an
+  // addition and an XOR, and far fewer registers hold addresses.
+  static constexpr bool kDisjoint = Tile::kKMajor || (kExtent & (kExtent - 1)) == 0;
+
+  // Some rows and chunks from this lane's; the rows are a multiple of the swizzle's period.
+  __device__ __forceinline__ u32 lane_offset(int rows, int chunks) const {
+    const u32 row_offset = row_offset_ + rows * Layout::kRowBytes;
+    if constexpr (kDisjoint) return row_offset + ((chunk_offset_ ^ mix_) ^ (chunks * 16));
+    return row_offset + ((chunk_offset_ + chunks * 16) ^ mix_);
+  }
+  __device__ __forceinline__ u32 address(u32 stage, int rows, int chunks) const {
+    return shared_address(shared_memory()) + stage + lane_offset(rows, chunks);
+  }
+
+  __device__ __forceinline__ void load_words(u32 (&r)[4], u32 stage, int fragment, int step) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int mn_half = kIsA ? i % 2 : i / 2, k_half = kIsA ? i / 2 : i % 2;
+      r[i] = *reinterpret_cast<const u32*>(
+          shared_memory() + stage +
+          lane_offset(step * 8 + k_half * 4, fragment * 4 + mn_half * 2));
+    }
+  }
+
+  u32 row_offset_, chunk_offset_, mix_;  // of this lane, in bytes
+};
+
+}  // namespace kiln

@@ -1,0 +1,160 @@
+// One entry on disk: what goes in comes out, and any damage is a miss with a reason.
+#include <cmath>
+
+#include "cache_fixture.h"
+#include "tests/support/catch.h"
+
+using namespace kiln::cache;
+using namespace kiln::cache::testing;
+
+namespace {
+
+// Applies `damage` to one file of a stored entry; expects a miss, a warning, and a cure by put.
+void check_damage(const std::string& extension, const std::function<void(const fs::path&)>& damage,
+                  const std::string& reason) {
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  damage(box.file(1, extension));
+  CHECK_FALSE(cache.get(key_of(1)));
+  INFO((box.warnings.empty() ? "no warning" : box.warnings[0]));
+  CHECK(box.warned_of(reason));
+  const auto faults = cache.verify();
+  CHECK((faults.size() == 1 && faults[0].fault.find(reason) != std::string::npos));
+
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  const auto hit = cache.get(key_of(1));
+  CHECK((hit && same(hit->entry, entry_of(1))));
+  CHECK(box.warnings.size() == 1);
+}
+
+void truncate_file(const fs::path& path) { fs::resize_file(path, fs::file_size(path) / 2); }
+void empty_file(const fs::path& path) { fs::resize_file(path, 0); }
+void remove_file(const fs::path& path) { fs::remove(path); }
+void grow_file(const fs::path& path) { spill(path, slurp(path) + "more"); }
+
+}  // namespace
+
+TEST_CASE("an entry comes back as it was put") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  CHECK_FALSE(cache.get(key_of(1)));
+  CHECK(cache.put(key_of(1), entry_of(1)));
+  const auto hit = cache.get(key_of(1));
+  REQUIRE(hit);
+  CHECK(same(hit->entry, entry_of(1)));
+  CHECK(hit->layer == 0);
+  CHECK(same(DiskCache(box.options).get(key_of(1))->entry, entry_of(1)));
+  CHECK(box.warnings.empty());
+}
+
+TEST_CASE("the cubin lies raw under its key, the PTX compressed beside it") {
+  CacheBox box;
+  DiskCache(box.options).put(key_of(1), entry_of(1));
+  CHECK(slurp(box.file(1, ".cubin")) == entry_of(1).cubin);
+  CHECK(fs::file_size(box.file(1, ".ptx.z")) < entry_of(1).ptx.size() / 3);
+  CHECK(nlohmann::json::parse(slurp(box.file(1, ".json")))["description"]["registers"] == 1);
+  CHECK(names_under(box.store(), ".tmp-").empty());
+}
+
+TEST_CASE("an entry may have empty payloads, arbitrary bytes and any description") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  Entry odd;
+  odd.cubin = std::string("\0\xff\n\r\0", 5);
+  odd.description = {{"seconds", 0.1}, {"list", {1, -2, 3e300}}, {"text", "\xc3\xa9"}};
+  REQUIRE(cache.put(key_of(1), odd));
+  CHECK(same(cache.get(key_of(1))->entry, odd));
+  REQUIRE(cache.put(key_of(2), Entry{}));
+  CHECK(same(cache.get(key_of(2))->entry, Entry{}));
+}
+
+TEST_CASE("a description that is not UTF-8 or not JSON does not lose the kernel or throw") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  Entry odd = entry_of(1);
+  odd.description = {{"log", "bad \xff byte"}, {"nan", std::nan("")}};
+  CHECK(cache.put(key_of(1), odd));
+  CHECK(cache.get(key_of(1))->entry.cubin == odd.cubin);
+  odd.description = nlohmann::json::parse("{", nullptr, false);
+  CHECK_FALSE(cache.put(key_of(2), odd));
+  CHECK(box.warned_of("no JSON value"));
+}
+
+TEST_CASE("a damaged cubin is a miss") {
+  check_damage(".cubin", truncate_file, "cubin that is cut off or altered");
+  check_damage(".cubin", empty_file, "cubin that is cut off or altered");
+  check_damage(".cubin", grow_file, "larger than recorded");
+}
+
+TEST_CASE("a damaged PTX file is a miss") {
+  check_damage(".ptx.z", truncate_file, "PTX file that is cut off or altered");
+  check_damage(".ptx.z", empty_file, "PTX file that is cut off or altered");
+  check_damage(".ptx.z", remove_file, "lost its PTX");
+}
+
+TEST_CASE("a damaged JSON file is a miss") {
+  check_damage(".json", truncate_file, "JSON file that is cut off or altered");
+  check_damage(".json", empty_file, "JSON file that is cut off or altered");
+  check_damage(".json", remove_file, "lost its JSON");
+  check_damage(".json", [](const fs::path& path) { spill(path, "[1, 2]"); }, "JSON file");
+  check_damage(
+      ".json", [](const fs::path& path) { spill(path, "{\"schema\": 2}"); }, "another version");
+}
+
+TEST_CASE("a bit flipped anywhere in any file never gives a wrong entry") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1, 200)));
+  for (const char* extension : {".cubin", ".ptx.z", ".json"}) {
+    const std::string sound = slurp(box.file(1, extension));
+    for (std::size_t at = 0; at < sound.size(); at += 1 + sound.size() / 50) {
+      std::string flipped = sound;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
+      spill(box.file(1, extension), flipped);
+      const auto hit = cache.get(key_of(1));
+      INFO(extension << " byte " << at);
+      // White space between JSON's tokens carries nothing.
+      CHECK((!hit || same(hit->entry, entry_of(1, 200))));
+      CHECK((!hit || std::string(extension) == ".json"));
+    }
+    spill(box.file(1, extension), sound);
+    CHECK(cache.get(key_of(1)));
+  }
+}
+
+TEST_CASE("an entry filed under another key is a miss") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  cache.put(key_of(1), entry_of(1));
+  cache.put(key_of(2), entry_of(2));
+  for (const char* extension : {".cubin", ".ptx.z", ".json"}) {
+    fs::copy_file(box.file(1, extension), box.file(2, extension),
+                  fs::copy_options::overwrite_existing);
+  }
+  CHECK_FALSE(cache.get(key_of(2)));
+  CHECK(box.warned_of("filed under another entry's key"));
+  CHECK(cache.get(key_of(1)));
+}
+
+TEST_CASE("a reader of the cubin alone does not need the PTX") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  cache.put(key_of(1), entry_of(1));
+  fs::remove(box.file(1, ".ptx.z"));
+  const auto hit = cache.get(key_of(1), Payload::kCubin);
+  REQUIRE(hit);
+  CHECK(hit->entry.cubin == entry_of(1).cubin);
+  CHECK(hit->entry.ptx.empty());
+  CHECK_FALSE(cache.get(key_of(1), Payload::kCubinAndPtx));
+}
+
+TEST_CASE("a cubin that was never committed is an ordinary miss") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  cache.put(key_of(1), entry_of(1));
+  fs::remove(box.file(1, ".cubin"));
+  CHECK_FALSE(cache.get(key_of(1)));
+  CHECK(cache.list().empty());
+  CHECK(box.warnings.empty());
+}

@@ -1,0 +1,134 @@
+// Keeping the folder small: recency, pins, litter, and nothing of anybody else's.
+#include "cache_fixture.h"
+#include "tests/support/catch.h"
+
+using namespace kiln::cache;
+using namespace kiln::cache::testing;
+
+namespace {
+
+// Entries 1..count, the lowest number used longest ago.
+void fill(CacheBox& box, DiskCache& cache, int count) {
+  for (int i = 1; i <= count; ++i) {
+    REQUIRE(cache.put(key_of(i), entry_of(i)));
+    set_age(box.file(i, ".cubin"), 100000 - 1000 * i);
+  }
+}
+
+std::uint64_t total(const DiskCache& cache) { return cache.layers()[0].bytes; }
+
+}  // namespace
+
+TEST_CASE("pruning removes the least recently used first, until the limit holds") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  fill(box, cache, 5);
+  const std::uint64_t all = total(cache);
+  CHECK(cache.prune(all) == 0);
+  CHECK(cache.prune(0) == 0);  // no limit
+  CHECK(cache.prune(all - 1) == 1);
+  CHECK_FALSE(cache.get(key_of(1)));
+  CHECK(cache.prune(all / 2) == 2);
+  CHECK(cache.get(key_of(4)));
+  CHECK(cache.get(key_of(5)));
+  CHECK(total(cache) <= all / 2);
+  CHECK(names_under(box.store(), key_of(1).hex().substr(2)).empty());
+}
+
+TEST_CASE("using an entry makes it recent, at most once an hour") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  fill(box, cache, 2);
+  REQUIRE(cache.get(key_of(1)));
+  CHECK(cache.prune(total(cache) - 1) == 1);
+  CHECK(cache.get(key_of(1)));
+
+  set_age(box.file(1, ".cubin"), 3000);
+  const auto before = fs::last_write_time(box.file(1, ".cubin"));
+  REQUIRE(cache.get(key_of(1)));
+  CHECK(fs::last_write_time(box.file(1, ".cubin")) == before);
+  set_age(box.file(1, ".cubin"), 4000);
+  REQUIRE(cache.get(key_of(1)));
+  CHECK(cache.list()[0].last_used >= std::time(nullptr) - 60);
+}
+
+TEST_CASE("writing over the limit prunes, never the entry just written") {
+  CacheBox box;
+  {
+    DiskCache cache(box.options);
+    fill(box, cache, 4);
+    box.options.max_bytes = total(cache) + 10;
+  }
+  DiskCache cache(box.options);
+  CHECK(cache.put(key_of(5), entry_of(5)));
+  CHECK_FALSE(cache.get(key_of(1)));
+  CHECK(cache.get(key_of(5)));
+  CHECK(total(cache) <= box.options.max_bytes);
+  CHECK(box.warnings.empty());
+
+  box.options.max_bytes = 1;
+  DiskCache tiny(box.options);
+  CHECK(tiny.put(key_of(6), entry_of(6)));
+  CHECK(tiny.get(key_of(6)));
+  CHECK(tiny.list().size() == 1);
+  CHECK(box.warned_of("KILN_CACHE_MAX_SIZE"));
+}
+
+TEST_CASE("pinned entries survive pruning, also after they are put again") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1), /*pinned=*/true));
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  REQUIRE(cache.put(key_of(2), entry_of(2)));
+  set_age(box.file(1, ".cubin"), 100000);
+  CHECK(cache.prune(1) == 1);
+  CHECK(cache.get(key_of(1)));
+  CHECK_FALSE(cache.get(key_of(2)));
+}
+
+TEST_CASE("entries that the caller calls expired go, pinned or not, and only those") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  for (int i = 1; i <= 3; ++i) cache.put(key_of(i), entry_of(i), /*pinned=*/i == 2);
+  const auto old = [](const EntryInfo& entry) { return entry.description["registers"] < 3; };
+  CHECK(cache.prune(0, old) == 2);
+  REQUIRE(cache.list().size() == 1);
+  CHECK(cache.list()[0].key == key_of(3));
+}
+
+TEST_CASE("clearing removes every entry and nothing else") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  fill(box, cache, 3);
+  cache.put(key_of(4), entry_of(4), /*pinned=*/true);
+  const fs::path shard = box.file(1, ".cubin").parent_path();
+  spill(box.store() / "notes.txt", "mine");
+  spill(shard / "photo.cubin", "mine");
+  CHECK(cache.clear() == 4);
+  CHECK(cache.list().empty());
+  CHECK(names_under(box.store(), ".json").empty());
+  CHECK(slurp(box.store() / "notes.txt") == "mine");
+  CHECK(slurp(shard / "photo.cubin") == "mine");
+  CHECK(cache.put(key_of(1), entry_of(1)));
+}
+
+TEST_CASE("what killed writers left behind is swept after an hour") {
+  CacheBox box;
+  DiskCache(box.options).put(key_of(1), entry_of(1));
+  DiskCache(box.options).put(key_of(2), entry_of(2));
+  const fs::path shard = box.file(1, ".cubin").parent_path();
+  const fs::path lock = box.store() / "locks" / (key_of(1).hex() + ".compile");
+  const fs::path foreign = box.store() / "locks" / "foreign.lock";
+  for (const auto& path : {shard / ".tmp-old", shard / ".tmp-new", lock, foreign}) spill(path, "x");
+  for (const auto& path : {shard / ".tmp-old", lock, foreign}) set_age(path, 4000);
+  fs::remove(box.file(2, ".cubin"));  // never committed
+  set_age(box.file(2, ".ptx.z"), 4000);
+  set_age(box.file(2, ".json"), 4000);
+  DiskCache(box.options).put(key_of(3), entry_of(3));  // the first write of a process sweeps
+  CHECK_FALSE(fs::exists(shard / ".tmp-old"));
+  CHECK(fs::exists(shard / ".tmp-new"));
+  CHECK_FALSE(fs::exists(lock));
+  CHECK(fs::exists(foreign));
+  CHECK_FALSE(fs::exists(box.file(2, ".json")));
+  CHECK(DiskCache(box.options).get(key_of(1)));
+}

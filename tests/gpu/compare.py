@@ -1,0 +1,94 @@
+"""The gates: error per row, relative to the row's RMS, against float64.
+
+A row passes when its largest error is at most twice that of the textbook computation in the same
+dtype plus a small amount for the final rounding, and never above a fixed cap. A row whose truth is
+all zero must be all zero. NaN never passes.
+"""
+
+import dataclasses
+import math
+
+import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    small: float  # excused beside the textbook's error; in units of the row's RMS
+    cap: float  # never exceeded, whatever the textbook does
+
+
+# Rounding the largest element of a row moves it by about 4 RMS * 2^-9 (bf16) or 2^-12 (f16);
+# rounding the softmax weights costs about as much again.
+GATES = {
+    torch.bfloat16: Gate(small=0.02, cap=0.08),
+    torch.float16: Gate(small=0.0025, cap=0.01),
+    torch.float32: Gate(small=2e-4, cap=1e-2),
+}
+# Sums kept in half lose bits with every step.
+HALF_SUM_GATE = Gate(small=0.01, cap=0.10)
+
+SHORT_ROW = 8  # columns; the RMS of fewer says too little, so the whole tensor's is used
+
+
+def check_rows(actual, expected, baseline, *, what, gate=None):
+    """Raises AssertionError: how many rows are wrong, where the worst is and by how much."""
+    assert actual.shape == expected.shape, (
+        f"{what}: shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
+    )
+    if actual.numel() == 0:
+        return
+    gate = gate or GATES[actual.dtype]
+    actual, expected, baseline = (x.detach().double() for x in (actual, expected, baseline))
+    rms = expected.square().mean(-1).sqrt()
+    if expected.shape[-1] < SHORT_ROW:
+        rms = expected.square().mean().sqrt().expand_as(rms)
+    error = _row_error(actual, expected)
+    excused = torch.minimum(2 * _row_error(baseline, expected) + gate.small * rms, gate.cap * rms)
+    bad = ~(error <= excused)
+    if bad.any():
+        raise AssertionError(_describe(actual, expected, error, excused, rms, bad, what))
+
+
+def _row_error(x, expected):
+    return torch.nan_to_num((x - expected).abs(), nan=math.inf).amax(-1)
+
+
+def _describe(actual, expected, error, excused, rms, bad, what):
+    excess = torch.where(bad, error / excused.clamp_min(1e-300), torch.zeros_like(error))
+    flat = int(torch.nan_to_num(excess, nan=math.inf).argmax())
+    where = _unravel(flat, error.shape)
+    column = int(torch.nan_to_num((actual - expected).abs(), nan=math.inf)[where].argmax())
+    first = _unravel(int(bad.flatten().int().argmax()), error.shape)
+    return (
+        f"{what}: {int(bad.sum())} of {bad.numel()} rows are wrong, the first at {first}, the "
+        f"worst at {where}: column {column} is {actual[where][column]:.6g}, expected "
+        f"{expected[where][column]:.6g}; error {error[where]:.3g}, allowed "
+        f"{excused[where]:.3g}, RMS of the row {rms[where]:.3g}; NaN in "
+        f"{int(torch.isnan(actual).any(-1).sum())} rows"
+    )
+
+
+def _unravel(flat, shape):
+    index = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return tuple(reversed(index))
+
+
+def check_lse(actual, expected, *, what):
+    """-inf must be -inf; the rest is close to float64 by the special-function unit's precision."""
+    assert actual.dtype == torch.float32, f"{what}: the lse is {actual.dtype}, expected float32"
+    assert actual.shape == expected.shape, (
+        f"{what}: the lse is {tuple(actual.shape)}, expected {tuple(expected.shape)}"
+    )
+    actual, expected = actual.double(), expected.double()
+    empty = torch.isinf(expected) & (expected < 0)
+    close = (actual - expected).abs() <= 1e-4 + 1e-5 * expected.abs()
+    bad = ~torch.where(empty, actual == expected, close)
+    if bad.any():
+        where = _unravel(int(bad.flatten().int().argmax()), bad.shape)
+        raise AssertionError(
+            f"{what}: {int(bad.sum())} of {bad.numel()} lse values are wrong, the first at "
+            f"(batch, head, row) {where}: {actual[where]:.7g}, expected {expected[where]:.7g}"
+        )

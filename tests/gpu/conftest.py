@@ -1,0 +1,54 @@
+"""Skips this folder, aloud, where PyTorch has no CUDA device; there, a missing kiln is a failure.
+
+The kernels that the chosen tests need are compiled ahead of them, many at a time.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import sys
+import tempfile
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))  # for the helpers beside this file, in every import mode
+
+
+from presence import REASON  # noqa: E402
+
+if REASON:
+    collect_ignore = [path.name for path in HERE.glob("test_*.py") if path.stem != "test_device"]
+else:
+    CACHE = tempfile.TemporaryDirectory(prefix="kiln-gpu-tests-")
+    os.environ["KILN_CACHE_DIR"] = CACHE.name  # before the first import: it is read once
+    import kiln  # noqa: F401
+
+
+def pytest_terminal_summary(terminalreporter):
+    if REASON:
+        terminalreporter.write_line(f"tests/gpu skipped as a whole: {REASON}")
+
+
+def compile_ahead(group):
+    """A failure here is not reported: the test of the same group meets it again, with its name."""
+    try:
+        group.run()
+    except Exception as error:
+        return error
+    return None
+
+
+@pytest.fixture(scope="session")
+def compiled(request):
+    """Every collected test's `group` has been run once, in parallel threads."""
+    groups = {
+        str(item.callspec.params["group"]): item.callspec.params["group"]
+        for item in request.session.items
+        if hasattr(item, "callspec") and "group" in item.callspec.params
+    }
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_ahead, groups.values()))
+    import torch
+
+    torch.cuda.synchronize()

@@ -1,0 +1,124 @@
+"""One GEMM call: its inputs, the call itself and the judgement."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from compare import HALF_SUM_GATE, check_rows
+from kiln import jit
+from reference import gemm, gemm_baseline
+from storage import DTYPES, filled, place, randn
+
+
+@dataclasses.dataclass(frozen=True)
+class GemmCase:
+    dtype: str = "bf16"
+    out_dtype: str = ""  # "" = dtype
+    layout: str = "nt"  # n: rows contiguous as used; t: the transposed view of contiguous rows
+    m: int = 128
+    n: int = 128
+    k: int = 128
+    batch_a: int = 0  # 0 = two-dimensional
+    batch_b: int = 0
+    storage: str = "plain"  # of a and b
+    out_storage: str = "guarded"
+    activation: str | None = None
+    bias: str = ""  # a dtype
+    residual: str = ""  # a dtype
+    alpha: float = 1.0
+    accumulator: str = "float32"
+    config: tuple | None = None
+    shorthand: bool = False  # trans_a, trans_b instead of transposed views
+
+    def __str__(self):
+        base = GemmCase()
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != getattr(base, f.name)
+        ]
+        return "-".join(changed).replace(" ", "") or "default"
+
+    @property
+    def batch(self):
+        return max(self.batch_a, self.batch_b)
+
+    def inputs(self):
+        """a and b as they are multiplied: [.., m, k] and [.., k, n]."""
+        scale = self.k**-0.5 if self.k else 1.0
+        a = self._input(self.batch_a, self.m, self.k, self.layout[0], 1, 1.0)
+        b = self._input(self.batch_b, self.k, self.n, self.layout[1], 2, scale)
+        return a, b
+
+    def _input(self, batch, rows, columns, order, seed, scale):
+        shape = [rows, columns] if order == "n" else [columns, rows]
+        shape = [batch, *shape] if batch else shape
+        x = filled(self.storage, randn(shape, DTYPES[self.dtype], seed, scale))
+        return x if order == "n" else x.mT
+
+    def out_shape(self):
+        return [self.batch, self.m, self.n] if self.batch else [self.m, self.n]
+
+    def output(self):
+        return place(self.out_storage, self.out_shape(), DTYPES[self.out_dtype or self.dtype])
+
+    def epilogue(self):
+        """Keyword arguments of both the library and the reference."""
+        options = dict(activation=self.activation, alpha=self.alpha)
+        if self.bias:
+            options["bias"] = randn([self.n], DTYPES[self.bias], 3)
+        if self.residual:
+            residual = randn(self.out_shape(), DTYPES[self.residual], 4)
+            options["residual"] = filled(self.out_storage, residual)
+        return options
+
+    def call(self, a, b, out, **options):
+        if self.dtype == "f32":
+            options["precision"] = "tf32"
+        if self.config:
+            options["config"] = self.config
+        if self.shorthand:
+            options |= dict(trans_a=self.layout[0] == "t", trans_b=self.layout[1] == "t")
+            a = a.mT if self.layout[0] == "t" else a
+            b = b.mT if self.layout[1] == "t" else b
+        return jit.gemm(a, b, out=out, accumulator=self.accumulator, **options)
+
+    def run(self):
+        a, b = self.inputs()
+        self.call(a, b, self.output().view, **self.epilogue())
+
+    def check(self):
+        a, b = self.inputs()
+        out = self.output()
+        options = self.epilogue()
+        self.call(a, b, out.view, **options)
+        gate = HALF_SUM_GATE if self.accumulator == "float16" else None
+        judge(str(self), a, b, out, gate=gate, accumulator=self.accumulator, **options)
+        return out.view
+
+
+def judge(what, a, b, out, *, gate=None, accumulator="float32", **options):
+    """`out` (a Placed) against float64, excusing twice what a careful kernel loses."""
+    expected = gemm(a, b, **options)
+    baseline = gemm_baseline(a, b, out_dtype=out.view.dtype, accumulator=accumulator, **options)
+    check_rows(out.view, expected, baseline, what=what, gate=gate)
+    out.check_untouched(what)
+
+
+@dataclasses.dataclass(frozen=True)
+class GemmGroup:
+    """Several calls that share kernels, judged in one test."""
+
+    name: str
+    cases: tuple
+
+    def __str__(self):
+        return self.name
+
+    def run(self):
+        for case in self.cases:
+            case.run()
+
+    def check(self):
+        for case in self.cases:
+            case.check()

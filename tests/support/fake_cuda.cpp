@@ -1,0 +1,213 @@
+// A CUDA driver that runs nothing: it keeps contexts, records calls and fails on request, so that
+// runtime/cuda can be tested without a GPU. runtime/ opens it in place of libcuda.so.1.
+#include "tests/support/fake_cuda.h"
+
+#include <cstring>
+
+#include "runtime/cuda/driver.h"
+
+extern "C" FakeCuda* fake_cuda_state() {
+  static FakeCuda* const state = new FakeCuda;
+  return state;
+}
+
+namespace {
+
+FakeCuda& fake() { return *fake_cuda_state(); }
+
+// Notes the call; what it must return.
+CUresult record(const char* call) {
+  const std::lock_guard lock(fake().mutex);
+  fake().calls.push_back(call);
+  const auto failure = fake().failures.find(call);
+  return failure == fake().failures.end() ? CUDA_SUCCESS : failure->second;
+}
+
+CUcontext current() { return fake().contexts.empty() ? nullptr : fake().contexts.back(); }
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuDriverGetVersion(int* version) {
+  *version = fake().driver_version;
+  return record("cuDriverGetVersion");
+}
+
+CUresult cuInit(unsigned) { return record("cuInit"); }
+
+CUresult cuGetErrorName(CUresult result, const char** name) {
+  static const std::map<int, const char*> kNames{
+      {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+      {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
+      {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+      {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+      {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}};
+  const auto known = kNames.find(result);
+  if (known == kNames.end()) return CUDA_ERROR_INVALID_VALUE;
+  *name = known->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult result, const char** text) {
+  if (result != CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_INVALID_VALUE;
+  *text = "invalid argument";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int* count) {
+  *count = fake().device_count;
+  return record("cuDeviceGetCount");
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return record("cuDeviceGet");
+}
+
+CUresult cuDeviceGetName(char* name, int, CUdevice) {
+  std::strcpy(name, "Fake GPU");
+  return record("cuDeviceGetName");
+}
+
+CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
+  *bytes = std::size_t{8} << 30;
+  return record("cuDeviceTotalMem");
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = fake().compute_major;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *value = 0;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = 132;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      *value = 232448;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      *value = 233472;
+      break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = 50 << 20;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return record("cuDeviceGetAttribute");
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  *context = fake_primary_context(device);
+  return record("cuDevicePrimaryCtxRetain");
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = current();
+  return record("cuCtxGetCurrent");
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = int(reinterpret_cast<std::size_t>(current()) & 0xf);
+  return record("cuCtxGetDevice");
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+  const CUresult result = record("cuCtxPushCurrent");
+  if (result == CUDA_SUCCESS) fake().contexts.push_back(context);
+  return result;
+}
+
+CUresult cuCtxPopCurrent(CUcontext* context) {
+  *context = current();
+  if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  fake().contexts.pop_back();
+  return record("cuCtxPopCurrent");
+}
+
+CUresult cuLibraryLoadData(CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
+                           CUlibraryOption*, void**, unsigned) {
+  const CUresult result = record("cuLibraryLoadData");
+  if (result == CUDA_SUCCESS) *library = kFakeLibrary;
+  return result;
+}
+
+CUresult cuLibraryUnload(CUlibrary) { return record("cuLibraryUnload"); }
+
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary, const char*) {
+  *kernel = kFakeKernel;
+  return record("cuLibraryGetKernel");
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel,
+                              CUdevice device) {
+  fake().attributes_set[std::to_string(attribute) + "/" + std::to_string(device)] = value;
+  return record("cuKernelSetAttribute");
+}
+
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel) {
+  *function = kFakeFunction;
+  return record("cuKernelGetFunction");
+}
+
+CUresult cuFuncLoad(CUfunction) { return record("cuFuncLoad"); }
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                          void**) {
+  const auto* bytes = static_cast<const std::byte*>(parameters[0]);
+  fake().launches.push_back({.config = *config,
+                             .attributes = {config->attrs, config->attrs + config->numAttrs},
+                             .function = function,
+                             .context = current(),
+                             .arguments = {bytes, bytes + fake().argument_bytes}});
+  return record("cuLaunchKernelEx");
+}
+
+CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
+  *status = fake().capture;
+  return record("cuStreamIsCapturing");
+}
+
+CUresult cuStreamSynchronize(CUstream) { return record("cuStreamSynchronize"); }
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  const CUresult result = record("cuPointerGetAttribute");
+  const auto known = fake().pointers.find(pointer);
+  if (known == fake().pointers.end()) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_type = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  const int value = is_type ? int(known->second.memory_type) : known->second.ordinal;
+  std::memcpy(data, &value, sizeof value);
+  return result;
+}
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void*,
+                                const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
+                                const cuuint32_t*, CUtensorMapInterleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                CUtensorMapFloatOOBfill) {
+  *map = {};
+  map->opaque[0] = type;
+  map->opaque[1] = rank;
+  map->opaque[2] = swizzle;
+  return record("cuTensorMapEncodeTiled");
+}
+
+CUresult cuGetProcAddress_v2(const char* name, void** function, int, cuuint64_t,
+                             CUdriverProcAddressQueryResult* found) {
+#define FAKE_ENTRY(name) {#name, reinterpret_cast<void*>(&::name)},
+  static const std::map<std::string, void*> kFunctions{KILN_DRIVER_FUNCTIONS(FAKE_ENTRY)};
+#undef FAKE_ENTRY
+  const auto known = kFunctions.find(name);
+  const bool have = known != kFunctions.end() && fake().missing_symbol != name;
+  *function = have ? known->second : nullptr;
+  *found = have ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return have ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+}  // extern "C"

@@ -1,0 +1,60 @@
+// The state of the fake CUDA driver (fake_cuda.cpp): what it pretends to be, which calls fail, and
+// what it was asked. Shared by the library and the tests that open it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+struct FakeLaunch {
+  CUlaunchConfig config{};
+  std::vector<CUlaunchAttribute> attributes;
+  CUfunction function = nullptr;
+  CUcontext context = nullptr;
+  std::vector<std::byte> arguments;
+};
+
+struct FakePointer {
+  unsigned memory_type = CU_MEMORYTYPE_DEVICE;
+  int ordinal = 0;
+};
+
+struct FakeCuda {
+  int driver_version = 13000;
+  int device_count = 2;
+  int compute_major = 9;
+  std::string missing_symbol;
+  std::map<std::string, CUresult> failures;  // by function, until erased
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  std::map<CUdeviceptr, FakePointer> pointers;
+  std::size_t argument_bytes = 0;  // how much a launch copies
+
+  std::mutex mutex;
+  std::vector<std::string> calls;
+  std::map<std::string, int> attributes_set;  // "attribute/device" -> value
+  std::vector<FakeLaunch> launches;
+  std::vector<CUcontext> contexts;  // the current one last
+
+  int count(const std::string& call) const {
+    int n = 0;
+    for (const std::string& made : calls) n += made == call ? 1 : 0;
+    return n;
+  }
+};
+
+// Handles: a context says its device in its last digit.
+inline CUcontext fake_primary_context(int device) {
+  return reinterpret_cast<CUcontext>(std::size_t(0x1000 + device));
+}
+inline CUcontext fake_user_context(int device) {
+  return reinterpret_cast<CUcontext>(std::size_t(0x2000 + device));
+}
+inline const CUlibrary kFakeLibrary = reinterpret_cast<CUlibrary>(std::size_t{0x3000});
+inline const CUkernel kFakeKernel = reinterpret_cast<CUkernel>(std::size_t{0x4000});
+inline const CUfunction kFakeFunction = reinterpret_cast<CUfunction>(std::size_t{0x5000});
+
+extern "C" FakeCuda* fake_cuda_state();
