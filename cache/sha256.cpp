@@ -38,29 +38,23 @@ void expand(const unsigned char* block, std::array<std::uint32_t, 64>& w) {
   }
 }
 
-// One round. It only changes d and h: the caller rotates the names, which costs nothing, where
-// moving the values costs a third of the speed.
-inline void step(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t& d,
-                 std::uint32_t e, std::uint32_t f, std::uint32_t g, std::uint32_t& h,
-                 std::uint32_t input) {
-  h += (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + (g ^ (e & (f ^ g))) + input;
-  d += h;
-  h += (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) | (c & (a | b)));
-}
-
 void absorb(State& state, const unsigned char* block) {
   std::array<std::uint32_t, 64> w;
   expand(block, w);
   auto [a, b, c, d, e, f, g, h] = state;
-  for (std::size_t i = 0; i < 64; i += 8) {
-    step(a, b, c, d, e, f, g, h, kRound[i] + w[i]);
-    step(h, a, b, c, d, e, f, g, kRound[i + 1] + w[i + 1]);
-    step(g, h, a, b, c, d, e, f, kRound[i + 2] + w[i + 2]);
-    step(f, g, h, a, b, c, d, e, kRound[i + 3] + w[i + 3]);
-    step(e, f, g, h, a, b, c, d, kRound[i + 4] + w[i + 4]);
-    step(d, e, f, g, h, a, b, c, kRound[i + 5] + w[i + 5]);
-    step(c, d, e, f, g, h, a, b, kRound[i + 6] + w[i + 6]);
-    step(b, c, d, e, f, g, h, a, kRound[i + 7] + w[i + 7]);
+  for (std::size_t i = 0; i < 64; ++i) {
+    const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
+    const std::uint32_t t1 = h + s1 + (g ^ (e & (f ^ g))) + kRound[i] + w[i];
+    const std::uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
+    const std::uint32_t t2 = s0 + ((a & b) | (c & (a | b)));
+    h = g;
+    g = f;
+    f = e;
+    e = d + t1;
+    d = c;
+    c = b;
+    b = a;
+    a = t1 + t2;
   }
   const State mixed = {a, b, c, d, e, f, g, h};
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += mixed[i];

@@ -23,7 +23,7 @@ def known_models() -> dict[str, dict[str, Any]]:
 
 
 def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
-    """A model's name and shapes, from the table (case-insensitive) or a Hugging Face config.json."""
+    """A model's name and shapes, from the table (case-insensitive) or a config.json."""
     if name_or_path.endswith(".json"):
         with open(name_or_path, encoding="utf-8") as file:
             return name_or_path, _from_config(json.load(file), name_or_path)
@@ -85,7 +85,9 @@ def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
     try:
         hidden, heads = text["hidden_size"], text["num_attention_heads"]
     except KeyError as missing:
-        raise ValueError(f"{path} has no field {missing}; it is not a model's config.json") from None
+        raise ValueError(
+            f"{path} has no field {missing}; it is not a model's config.json"
+        ) from None
     kv_heads = text.get("num_key_value_heads") or heads
     head_dim = text.get("head_dim") or hidden // heads
     ffn = None if _is_mixture(text) else text.get("intermediate_size")

@@ -1,4 +1,6 @@
 // Everything around the operations. Reports cross as JSON texts; the Python package parses them.
+#include <pybind11/stl.h>
+
 #include <memory>
 #include <string>
 #include <vector>

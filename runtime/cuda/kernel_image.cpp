@@ -3,6 +3,7 @@
 
 #include <elf.h>
 
+#include <cstdint>
 #include <cstring>
 
 namespace kiln::runtime {

@@ -74,8 +74,7 @@ class DenseAddressing {
   }
   __device__ __forceinline__ Element* out_row(int tile_row) const {
     const i64 row = first_row_ + tile_row;
-    return static_cast<Element*>(p_.out) + b_ * p_.out_batch + h_ * p_.out_head +
-           row * p_.out_row;
+    return static_cast<Element*>(p_.out) + b_ * p_.out_batch + h_ * p_.out_head + row * p_.out_row;
   }
   __device__ __forceinline__ bool wants_lse() const { return p_.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {

@@ -60,8 +60,8 @@ struct AttentionTiles {
 
 // The main loop, for any variant, addressing and walk over the keys.
 template <class Config, class Variant, class Addressing, class Walk>
-__device__ __forceinline__ void attend(float scale, const Variant& variant,
-                                       const Addressing& rows, Walk walk) {
+__device__ __forceinline__ void attend(float scale, const Variant& variant, const Addressing& rows,
+                                       Walk walk) {
   using Tiles = AttentionTiles<Config>;
   using Element = typename Config::Element;
   extern __shared__ __align__(128) u8 shared_memory[];
@@ -79,8 +79,7 @@ __device__ __forceinline__ void attend(float scale, const Variant& variant,
   // where a scale of 0 becomes tiny instead: 0 * -inf would be no number.
   const u32 sign = scale < 0.0f ? 0x80008000u : 0u;
   const float size = fabsf(scale);
-  const float exponent_scale =
-      Variant::kTransformsLogits ? kLog2e : fmaxf(size * kLog2e, 1e-30f);
+  const float exponent_scale = Variant::kTransformsLogits ? kLog2e : fmaxf(size * kLog2e, 1e-30f);
 
   OnlineSoftmax<typename Tiles::ScoreMap> softmax;
   softmax.start([&](int r) {

@@ -52,7 +52,7 @@ __device__ __forceinline__ void multiply_pv(Fragment<OutMap>& out, const Fragmen
     for (int m = 0; m < Map::kRowTiles; ++m) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float(&block)[4] = weights.block[m][k + i / 2];
+        const float (&block)[4] = weights.block[m][k + i / 2];
         a[m][i] = pack2<Element>(block[i % 2 * 2], block[i % 2 * 2 + 1]);
       }
     }

@@ -68,9 +68,7 @@ struct DefaultHooks {
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
 
   // Keys outside are visible to no row of the tile; keys inside may be. Uniform over the CTA.
-  __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
-    return {0, rows.len_kv};
-  }
+  __device__ __forceinline__ Range kv_range(const TileRows& rows) const { return {0, rows.len_kv}; }
   // What queries q_first..q_last see of keys kv_first..kv_last: nothing, all, or ask keep().
   // Uniform over the CTA. Without bounds of its own a mask is asked everywhere.
   __device__ __forceinline__ Tile tile(int, int, int, int) const { return Tile::partial; }

@@ -61,9 +61,10 @@ struct GemmShape {
   using LoaderB = TileLoader<TileB, kThreads, Config::kAlignedLoads>;
   using FragmentsA = FragmentLoader<TileA, true, kWarpM>;
   using FragmentsB = FragmentLoader<TileB, false, kWarpN>;
-  // Fragments are read one step before their use, which hides the latency of shared memory. Words
-  // need so many more addresses that a second set of fragments would spill.
-  static constexpr int kAhead = TileA::kWords || TileB::kWords ? 0 : 1;
+  // Fragments are read one step before their use, which hides the latency of shared memory. In the
+  // largest warp tiles, reading by words leaves no registers for a second set of them.
+  static constexpr bool kWords = TileA::kWords || TileB::kWords;
+  static constexpr int kAhead = kWords && kWarpM * kWarpN > 32 * 64 ? 0 : 1;
   using Accumulator = conditional<kHalfAccumulator, u32[2], float[4]>;  // of 16 x 8 outputs
 };
 

@@ -1,7 +1,7 @@
 // Several processes on one folder: races for a key, readers beside writers, locks.
-#include <sys/file.h>
-
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include "cache_fixture.h"
@@ -105,6 +105,28 @@ TEST_CASE("two processes pruning and writing do not trip each other") {
   }
   for (const pid_t child : children) CHECK(succeeded(child));
   for (const auto& result : DiskCache(box.options).verify()) CHECK(result.fault.empty());
+}
+
+TEST_CASE("threads share one cache, and a cause is warned about once for all of them") {
+  CacheBox box;
+  box.options.max_bytes = 20000;
+  box.options.read_only = {box.folder.path() / "nowhere"};
+  DiskCache cache(box.options);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      for (int n = 0; n < 10; ++n) {
+        const auto lock = cache.lock(key_of(n), 0.01);
+        if (!cache.put(key_of((n + i) % 10), entry_of((n + i) % 10))) ++wrong;
+        const auto hit = cache.get(key_of(n));
+        if (hit && !same(hit->entry, entry_of(n))) ++wrong;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(box.warnings.size() == 1);
 }
 
 TEST_CASE("a lock is waited on for no longer than asked, and passes on") {

@@ -20,8 +20,8 @@ class Gate:
 # Rounding the largest element of a row moves it by about 4 RMS * 2^-9 (bf16) or 2^-12 (f16);
 # rounding the softmax weights costs about as much again.
 GATES = {
-    torch.bfloat16: Gate(small=0.02, cap=0.08),
-    torch.float16: Gate(small=0.0025, cap=0.01),
+    torch.bfloat16: Gate(small=0.012, cap=0.04),
+    torch.float16: Gate(small=0.002, cap=0.006),
     torch.float32: Gate(small=2e-4, cap=1e-2),
 }
 # Sums kept in half lose bits with every step.

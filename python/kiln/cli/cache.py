@@ -87,7 +87,7 @@ def list_entries(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """Reads and checks every entry."""
     report = json.loads(_core.cache_verify())
-    faulty = report["faulty"]
+    faulty = report["faults"]
     if options.json:
         print_json(report)
     else:

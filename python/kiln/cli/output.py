@@ -33,7 +33,9 @@ def dtype_name(text: str) -> str:
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
     """--json, the same for every command."""
-    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, to stdout")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON, and nothing else, to stdout"
+    )
 
 
 def print_json(value: Any) -> None:

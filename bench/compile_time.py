@@ -1,0 +1,167 @@
+"""Cold compile times, their share of parsing, peak memory, and the first call of a second process.
+
+Needs NVRTC but no GPU; with one, the second process is measured too. One core throughout.
+"""
+
+import ctypes
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).parents[1]
+ARCH = "sm_90"
+SPECS = {
+    "attention D128 causal 128x64": {
+        "op": "flash_attention", "head_dim": 128, "mask": "causal", "block_q": 128,
+    },
+    "attention D64 causal 128x64": {
+        "op": "flash_attention", "head_dim": 64, "mask": "causal", "block_q": 128,
+    },
+    "gemm 128x128 NT": {"op": "gemm", "layout": "nt", "block_m": 128, "block_n": 128},
+}  # fmt: skip
+TRIVIAL = 'extern "C" __global__ void kernel(float* x) { x[threadIdx.x] += 1.0f; }'
+
+
+class Nvrtc:
+    """NVRTC by ctypes: the same library, in the same process, for kernels that are not Kiln's."""
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path)
+        folder = ROOT / "templates"
+        files = sorted(p for p in folder.rglob("*") if p.suffix in (".cuh", ".h"))
+        self.names = [f"/kiln/{p.relative_to(folder).as_posix()}".encode() for p in files]
+        self.texts = [p.read_bytes() for p in files]
+
+    def seconds(self, source):
+        """From text to cubin."""
+        start = time.perf_counter()
+        count = len(self.names)
+        program = ctypes.c_void_p()
+        self._check("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"/k.cu", count,
+                    (ctypes.c_char_p * count)(*self.texts),
+                    (ctypes.c_char_p * count)(*self.names))  # fmt: skip
+        options = [b"-std=c++17", b"-default-device", b"--gpu-architecture=" + ARCH.encode()]
+        self._check("nvrtcCompileProgram", program, len(options),
+                    (ctypes.c_char_p * len(options))(*options))  # fmt: skip
+        size = ctypes.c_size_t()
+        self._check("nvrtcGetCUBINSize", program, ctypes.byref(size))
+        cubin = ctypes.create_string_buffer(size.value)
+        self._check("nvrtcGetCUBIN", program, cubin)
+        self._check("nvrtcDestroyProgram", ctypes.byref(program))
+        return time.perf_counter() - start
+
+    def _check(self, name, *arguments):
+        status = getattr(self.library, name)(*arguments)
+        assert status == 0, f"{name} failed with {status}"
+
+
+def measure_compiles():
+    """Run in a fresh process on one core with an empty cache."""
+    import kiln
+
+    # The first trivial compile pays for opening NVRTC; ours are compared with the next ones.
+    spec = next(iter(SPECS.values()))
+    start = time.perf_counter()
+    kiln.prewarm(spec, ARCH, jobs=1)
+    first = time.perf_counter() - start
+    nvrtc = Nvrtc(kiln.diagnose()["nvrtc"]["path"])
+    trivial = statistics.median(nvrtc.seconds(TRIVIAL) for _ in range(5))
+    kernels = {}
+    for name, spec in SPECS.items():
+        source = kiln.inspect(spec, ARCH)[0]["source"]
+        headers = source[: source.index('extern "C"')] + TRIVIAL
+        reports = [kiln.prewarm(spec, ARCH, jobs=1, recompile=True) for _ in range(5)]
+        kernels[name] = {
+            "seconds": statistics.median(r["kernels"][0]["seconds"] for r in reports),
+            "parsing": statistics.median(nvrtc.seconds(headers) for _ in range(5)) - trivial,
+        }
+    return {"first": first, "trivial": trivial, "kernels": kernels}
+
+
+def measure_memory():
+    """Peak resident megabytes of a process that compiles one kernel and does nothing else."""
+    import resource
+
+    import kiln
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    kiln.prewarm(SPECS["attention D128 causal 128x64"], ARCH, jobs=1)
+    return {"before": before, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def measure_second_process():
+    """The first call of a process whose kernel is on the disk."""
+    marks = [("start", time.perf_counter())]
+    import torch
+
+    marks.append(("import torch", time.perf_counter()))
+    q, k, v = torch.randn(3, 1, 128, 2, 64, device="cuda", dtype=torch.bfloat16)
+    out = torch.empty_like(q)
+    torch.cuda.synchronize()
+    marks.append(("CUDA context, inputs", time.perf_counter()))
+    import kiln
+    from kiln import jit
+
+    marks.append(("import kiln", time.perf_counter()))
+    jit.flash_attention(q, k, v, causal=True, out=out)
+    marks.append(("first call returns", time.perf_counter()))
+    torch.cuda.synchronize()
+    marks.append(("first result is there", time.perf_counter()))
+    jit.flash_attention(q, k, v, causal=True, out=out)
+    marks.append(("second call returns", time.perf_counter()))
+    spans = {name: (t - marks[i][1]) * 1e3 for i, (name, t) in enumerate(marks[1:])}
+    return {"milliseconds": spans, "stats": kiln.stats()}
+
+
+def in_fresh_process(function, cache):
+    """Calls a function of this file in a new process pinned to one core; returns its result."""
+    code = f"import json, compile_time; print(json.dumps(compile_time.{function}()))"
+    environment = dict(os.environ, KILN_CACHE_DIR=cache)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    )
+    core = min(os.sched_getaffinity(0))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True,
+        check=True, preexec_fn=lambda: os.sched_setaffinity(0, [core]),
+    )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main():
+    # Not above: the measured processes import this file, and theirs is not to be PyTorch's memory.
+    import torch
+    from timing import machine, save, table
+
+    results = {"machine": machine(), "arch": ARCH}
+    with tempfile.TemporaryDirectory() as cache:
+        results["compiles"] = compiles = in_fresh_process("measure_compiles", cache)
+    with tempfile.TemporaryDirectory() as cache:
+        results["memory"] = memory = in_fresh_process("measure_memory", cache)
+    if torch.cuda.is_available():
+        with tempfile.TemporaryDirectory() as cache:
+            in_fresh_process("measure_second_process", cache)
+            results["second_process"] = in_fresh_process("measure_second_process", cache)
+    path = save("compile_time", results)
+    print(f"{machine()}\nwritten to {path}\n")
+    trivial = compiles["trivial"]
+    rows = [["trivial kernel", trivial, 1.0, None]] + [
+        [name, k["seconds"], k["seconds"] / trivial, 100 * k["parsing"] / k["seconds"]]
+        for name, k in compiles["kernels"].items()
+    ]
+    print(table(["cold compile, one core", "s", "/ trivial", "% parsing"], rows))
+    print(f"\nfirst compile of a process, NVRTC opened: {compiles['first']:.2f} s")
+    print(f"peak memory: {memory['peak']:.0f} MB, {memory['before']:.0f} MB before the compile")
+    if "second_process" in results:
+        second = results["second_process"]
+        print(f"second process, NVRTC loaded: {second['stats']['nvrtc_loaded']}")
+        print(table(["step", "ms"], list(second["milliseconds"].items())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Host time of a hot call from Python, beside a Triton launch and PyTorch's own, in one process.
+
+Tiny problems, asynchronous, median over many loops.
+"""
+
+import torch
+from kiln import jit
+from timing import host_times, machine, save, table
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def triton_launch(tensors):
+    """A kernel that does nothing, with about as many arguments as our attention call has."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def trivial(q, k, v, out, s0, s1, s2, s3, s4, s5, s6, s7, s8, scale, BLOCK: tl.constexpr):
+        pass
+
+    strides = [x for tensor in tensors[:3] for x in tensor.stride()[:3]]
+    return lambda: trivial[(1,)](*tensors, *strides, 0.125, BLOCK=64)
+
+
+def main():
+    q, k, v = torch.randn(3, 1, 64, 2, 64, device="cuda", dtype=torch.bfloat16)
+    out, lse = torch.empty_like(q), torch.empty(1, 2, 64, device="cuda")
+    a, b = torch.randn(2, 64, 64, device="cuda", dtype=torch.bfloat16)
+    product = torch.empty_like(a)
+    heads = [x.transpose(1, 2) for x in (q, k, v)]
+    expected = scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2)
+    difference = (jit.flash_attention(q, k, v, causal=True) - expected).abs().max().item()
+    assert difference < 0.03, f"attention differs from PyTorch by {difference}"
+    calls = {
+        "kiln attention, out=": lambda: jit.flash_attention(q, k, v, causal=True, out=out),
+        "kiln attention": lambda: jit.flash_attention(q, k, v, causal=True),
+        "kiln attention, out= and lse=": lambda: jit.flash_attention(
+            q, k, v, causal=True, out=out, lse=lse
+        ),
+        "kiln gemm, out=": lambda: jit.gemm(a, b, out=product),
+        "kiln gemm": lambda: jit.gemm(a, b),
+        "Triton launch": triton_launch([q, k, v, out]),
+        "torch.matmul": lambda: torch.matmul(a, b),
+        "torch.matmul, out=": lambda: torch.matmul(a, b, out=product),
+        "torch.add": lambda: torch.add(a, b),
+        "torch.empty_like": lambda: torch.empty_like(q),
+    }
+    times = host_times(calls)
+    for name, backend in {
+        "SDPA FA2": SDPBackend.FLASH_ATTENTION,
+        "SDPA cuDNN": SDPBackend.CUDNN_ATTENTION,
+    }.items():
+        with sdpa_kernel([backend]):
+            call = {name: lambda: scaled_dot_product_attention(*heads, is_causal=True)}
+            times |= host_times(call)
+    triton_time = times["Triton launch"]
+    rows = [[name, micros, micros / triton_time] for name, micros in times.items()]
+    path = save("overhead", {"machine": machine(), "microseconds": times})
+    print(f"{machine()}\nwritten to {path}\n")
+    print(table(["host time of a hot call", "us", "/ Triton"], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+// The flow of a call on the fake driver: memory, disk, policy, capture, threads. Kernels come from
+// entries put into the cache by hand, so nothing is compiled here.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "jit/arch.h"
+#include "jit/calls.h"
+#include "jit/kernel_source.h"
+#include "kiln/control.h"
+#include "templates/gemm/params.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_driver.h"
+
+using namespace kiln;
+using kiln::testing::FakeDriver;
+using nlohmann::json;
+
+namespace {
+
+// Set before anything reads the settings; removed when the process ends.
+struct CacheFolder {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("kiln-engine-test-" + std::to_string(getpid()));
+  CacheFolder() { setenv("KILN_CACHE_DIR", path.c_str(), 1); }
+  ~CacheFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+} g_folder;
+
+void* const kMemory = reinterpret_cast<void*>(0x10000);
+
+struct Call {
+  FakeDriver fake;
+  TensorView a = contiguous_view(kMemory, DType::bf16, 0, 64, 32);
+  TensorView b = contiguous_view(kMemory, DType::bf16, 0, 32, 48);
+  TensorView out = contiguous_view(kMemory, DType::bf16, 0, 64, 48);
+  GemmOptions options;
+
+  Call() {
+    fake->argument_bytes = sizeof(GemmParams);
+    clear_memory_cache();
+    disk_cache().clear();
+    reset_stats();
+  }
+  void publish() {
+    GemmProblem problem;
+    check_gemm(a, b, out, options, problem);
+    const Specialization spec = specialize(problem, device_of(0));
+    REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
+                             {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
+  }
+  void run(void* stream = nullptr) { gemm(a, b, out, options, stream); }
+  json counters() { return json::parse(stats()); }
+};
+
+}  // namespace
+
+TEST_CASE("a kernel on disk is loaded once and launched from memory afterwards") {
+  Call call;
+  call.publish();
+  for (int i = 0; i < 3; ++i) call.run();
+  CHECK(call.fake->launches.size() == 3);
+  CHECK(call.fake->count("cuLibraryLoadData") == 1);
+  const json counters = call.counters();
+  CHECK(counters["disk_hits"] == json::array({1}));
+  CHECK(counters["memory_hits"] == 2);
+  CHECK(counters["compiles"] == 0);
+  CHECK(counters["nvrtc_loaded"] == false);
+}
+
+TEST_CASE("the launch carries the problem's arguments and grid") {
+  Call call;
+  call.publish();
+  call.run();
+  GemmParams params;
+  std::memcpy(&params, call.fake->launches.back().arguments.data(), sizeof(params));
+  CHECK(params.m == 64);
+  CHECK(params.n == 48);
+  CHECK(params.k == 32);
+  CHECK(params.a == kMemory);
+  CHECK(call.fake->launches.back().config.blockDimX % 32 == 0);
+}
+
+TEST_CASE("a miss under NoCompile raises with a spec that prewarms it") {
+  Call call;
+  const NoCompile guard;
+  try {
+    call.run();
+    FAIL("expected CompileDisabled");
+  } catch (const CompileDisabled& error) {
+    const json spec = json::parse(error.spec());
+    CHECK(spec["op"] == "gemm");
+    CHECK(spec["layout"] == "nn");
+    CHECK(std::string(error.what()).find("kiln prewarm") != std::string::npos);
+  }
+  CHECK(call.fake->launches.empty());
+}
+
+TEST_CASE("set_jit(off) refuses misses and serves hits") {
+  Call call;
+  const JitMode previous = set_jit(JitMode::off);
+  CHECK_THROWS_AS(call.run(), CompileDisabled);
+  call.publish();
+  CHECK_NOTHROW(call.run());
+  set_jit(previous);
+}
+
+TEST_CASE("a miss during capture raises and names preload; a hit launches") {
+  Call call;
+  call.publish();
+  call.fake->capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  void* const stream = &call;
+  try {
+    call.run(stream);
+    FAIL("expected CompileDisabled");
+  } catch (const CompileDisabled& error) {
+    CHECK(std::string(error.what()).find("kiln.preload(") != std::string::npos);
+    call.fake->capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    preload(error.spec(), 0);
+  }
+  call.fake->capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  CHECK_NOTHROW(call.run(stream));
+}
+
+TEST_CASE("sixteen threads on one key load it once") {
+  Call call;
+  call.publish();
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 16; ++i) threads.emplace_back([&] { call.run(); });
+  }
+  CHECK(call.fake->launches.size() == 16);
+  CHECK(call.fake->count("cuLibraryLoadData") == 1);
+}
+
+TEST_CASE("an entry that the driver refuses is a miss") {
+  Call call;
+  call.publish();
+  call.fake->failures["cuLibraryLoadData"] = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  const NoCompile guard;
+  CHECK_THROWS_AS(call.run(), CompileDisabled);
+}
+
+TEST_CASE("a failing launch is a CudaError that names the call") {
+  Call call;
+  call.publish();
+  call.fake->failures["cuLaunchKernelEx"] = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  const Status status = try_gemm(call.a, call.b, call.out, call.options);
+  CHECK(status.code == StatusCode::cuda_error);
+  CHECK(status.message.find("cuLaunchKernelEx") != std::string::npos);
+}
+
+TEST_CASE("status twins report the kind of error") {
+  Call call;
+  call.b.dtype = DType::f16;
+  CHECK(try_gemm(call.a, call.b, call.out).code == StatusCode::type_error);
+  call.b.dtype = DType::bf16;
+  call.b.shape[0] = 31;
+  CHECK(try_gemm(call.a, call.b, call.out).code == StatusCode::invalid_argument);
+}
+
+TEST_CASE("an empty output launches nothing") {
+  Call call;
+  call.a.shape[0] = call.out.shape[0] = 0;
+  call.run();
+  CHECK(call.fake->launches.empty());
+}
+
+TEST_CASE("a plan launches with other pointers and checks them") {
+  Call call;
+  call.publish();
+  call.a.data = call.b.data = call.out.data = nullptr;
+  const Plan plan = plan_gemm(call.a, call.b, call.out);
+  CHECK(plan.workspace_bytes() == 0);
+  void* const other = reinterpret_cast<void*>(0x20000);
+  plan.launch({kMemory, other, kMemory});
+  GemmParams params;
+  std::memcpy(&params, call.fake->launches.back().arguments.data(), sizeof(params));
+  CHECK(params.a == kMemory);
+  CHECK(params.b == other);
+  CHECK_THROWS_AS(plan.launch({kMemory, other}), std::invalid_argument);
+  CHECK_THROWS_AS(plan.launch({kMemory, reinterpret_cast<void*>(0x10002), kMemory}),
+                  std::invalid_argument);
+}
+
+TEST_CASE("config overrides the tile, within the table") {
+  Call call;
+  call.options.config = GemmTile{128, 128, 32, 99};
+  CHECK(try_gemm(call.a, call.b, call.out, call.options).message.find("config must be one of") !=
+        std::string::npos);
+}
+
+TEST_CASE("explain tells the path, the key and the layer without running") {
+  Call call;
+  const auto explain = [&] { return json::parse(explain_gemm(call.a, call.b, call.out, {})); };
+  CHECK(explain()["layer"].is_null());
+  call.publish();
+  CHECK(explain()["layer"] == g_folder.path.string());
+  call.run();
+  CHECK(explain()["layer"] == "memory");
+  CHECK(explain()["key"].get<std::string>().size() == 64);
+  CHECK(call.fake->launches.size() == 1);
+}

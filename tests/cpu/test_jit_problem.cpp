@@ -1,0 +1,266 @@
+// Every argument error of the operations, and what the checks bake into the traits.
+#include <cmath>
+#include <string>
+
+#include "jit/problem.h"
+#include "templates/attention/params.h"
+#include "tests/support/catch.h"
+
+using namespace kiln;
+
+namespace {
+
+// Device memory that is never touched: 16-byte aligned addresses.
+void* const kMemory = reinterpret_cast<void*>(0x10000);
+
+TensorView half(std::initializer_list<std::int64_t> shape, DType dtype = DType::bf16) {
+  TensorView view;
+  view.data = kMemory;
+  view.dtype = dtype;
+  for (std::int64_t size : shape) view.shape[view.rank++] = size;
+  std::int64_t stride = 1;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    view.strides[i] = stride;
+    stride *= view.shape[i];
+  }
+  return view;
+}
+
+struct Attention {
+  TensorView q = half({2, 5, 8, 64}), k = half({2, 7, 4, 64}), v = half({2, 7, 4, 32});
+  TensorView out = half({2, 5, 8, 32}), lse;
+  AttentionOptions options;
+  AttentionProblem problem;
+
+  AttentionTraits check() {
+    problem = AttentionProblem();
+    check_attention(q, k, v, out, lse, options, problem);
+    return problem.traits;
+  }
+  std::string error() {
+    try {
+      check();
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return "";
+  }
+};
+
+struct Gemm {
+  TensorView a = half({6, 16}), b = half({16, 8}), out = half({6, 8});
+  GemmOptions options;
+  GemmProblem problem;
+
+  GemmTraits check() {
+    problem = GemmProblem();
+    check_gemm(a, b, out, options, problem);
+    return problem.traits;
+  }
+  std::string error() {
+    try {
+      check();
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return "";
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("attention: a sound call bakes its traits") {
+  Attention call;
+  call.options.causal = true;
+  const AttentionTraits traits = call.check();
+  CHECK(traits.mask == Mask::causal);
+  CHECK(traits.head_dim == 64);
+  CHECK(traits.head_dim_v == 32);
+  CHECK(traits.aligned);
+  CHECK(call.problem.len_q == 5);
+  CHECK(call.problem.len_kv == 7);
+}
+
+TEST_CASE("attention: window and causal combine into one mask") {
+  Attention call;
+  call.options.window_right = 0;
+  CHECK(call.check().mask == Mask::causal);
+  call.options = {};
+  call.options.causal = true;
+  call.options.window_left = 3;
+  call.options.window_right = 9;  // causal closes the right side
+  CHECK(call.check().mask == Mask::window);
+  const std::size_t first_word = sizeof(AttentionParams);
+  std::uint64_t words[2];
+  std::memcpy(words, call.problem.arguments.bytes().data() + first_word, sizeof(words));
+  CHECK(words[0] == 3);
+  CHECK(words[1] == 0);
+}
+
+TEST_CASE("attention: an odd stride or base chooses element-wise loads") {
+  Attention call;
+  call.q.strides[1] += 1;
+  CHECK_FALSE(call.check().aligned);
+  call = Attention();
+  call.k.data = static_cast<char*>(kMemory) + 2;
+  CHECK_FALSE(call.check().aligned);
+  call = Attention();
+  call.q = half({1, 1, 8, 64}), call.k = half({1, 7, 4, 64}), call.v = half({1, 7, 4, 32});
+  call.out = half({1, 1, 8, 32});
+  call.q.strides[0] = 3;  // of a dimension of one: never used
+  CHECK(call.check().aligned);
+}
+
+TEST_CASE("attention: each bad argument is named in one sentence") {
+  Attention call;
+  SECTION("dtype") {
+    call.q.dtype = DType::f32;
+    CHECK(contains(call.error(), "q must be float16 or bfloat16, got float32"));
+  }
+  SECTION("mixed dtypes") {
+    call.k.dtype = DType::f16;
+    CHECK(contains(call.error(), "k must be bfloat16 like q, got float16"));
+  }
+  SECTION("host memory") {
+    call.q.device_type = DeviceType::cpu;
+    CHECK(contains(call.error(), "q is in host memory"));
+  }
+  SECTION("mixed devices") {
+    call.v.device_ordinal = 1;
+    CHECK(contains(call.error(), "v is on cuda:1 but the first tensor is on cuda:0"));
+  }
+  SECTION("rank") {
+    call.q.rank = 3;
+    CHECK(contains(call.error(), "q must have 4 dimensions"));
+  }
+  SECTION("head dim") {
+    call.q = half({2, 5, 8, 60}), call.k = half({2, 7, 4, 60});
+    CHECK(contains(call.error(), "multiple of 8 up to 256, got 60"));
+  }
+  SECTION("heads") {
+    call.k = half({2, 7, 3, 64}), call.v = half({2, 7, 3, 32});
+    CHECK(contains(call.error(), "a multiple of k's heads, got 8 heads for 3"));
+  }
+  SECTION("k and v lengths") {
+    call.v = half({2, 6, 4, 32});
+    CHECK(contains(call.error(), "v must have k's batch, length and heads"));
+  }
+  SECTION("last stride") {
+    call.q.strides[3] = 2;
+    CHECK(contains(call.error(), "q must be contiguous in its last dimension"));
+  }
+  SECTION("out shape") {
+    call.out = half({2, 5, 8, 64});
+    CHECK(contains(call.error(), "out must have shape [2, 5, 8, 32], got [2, 5, 8, 64]"));
+  }
+  SECTION("window") {
+    call.options.window_left = -2;
+    CHECK(contains(call.error(), "window must be (left, right)"));
+  }
+  SECTION("softcap") {
+    call.options.softcap = -1;
+    CHECK(contains(call.error(), "softcap must be"));
+  }
+  SECTION("scale") {
+    call.options.scale = std::nanf("");
+    CHECK(contains(call.error(), "scale must be finite"));
+  }
+  SECTION("lse") {
+    call.lse = half({2, 8, 5}, DType::bf16);
+    CHECK(contains(call.error(), "lse must be float32"));
+  }
+  SECTION("sinks") {
+    call.options.sinks = half({4}, DType::f32);
+    CHECK(contains(call.error(), "sinks must have shape [8], got [4]"));
+  }
+  SECTION("slopes") {
+    call.options.alibi_slopes = half({8}, DType::bf16);
+    CHECK(contains(call.error(), "alibi_slopes must be float32"));
+  }
+}
+
+TEST_CASE("attention: empty lengths are sound") {
+  Attention call;
+  call.k = half({2, 0, 4, 64}), call.v = half({2, 0, 4, 32});
+  call.check();
+  CHECK_FALSE(call.problem.empty());  // rows of zeros must be written
+  call = Attention();
+  call.q = half({2, 0, 8, 64}), call.out = half({2, 0, 8, 32});
+  call.check();
+  CHECK(call.problem.empty());
+}
+
+TEST_CASE("gemm: layouts are read from strides, trans_b equals a transposed view") {
+  Gemm call;
+  CHECK(call.check().major_b == Major::mn);  // NN
+  call.b = half({8, 16});
+  call.options.trans_b = true;
+  const GemmTraits by_flag = call.check();
+  CHECK(by_flag.major_b == Major::k);
+  call.options.trans_b = false;
+  std::swap(call.b.shape[0], call.b.shape[1]);
+  std::swap(call.b.strides[0], call.b.strides[1]);
+  CHECK(call.check() == by_flag);
+}
+
+TEST_CASE("gemm: alignment is a property of bases, leading dimensions and batches") {
+  Gemm call;
+  CHECK(call.check().aligned_loads);
+  call.a.strides[0] = 17;
+  CHECK_FALSE(call.check().aligned_loads);
+  call = Gemm();
+  call.out.strides[0] = 9;
+  CHECK_FALSE(call.check().aligned_stores);
+}
+
+TEST_CASE("gemm: each bad argument is named in one sentence") {
+  Gemm call;
+  SECTION("inner sizes") {
+    call.b = half({15, 8});
+    CHECK(contains(call.error(), "b must have 16 rows, the columns of a"));
+  }
+  SECTION("float32 without precision") {
+    call.a.dtype = call.b.dtype = DType::f32;
+    CHECK(contains(call.error(), "precision=\"tf32\""));
+  }
+  SECTION("float16 accumulation of bfloat16") {
+    call.options.accumulator = Accumulator::f16;
+    CHECK(contains(call.error(), "float16 needs float16 inputs"));
+  }
+  SECTION("no unit stride") {
+    call.a.strides[1] = 2;
+    CHECK(contains(call.error(), "a must have a stride of 1"));
+  }
+  SECTION("batches") {
+    call.a = half({2, 6, 16}), call.b = half({3, 16, 8});
+    CHECK(contains(call.error(), "b must have a's batch or 1, got 3 for 2"));
+  }
+  SECTION("bias") {
+    call.options.bias = half({6});
+    CHECK(contains(call.error(), "bias must have shape [8], got [6]"));
+  }
+  SECTION("epilogue and activation") {
+    call.options.epilogue = "acc";
+    call.options.activation = Activation::relu;
+    CHECK(contains(call.error(), "activation cannot be combined with epilogue"));
+  }
+  SECTION("several lines of epilogue") {
+    call.options.epilogue = "acc\n#include <x>";
+    CHECK(contains(call.error(), "epilogue must be one line"));
+  }
+  SECTION("activation name") { CHECK_THROWS_AS(parse_activation("swish"), std::invalid_argument); }
+}
+
+TEST_CASE("gemm: spans cover what the kernel may touch") {
+  Gemm call;
+  call.a.strides[0] = 32;  // rows of 16 in a pitch of 32
+  call.check();
+  const auto spans = call.problem.arguments.spans();
+  REQUIRE(spans.size() == 3);
+  CHECK(spans[0].bytes == (5 * 32 + 16) * 2);
+  CHECK(spans[2].written);
+}

@@ -1,0 +1,126 @@
+// Specs, variants and keys: JSON round trips, identities, and the errors of malformed ones.
+#include <algorithm>
+
+#include "jit/arch.h"
+#include "jit/config.h"
+#include "jit/kernel_source.h"
+#include "jit/settings.h"
+#include "jit/spec_json.h"
+#include "jit/variant_json.h"
+#include "tests/support/catch.h"
+
+using namespace kiln;
+using nlohmann::json;
+
+namespace {
+
+const int kHopper = arch_index({9, 0});
+
+std::string error_of(const json& spec) {
+  try {
+    specs_from_json(spec, kHopper);
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+VariantDefinition softcap() {
+  VariantDefinition d;
+  d.name = "capped";
+  d.params = {{"cap", DType::f32}};
+  d.tensors = {{"bias", DType::f32, {"h", "q", "kv"}}};
+  d.logits = "cap * tanh(logit / cap) + bias";
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("every enumerated specialization survives the trip through JSON") {
+  for (const Specialization& spec : enumerate_specializations(kHopper)) {
+    const auto back = specs_from_json(spec_to_json(spec, {}), kHopper);
+    REQUIRE(back.size() == 1);
+    REQUIRE(back[0].spec == spec);
+  }
+}
+
+TEST_CASE("a spec without a tile stands for every row") {
+  const auto specs = specs_from_json({{"op", "gemm"}, {"layout", "nt"}}, kHopper);
+  CHECK(specs.size() == gemm_rows(specs[0].spec.gemm(), kHopper).size());
+}
+
+TEST_CASE("a variant survives the trip with its identity") {
+  const Variant variant(softcap());
+  const Variant back(variant_from_json(variant_to_json(variant.definition())));
+  CHECK(back.digest() == variant.digest());
+}
+
+TEST_CASE("a variant's identity is its content, not its name") {
+  VariantDefinition d = softcap();
+  const Variant original(d);
+  d.name = "another label";
+  CHECK(Variant(d).digest() == original.digest());
+  d.logits += " * 1.0f";
+  CHECK_FALSE(Variant(d).digest() == original.digest());
+  d = softcap();
+  d.params[0].dtype = DType::i32;
+  CHECK_FALSE(Variant(d).digest() == original.digest());
+}
+
+TEST_CASE("malformed variants are refused") {
+  VariantDefinition d = softcap();
+  SECTION("reserved name") { d.params[0].name = "logit"; }
+  SECTION("not an identifier") { d.params[0].name = "a b"; }
+  SECTION("name used twice") { d.tensors[0].name = "cap"; }
+  SECTION("unknown index") { d.tensors[0].indices = {"head"}; }
+  SECTION("no content") { d.logits.clear(); }
+  SECTION("two lines") { d.logits = "logit\n#define x"; }
+  SECTION("file and expression") { d.file_text = "struct UserVariant {};"; }
+  SECTION("parameter type") { d.params[0].dtype = DType::f16; }
+  CHECK_THROWS_AS(Variant(d), std::invalid_argument);
+}
+
+TEST_CASE("binding checks the number and kind of values") {
+  VariantDefinition d;
+  d.name = "block";
+  d.params = {{"size", DType::i32}};
+  d.mask = "kv / size == q / size";
+  const Variant v(d);
+  CHECK_NOTHROW(v.bind({64}, {}));
+  CHECK_THROWS_AS(v.bind({0.5}, {}), std::invalid_argument);
+  CHECK_THROWS_AS(v.bind({}, {}), std::invalid_argument);
+}
+
+TEST_CASE("bad specs name the field") {
+  CHECK(contains(error_of({{"op", "conv"}}), "'op'"));
+  CHECK(contains(error_of({{"op", "gemm"}, {"layout", "xy"}}), "'layout'"));
+  CHECK(contains(error_of({{"op", "gemm"}, {"colour", 1}}), "unknown field 'colour'"));
+  CHECK(contains(error_of({{"op", "flash_attention"}, {"head_dim", 60}}), "'head_dim'"));
+  CHECK(contains(error_of({{"op", "flash_attention"}, {"head_dim", "x"}}), "wrong type"));
+  CHECK(contains(error_of({{"op", "flash_attention"}, {"head_dim", 64}, {"block_q", 7}}), "tile"));
+  CHECK(contains(error_of(json::array()), "must be an object"));
+  CHECK_THROWS_AS(parse_specs("{"), std::invalid_argument);
+}
+
+TEST_CASE("keys: one for each specialization, the same in every process") {
+  std::vector<cache::Key> keys;
+  for (const Specialization& spec : enumerate_specializations(kHopper)) {
+    keys.push_back(source_of(spec, {}).key);
+  }
+  std::sort(keys.begin(), keys.end());
+  CHECK(std::adjacent_find(keys.begin(), keys.end()) == keys.end());
+}
+
+TEST_CASE("sizes of the environment") {
+  CHECK(parse_bytes("512") == 512);
+  CHECK(parse_bytes("2K") == 2048);
+  CHECK(parse_bytes("3MiB") == 3u << 20);
+  CHECK(parse_bytes("1G") == 1u << 30);
+  for (const char* bad : {"", "K", "1T", "1.5G", "-1", "99999999999999999G"}) {
+    CHECK_THROWS_AS(parse_bytes(bad), std::invalid_argument);
+  }
+}
