@@ -74,6 +74,7 @@ struct DiskCache::Impl {
   bool may_use(const Layer& layer);
   std::string publish(const Layer& layer, const Key& key, const Entry& entry, bool pinned);
   void account(const Layer& layer, std::uint64_t bytes, const Key& fresh);
+  bool drop(const Layer& layer, const EntryInfo& entry, Layer::Scan& scan);
   std::size_t shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit, const Key* fresh);
 };
 
@@ -137,6 +138,18 @@ void DiskCache::Impl::account(const Layer& layer, std::uint64_t bytes, const Key
   }
 }
 
+// True when this call removed the entry; what is gone either way no longer counts in `scan`.
+bool DiskCache::Impl::drop(const Layer& layer, const EntryInfo& entry, Layer::Scan& scan) {
+  const Layer::Removal removal = layer.remove(entry);
+  if (removal == Layer::Removal::kFailed) {
+    warn_once("remove", "cannot remove entries from " + layer.root().string() +
+                            "; make the folder writable for this user.");
+  }
+  const bool removed = removal == Layer::Removal::kRemoved;
+  if (removed || removal == Layer::Removal::kGone) scan.bytes -= entry.bytes;
+  return removed;
+}
+
 // Removes least recently used entries, except pinned ones and `fresh`, until `limit` holds.
 std::size_t DiskCache::Impl::shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit,
                                     const Key* fresh) {
@@ -148,8 +161,7 @@ std::size_t DiskCache::Impl::shrink(const Layer& layer, Layer::Scan& scan, std::
     if (fresh && entry.key == *fresh) continue;
     add_side_file(layer, entry);
     if (entry.pinned) continue;
-    if (layer.remove(entry)) ++removed;
-    scan.bytes -= entry.bytes;
+    if (drop(layer, entry, scan)) ++removed;
   }
   return removed;
 }
@@ -280,12 +292,11 @@ std::size_t DiskCache::prune(std::uint64_t max_bytes,
         kept.push_back(std::move(entry));
         continue;
       }
-      if (layer->remove(entry)) ++removed;
-      scan.bytes -= entry.bytes;
+      if (impl_->drop(*layer, entry, scan)) ++removed;
     }
     scan.entries = std::move(kept);
   }
-  if (max_bytes != 0) removed += impl_->shrink(*layer, scan, max_bytes, nullptr);
+  removed += impl_->shrink(*layer, scan, max_bytes, nullptr);
   std::lock_guard lock(impl_->size_mutex);
   impl_->known_bytes = scan.bytes;
   return removed;

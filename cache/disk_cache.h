@@ -93,7 +93,7 @@ class DiskCache {
   std::vector<VerifyResult> verify() const;
   // Both touch the writable layer only and return the number of entries removed. `prune` removes
   // those that `expired` names, pinned or not, then least recently used unpinned entries until
-  // `max_bytes` holds (0 = no limit). `clear` removes all, pinned ones too.
+  // `max_bytes` holds (0 = none is kept). `clear` removes all, pinned ones too.
   std::size_t prune(std::uint64_t max_bytes,
                     const std::function<bool(const EntryInfo&)>& expired = nullptr);
   std::size_t clear();

@@ -20,7 +20,10 @@ FileLock::FileLock(std::filesystem::path path, double max_wait_seconds, mode_t m
   Seconds pause(0.001);
   while (try_once(mode) == Attempt::kBusy) {
     const Seconds left = Seconds(max_wait_seconds) - (Clock::now() - start);
-    if (left.count() <= 0) return;
+    if (left.count() <= 0) {
+      busy_ = true;
+      return;
+    }
     std::this_thread::sleep_for(std::min(pause, left));
     pause = std::min(2 * pause, Seconds(0.05));
   }

@@ -20,6 +20,7 @@ class FileLock {
   FileLock& operator=(const FileLock&) = delete;
 
   bool held() const { return static_cast<bool>(fd_); }
+  bool busy() const { return busy_; }  // somebody else held it to the end of the wait
 
  private:
   enum class Attempt { kHeld, kBusy, kHopeless };
@@ -27,6 +28,7 @@ class FileLock {
 
   std::filesystem::path path_;
   UniqueFd fd_;
+  bool busy_ = false;
 };
 
 }  // namespace kiln::cache

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "cache/key_lock.h"
+
 namespace kiln::cache {
 namespace fs = std::filesystem;
 
@@ -15,9 +17,10 @@ namespace {
 
 constexpr mode_t kPermissions = 07777;
 constexpr std::time_t kTouchInterval = 3600;
+constexpr double kRemoveWaitSeconds = 0.1;
 
 // Without the path, which differs per key: a cause is warned about once.
-std::string mkdir_failed() { return "mkdir: " + errno_text(errno); }
+std::string mkdir_failed(int error) { return "mkdir: " + errno_text(error); }
 
 }  // namespace
 
@@ -59,9 +62,10 @@ std::string Layer::make_root() const {
   // Never world-writable, whatever the umask: such a folder would be refused at once.
   const mode_t mode = trust_ == Trust::kOwnerOnly ? 0700 : 0775;
   if (::mkdir(root_.c_str(), mode) == 0) return "";
+  const int failed = errno;
   // Another process may have been faster; a link to nowhere also "exists", but is no folder.
-  const bool exists = errno == EEXIST && ::stat(root_.c_str(), &status) == 0;
-  return exists ? "" : mkdir_failed();
+  const bool exists = failed == EEXIST && ::stat(root_.c_str(), &status) == 0;
+  return exists ? "" : mkdir_failed(failed);
 }
 
 std::string Layer::make_shard(const Key& key) const {
@@ -72,13 +76,13 @@ std::string Layer::make_locks() const { return make_folder(root_ / "locks"); }
 
 std::string Layer::make_folder(const fs::path& folder) const {
   struct stat root{};
-  if (::stat(root_.c_str(), &root) != 0) return mkdir_failed();
+  if (::stat(root_.c_str(), &root) != 0) return mkdir_failed(errno);
   const mode_t mode = (root.st_mode & (S_ISGID | 0775)) | 0700;
   if (::mkdir(folder.c_str(), mode & 0777) == 0) {
     // Past the umask, so that a folder shared by a group works for all of it.
     return ::chmod(folder.c_str(), mode) == 0 ? "" : "chmod: " + errno_text(errno);
   }
-  if (errno != EEXIST) return mkdir_failed();
+  if (errno != EEXIST) return mkdir_failed(errno);
   const Verdict verdict = inspect(folder);
   return verdict.fault.empty() ? "" : "a folder in it " + verdict.fault;
 }
@@ -120,13 +124,20 @@ void Layer::touch(const Key& key) const {
   (void)::utimensat(AT_FDCWD, cubin.c_str(), nullptr, 0);
 }
 
-bool Layer::remove(const EntryInfo& entry) const {
+Layer::Removal Layer::remove(const EntryInfo& entry) const {
+  // Else a writer could publish between two of our unlinks, and lose half of its new entry.
+  (void)make_locks();
+  const FileLock lock(lock_path(entry.key, "publish"), kRemoveWaitSeconds, file_mode());
+  if (lock.busy()) return Removal::kInUse;
   const EntryPaths files = paths(entry.key);
+  struct stat status{};
+  if (::stat(files.cubin.c_str(), &status) != 0) return Removal::kGone;
+  if (status.st_mtime != entry.last_used) return Removal::kInUse;
   // The cubin first: from then on there is no entry.
-  const bool removed = ::unlink(files.cubin.c_str()) == 0;
+  if (::unlink(files.cubin.c_str()) != 0) return Removal::kFailed;
   ::unlink(files.json.c_str());
   ::unlink(files.ptx.c_str());
-  return removed;
+  return Removal::kRemoved;
 }
 
 }  // namespace kiln::cache

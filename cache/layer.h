@@ -42,8 +42,10 @@ class Layer {
   EntryPaths paths(const Key& key) const;
   std::filesystem::path lock_path(const Key& key, const char* purpose) const;
   Checked<Entry> read(const Key& key, Payload payload) const;
-  void touch(const Key& key) const;           // records a use, at most once an hour
-  bool remove(const EntryInfo& entry) const;  // false when it was gone already
+  void touch(const Key& key) const;  // records a use, at most once an hour
+  enum class Removal { kRemoved, kGone, kInUse, kFailed };
+  // Leaves an entry alone that was used or replaced since it was listed.
+  Removal remove(const EntryInfo& entry) const;
 
   struct Scan {
     std::vector<EntryInfo> entries;  // without what only the side file tells

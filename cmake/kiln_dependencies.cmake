@@ -1,7 +1,7 @@
 # Third-party code: zlib, nlohmann/json (headers), CUDA's headers. Where no packages can be
 # installed, scripts/deps.sh fills .deps/ with them.
 if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/usr")
-  list(PREPEND CMAKE_PREFIX_PATH "${PROJECT_SOURCE_DIR}/.deps/usr")
+  list(APPEND CMAKE_PREFIX_PATH "${PROJECT_SOURCE_DIR}/.deps/usr")
 endif()
 
 find_package(ZLIB)

@@ -171,6 +171,15 @@ void check_input(const CompileInput& input) {
   throw CompileError(message, std::move(log));
 }
 
+// Where a driver is installed, NVRTC from 12.9 on keeps a cache of its own there. A hit comes without
+// ptxas's report, which we need, and in no compile time, which we state. Not in compile_options, as
+// it does not change the output and older versions refuse it.
+void add_no_cache(const Nvrtc& api, std::vector<const char*>& options) {
+  int major = 0, minor = 0;
+  api.nvrtcVersion(&major, &minor);
+  if (major * 100 + minor >= 1209) options.push_back("--no-cache");
+}
+
 }  // namespace
 
 std::string_view compile_options() { return kOptionsText; }
@@ -185,6 +194,7 @@ CompileResult compile(const CompileInput& input) {
   const PhaseTimes times;
   std::vector<const char*> options(kOptions.begin(), kOptions.end());
   options.push_back(arch.c_str());
+  add_no_cache(api, options);
   if (!times.option().empty()) options.push_back(times.option().c_str());
 
   Program program(api, input);

@@ -13,10 +13,13 @@
 
 namespace kiln {
 
+enum class UserVariant : std::uint8_t { any, without, with };
+
 struct AttentionConfig {
   int min_dim, max_dim;  // serves head dims whose larger one, padded to 16, lies in this range
   int block_q, block_kv, warps;
   int max_len_q;  // preferred up to this many query rows; 0 = any
+  UserVariant user_variant;  // whether it serves calls with a user's variant, which needs registers
   std::string_view reason;
 };
 

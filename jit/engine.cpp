@@ -69,7 +69,10 @@ std::shared_ptr<LoadedKernel> load(const Specialization& spec, const cache::Entr
 // A disk entry that the driver refuses is a miss like any other: null.
 std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const KernelSource& source,
                                              runtime::Device& device) {
-  auto hit = disk_cache().get(source.key);
+  // Only the emulator runs PTX: a GPU is spared reading and inflating it.
+  const bool runs_cubin = device.info().kind == runtime::DeviceKind::cuda;
+  auto hit = disk_cache().get(
+      source.key, runs_cubin ? cache::Payload::kCubin : cache::Payload::kCubinAndPtx);
   if (!hit) return nullptr;
   try {
     auto loaded = load(spec, hit->entry, device);

@@ -39,7 +39,7 @@ json why(const Specialization& spec) {
 
 json layer_of(const Specialization& spec, const cache::Key& key, const runtime::Device& device) {
   if (is_resident(spec, device)) return "memory";
-  if (auto hit = disk_cache().get(key)) return disk_cache().layers().at(hit->layer).path.string();
+  if (auto hit = disk_cache().get(key, cache::Payload::kCubin)) return disk_cache().layers().at(hit->layer).path.string();
   return nullptr;
 }
 

@@ -8,10 +8,12 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <utility>
+
+#include "jit/whole_file.h"
 
 namespace kiln {
 namespace {
@@ -38,17 +40,15 @@ fs::path file_of(const void* address) {
 
 // 8 hex digits over a file's bytes (FNV-1a over words: a few MB, read once a process).
 std::string digest_of_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  auto bytes = read_whole_file(path);
+  if (!bytes) return {};
+  bytes->resize((bytes->size() + 7) / 8 * 8);
   std::uint64_t hash = 0xcbf29ce484222325u;
-  std::array<std::uint64_t, 8192> words;
-  while (file) {
-    words.back() = 0;
-    file.read(reinterpret_cast<char*>(words.data()), sizeof words);
-    const std::size_t bytes = std::size_t(file.gcount());
-    std::fill_n(reinterpret_cast<char*>(words.data()) + bytes, (8 - bytes % 8) % 8, '\0');
-    for (std::size_t i = 0; i < (bytes + 7) / 8; ++i) hash = (hash ^ words[i]) * 0x100000001b3u;
+  for (std::size_t at = 0; at < bytes->size(); at += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes->data() + at, 8);
+    hash = (hash ^ word) * 0x100000001b3u;
   }
-  if (!file.eof()) return {};
   std::array<char, 9> text{};
   std::snprintf(text.data(), text.size(), "%08x", unsigned(hash ^ hash >> 32));
   return text.data();

@@ -10,6 +10,7 @@
 #include "jit/calls.h"
 #include "jit/config.h"
 #include "jit/kernel_source.h"
+#include "jit/settings.h"
 #include "jit/spec_json.h"
 #include "kiln/control.h"
 #include "runtime/cuda/cuda_device.h"
@@ -64,17 +65,27 @@ std::vector<Job> jobs_of(const std::string& specs, const std::vector<std::string
   return jobs;
 }
 
+// What a call happened to compile is pinned now that somebody asks for it. Layer 0 is the writable
+// one; where there is none, putting fails without a word.
+bool is_cached(const cache::Key& key, bool pin) {
+  const auto hit = disk_cache().get(key);
+  if (hit && pin && hit->layer == 0 && !settings().cache_dir.empty()) {
+    disk_cache().put(key, hit->entry, /*pinned=*/true);
+  }
+  return hit.has_value();
+}
+
 void run(Job& job, const PrewarmOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   try {
     const cache::Key& key = job.source.key;
-    if (!options.recompile && disk_cache().get(key)) {
+    if (!options.recompile && is_cached(key, /*pin=*/!options.check_only)) {
       job.outcome = "cached";
     } else if (options.check_only) {
       job.outcome = "missing";
     } else {
       const auto lock = disk_cache().lock(key, 5.0);
-      if (!options.recompile && disk_cache().get(key)) {
+      if (!options.recompile && is_cached(key, /*pin=*/true)) {
         job.outcome = "cached";  // somebody else compiled it meanwhile
       } else {
         const cache::Entry entry = compile_entry(job.source, "prewarm");

@@ -1,5 +1,3 @@
-#include <sstream>
-
 #include "jit/config.h"
 #include "jit/render_parts.h"
 
@@ -23,7 +21,7 @@ std::string members(const VariantDefinition& d) {
 // name stands for its element at this position; the compiler drops the loads of unused ones.
 std::string hook(const VariantDefinition& d, const std::string& head, const char* return_type,
                  const std::string& label, const std::string& expression) {
-  std::ostringstream text;
+  SourceText text;
   text << "  __device__ __forceinline__ " << return_type << " " << head << " const {\n"
        << "    [[maybe_unused]] const int b = at.b, h = at.h, h_kv = at.h_kv, row = at.row,\n"
        << "                               q = at.q, kv = at.kv, len_q = at.len_q,\n"
@@ -50,7 +48,7 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
 }
 
 std::string user_variant(const VariantDefinition& d) {
-  std::ostringstream text;
+  SourceText text;
   text << "struct VariantArguments {\n" << members(d) << "};\n";
   if (!d.file_text.empty()) {
     text << "#line 1 \"variant template\"\n" << d.file_text << "\n#line 1 \"kernel.cu\"\n";
@@ -88,7 +86,7 @@ std::string variant_list(const AttentionTraits& traits) {
 
 std::string render_attention(const AttentionTraits& traits, const AttentionConfig& config,
                              const UserTexts& texts) {
-  std::ostringstream text;
+  SourceText text;
   text << "#include \"/kiln/attention/flash_attention.cuh\"\n\n"
        << "struct Config {\n"
        << "  using Element = " << device_type(traits.dtype) << ";\n"

@@ -1,5 +1,3 @@
-#include <sstream>
-
 #include "jit/render_parts.h"
 
 namespace kiln {
@@ -8,7 +6,7 @@ namespace {
 const char* boolean(bool value) { return value ? "true" : "false"; }
 
 std::string epilogue(const GemmTraits& traits, const UserTexts& texts) {
-  std::ostringstream text;
+  SourceText text;
   const bool bias = traits.bias != DType::none, residual = traits.residual != DType::none;
   if (traits.epilogue == Digest128{}) {
     text << "using Epilogue = kiln::StandardEpilogue<kiln::Activation::" << name(traits.activation)
@@ -50,7 +48,7 @@ std::string layout_name(const GemmTraits& traits) {
 std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
                         const UserTexts& texts) {
   auto major = [](Major m) { return m == Major::k ? "kiln::Major::k" : "kiln::Major::mn"; };
-  std::ostringstream text;
+  SourceText text;
   text << "#include \"/kiln/gemm/gemm.cuh\"\n\n"
        << "struct Config {\n"
        << "  using Input = " << device_type(traits.input) << ";\n"
@@ -69,7 +67,9 @@ std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
        << ", kAlignedStores = " << boolean(traits.aligned_stores) << ";\n"
        << "};\n"
        << epilogue(traits, texts) << "\n"
-       << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32)\n"
+       << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "
+       // Without the 1, ptxas aims for more CTAs than shared memory admits, and spills.
+       << "1)\n"
        << kEntryName << "(const __grid_constant__ kiln::GemmParams args) {\n"
        << "  kiln::gemm<Config, Epilogue>(args);\n}\n";
   return text.str();

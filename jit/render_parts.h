@@ -6,6 +6,22 @@
 
 namespace kiln {
 
+// Text put together piece by piece. Not a std::ostringstream: a process may hold a second libstdc++
+// (inside PyTorch, or linked statically by a vendor's compiler), and a stream's locale then crashes.
+class SourceText {
+ public:
+  SourceText& operator<<(std::string_view piece) {
+    text_ += piece;
+    return *this;
+  }
+  SourceText& operator<<(std::size_t number) { return *this << std::to_string(number); }
+  SourceText& operator<<(int number) { return *this << std::to_string(number); }
+  const std::string& str() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
 std::string render_attention(const AttentionTraits& traits, const AttentionConfig& config,
                              const UserTexts& texts);
 std::string describe_attention(const AttentionTraits& traits, const AttentionConfig& config,

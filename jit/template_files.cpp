@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 
 #include "jit/embedded.h"
 #include "jit/settings.h"
+#include "jit/whole_file.h"
 
 namespace kiln {
 namespace {
@@ -27,10 +26,11 @@ const FolderFiles& read_folder(const std::string& folder) {
          !error && it != std::filesystem::recursive_directory_iterator(); it.increment(error)) {
       const auto extension = it->path().extension();
       if (!it->is_regular_file() || (extension != ".cuh" && extension != ".h")) continue;
-      std::ostringstream text;
-      text << std::ifstream(it->path()).rdbuf();
+      auto text = read_whole_file(it->path());
+      if (!text) throw std::invalid_argument("KILN_TEMPLATE_DIR: " + it->path().string() +
+                                             " cannot be read");
       const auto relative = std::filesystem::relative(it->path(), folder).generic_string();
-      read->texts.emplace("/kiln/" + relative, text.str());
+      read->texts.emplace("/kiln/" + relative, std::move(*text));
     }
     for (const auto& [name, text] : read->texts) read->files.push_back({name, text});
     return read;

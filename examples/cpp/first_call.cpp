@@ -1,5 +1,5 @@
 // Attention from C++: a first call that compiles or reads the cache, then a Plan launched again.
-#include <cuda_runtime.h>
+#include <cuda_runtime_api.h>
 #include <kiln/control.h>
 #include <kiln/kiln.h>
 
@@ -44,15 +44,15 @@ int main() try {
   const kiln::Plan plan = kiln::plan_flash_attention(q, k, v, out, {}, options);
   plan.launch({q.data, k.data, v.data, out.data});
 
-  const cudaError_t error = cudaMemcpy(result.data(), out.data, result.size() * 2,
-                                       cudaMemcpyDeviceToHost);
+  const cudaError_t error =
+      cudaMemcpy(result.data(), out.data, result.size() * 2, cudaMemcpyDeviceToHost);
   double worst = error == cudaSuccess ? 0 : INFINITY;
   for (std::int64_t row = 0; row < kLength; ++row) {
     const std::uint32_t bits = static_cast<std::uint32_t>(result[row * kDim]) << 16;
     float mean;
     std::memcpy(&mean, &bits, sizeof(mean));
-    worst = std::fmax(worst, std::isnan(mean) ? INFINITY
-                                              : std::fabs(mean - (row + 1) / 2 / (row + 1.0)));
+    worst = std::fmax(worst,
+                      std::isnan(mean) ? INFINITY : std::fabs(mean - (row + 1) / 2 / (row + 1.0)));
   }
   std::printf("largest error %.4f: %s\n", worst, worst < 0.004 ? "ok" : "WRONG");
   return worst < 0.004 ? 0 : 1;

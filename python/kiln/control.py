@@ -57,7 +57,7 @@ def explain(op: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
         "gemm": _core.explain_gemm,
     }
     if op not in entries:
-        raise ValueError(f"[explain] op must be one of {', '.join(entries)}, got {op!r}")
+        raise ValueError(f"explain: op must be one of {', '.join(entries)}, got {op!r}")
     return json.loads(entries[op](*args, **kwargs))
 
 

@@ -88,11 +88,11 @@ Framework find_framework(PyObject* object, Subject subject) {
 }  // namespace
 
 void throw_type(Subject subject, const std::string& what) {
-  throw TypeError(std::string("[") + subject.op + "] " + subject.argument + " " + what);
+  throw TypeError(std::string(subject.op) + ": " + subject.argument + " " + what);
 }
 
 void throw_value(Subject subject, const std::string& what) {
-  throw std::invalid_argument(std::string("[") + subject.op + "] " + subject.argument + " " + what);
+  throw std::invalid_argument(std::string(subject.op) + ": " + subject.argument + " " + what);
 }
 
 std::string type_name(PyObject* object) {

@@ -42,11 +42,6 @@ PyVariant make_variant(const std::string& name, const py::object& params, const 
   definition.logits = optional_text(logits, "logits");
   definition.mask = optional_text(mask, "mask");
   if (!file.is_none()) {
-    if (!definition.logits.empty() || !definition.mask.empty()) {
-      throw std::invalid_argument(
-          "[Variant] takes either file= or the expressions logits= and "
-          "mask=, not both");
-    }
     definition.file_text = read_file(file);
     definition.file_name = py::cast<std::string>(py::str(file));
   }
@@ -70,8 +65,8 @@ std::string expected_names(const VariantDefinition& definition) {
 py::object take_value(py::dict& values, const std::string& name,
                       const VariantDefinition& definition) {
   if (!values.contains(name.c_str())) {
-    throw py::type_error("[Variant] \"" + definition.name + "\" is missing " + name +
-                         "=; it takes " + expected_names(definition));
+    throw py::type_error("Variant '" + definition.name + "': missing " + name + "=; it takes " +
+                         expected_names(definition));
   }
   return values.attr("pop")(name);
 }
@@ -85,7 +80,7 @@ double param_value(py::handle value, const VariantParam& param) {
 PyBoundVariant bind(const PyVariant& self, const py::args& args, const py::kwargs& kwargs) {
   const VariantDefinition& definition = self.variant.definition();
   if (!args.empty()) {
-    throw py::type_error("[Variant] values are passed by name: " + expected_names(definition));
+    throw py::type_error("Variant: values are passed by name: " + expected_names(definition));
   }
   py::dict values = kwargs.attr("copy")();
   std::vector<double> scalars;
@@ -100,7 +95,7 @@ PyBoundVariant bind(const PyVariant& self, const py::args& args, const py::kwarg
     if (owners.back().is_none()) throw_type({"Variant", tensor.name.c_str()}, "must be a tensor");
   }
   if (!values.empty()) {
-    throw py::type_error("[Variant] \"" + definition.name + "\" has no parameter or tensor " +
+    throw py::type_error("Variant '" + definition.name + "': no parameter or tensor " +
                          py::cast<std::string>(py::repr(py::list(values)[0])) + "; it takes " +
                          expected_names(definition));
   }

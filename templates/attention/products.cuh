@@ -7,8 +7,8 @@
 namespace kiln {
 
 // `q` and `k` are the tiles' shared addresses; the warp's rows start at `tile_row`. `sign` holds
-// the sign bit of the scale in both halves. The loop over the head dim stays a loop: unrolled whole
-// it compiles much longer and runs no faster.
+// the sign bit of the scale in both halves. The loop over the head dim stays a loop to keep compile
+// time down; two steps at once let a load overlap the products before it.
 template <class Element, class QLayout, class KLayout, class Map>
 __device__ __forceinline__ void multiply_qk(Fragment<Map>& scores, u32 q, u32 k, int tile_row,
                                             u32 sign) {

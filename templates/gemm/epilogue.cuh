@@ -80,7 +80,8 @@ template <class Word, int kTiles, int kWords>
 __device__ __forceinline__ void copy_accumulators(Word (&to)[kTiles][kWords],
                                                   const Word (&from)[kTiles][kWords]) {
 #pragma unroll
-  for (int i = 0; i < kTiles * kWords; ++i) to[i / kWords][i % kWords] = from[i / kWords][i % kWords];
+  for (int i = 0; i < kTiles * kWords; ++i)
+    to[i / kWords][i % kWords] = from[i / kWords][i % kWords];
 }
 
 // A warp's own part of shared memory, through which 16 rows at a time of its accumulators go from
@@ -136,10 +137,10 @@ __device__ __forceinline__ void store_rows(const GemmParams& params,
       if (row >= params.m) break;
       Pair<float> residual = {};
       if constexpr (Epilogue::kResidual) {
-        residual = load_pair<Config::kAlignedStores>(
-            static_cast<const Residual*>(params.residual) + batch * params.residual_batch +
-                row * params.residual_ld + column,
-            count);
+        residual = load_pair<Config::kAlignedStores>(static_cast<const Residual*>(params.residual) +
+                                                         batch * params.residual_batch +
+                                                         row * params.residual_ld + column,
+                                                     count);
       }
       const Pair<float> sum = sums.read(i, in_tile);
       const Pair<float> values = {
@@ -158,8 +159,8 @@ __device__ __forceinline__ void store_rows(const GemmParams& params,
 // warp must be done with the stages, whose shared memory is used again.
 template <class Config, class Epilogue, class Accumulator, int kTilesM, int kTilesN>
 __device__ __forceinline__ void store_tile(const GemmParams& params,
-                                           Accumulator (&accumulators)[kTilesM][kTilesN],
-                                           int batch, int row, int column, int warp, int lane) {
+                                           Accumulator (&accumulators)[kTilesM][kTilesN], int batch,
+                                           int row, int column, int warp, int lane) {
   using Rows = EpilogueRows<kTilesN * 8>;
   const Rows rows = {reinterpret_cast<float*>(shared_memory() + warp * Rows::kBytes)};
 #pragma unroll 1

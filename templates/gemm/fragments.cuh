@@ -84,8 +84,7 @@ class FragmentLoader {
     for (int i = 0; i < 4; ++i) {
       const int mn_half = kIsA ? i % 2 : i / 2, k_half = kIsA ? i / 2 : i % 2;
       r[i] = *reinterpret_cast<const u32*>(
-          shared_memory() + stage +
-          lane_offset(step * 8 + k_half * 4, fragment * 4 + mn_half * 2));
+          shared_memory() + stage + lane_offset(step * 8 + k_half * 4, fragment * 4 + mn_half * 2));
     }
   }
 

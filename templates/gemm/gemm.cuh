@@ -108,12 +108,10 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
   const TilePosition at = tile_position<Config::kBlockM, Config::kBlockN>(params, blockIdx.x);
 
-  typename Shape::LoaderA loader_a(
-      static_cast<const Input*>(params.a) + at.batch * params.a_batch, params.a_ld, at.row,
-      params.m, params.k, thread);
-  typename Shape::LoaderB loader_b(
-      static_cast<const Input*>(params.b) + at.batch * params.b_batch, params.b_ld, at.column,
-      params.n, params.k, thread);
+  typename Shape::LoaderA loader_a(static_cast<const Input*>(params.a) + at.batch * params.a_batch,
+                                   params.a_ld, at.row, params.m, params.k, thread);
+  typename Shape::LoaderB loader_b(static_cast<const Input*>(params.b) + at.batch * params.b_batch,
+                                   params.b_ld, at.column, params.n, params.k, thread);
   const auto load_stage = [&](u32 stage) {
     loader_a.load_next(stage);
     loader_b.load_next(stage + Shape::TileA::kBytes);

@@ -63,7 +63,9 @@ class TileLoader {
 
  private:
   static constexpr int kElementBytes = sizeof(Element);
-  static constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
+  static constexpr int common_divisor(int a, int b) {
+    return b == 0 ? a : common_divisor(b, a % b);
+  }
   static constexpr int kThreadColumns = common_divisor(Tile::kChunks, kThreads);
   static constexpr int kThreadRows = kThreads / kThreadColumns;
   static constexpr bool kAsync = kAligned || sizeof(Element) == 4;
@@ -90,7 +92,7 @@ class TileLoader {
 
   int row_, chunk_;
   i64 ld_;
-  const Element* source_;            // this thread's first chunk of the next K-tile
+  const Element* source_;         // this thread's first chunk of the next K-tile
   int rows_left_, columns_left_;  // of the matrix, from `source_` on
 };
 

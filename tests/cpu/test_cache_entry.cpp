@@ -1,7 +1,7 @@
 // One entry on disk: what goes in comes out, and any damage is a miss with a reason.
 #include <cmath>
 
-#include "cache_fixture.h"
+#include "tests/cpu/cache_fixture.h"
 #include "tests/support/catch.h"
 
 using namespace kiln::cache;

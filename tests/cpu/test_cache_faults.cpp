@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "cache/atomic_file.h"
-#include "cache_fixture.h"
+#include "tests/cpu/cache_fixture.h"
 #include "tests/support/catch.h"
 
 using namespace kiln::cache;
@@ -90,7 +90,8 @@ TEST_CASE("a folder that this user may read but not write serves hits and warns 
   ::chmod(box.folder.path().c_str(), 0755);
   ::chmod(box.store().c_str(), 0755);
   REQUIRE(DiskCache(box.options).put(key_of(1), entry_of(1)));
-  ::chmod(box.store().c_str(), 0555);
+  const fs::path shard = box.file(1, ".cubin").parent_path();
+  for (const fs::path& path : {box.store(), shard}) ::chmod(path.c_str(), 0555);
   CHECK(succeeded(start_child(
       [&] {
         DiskCache cache(box.options);
@@ -98,10 +99,11 @@ TEST_CASE("a folder that this user may read but not write serves hits and warns 
           const auto lock = cache.lock(key_of(i), 10);
           if (!cache.get(key_of(1)) || cache.put(key_of(i), entry_of(i))) return false;
         }
-        return box.warnings.size() == 1 && box.warned_of("Permission denied");
+        if (box.warnings.size() != 1 || !box.warned_of("Permission denied")) return false;
+        return cache.clear() == 0 && cache.get(key_of(1)) && box.warned_of("cannot remove");
       },
       ordinary_user())));
-  ::chmod(box.store().c_str(), 0700);
+  for (const fs::path& path : {box.store(), shard}) ::chmod(path.c_str(), 0700);
 }
 
 TEST_CASE("a folder that this user may not read is a warning") {

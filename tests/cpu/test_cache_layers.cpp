@@ -1,5 +1,5 @@
 // Layers: which folder answers, and what is done to the ones that are only read.
-#include "cache_fixture.h"
+#include "tests/cpu/cache_fixture.h"
 #include "tests/support/catch.h"
 
 using namespace kiln::cache;

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <thread>
 
-#include "cache_fixture.h"
+#include "tests/cpu/cache_fixture.h"
 #include "tests/support/catch.h"
 
 using namespace kiln::cache;
@@ -126,6 +126,7 @@ TEST_CASE("threads share one cache, and a cause is warned about once for all of 
   }
   for (auto& thread : threads) thread.join();
   CHECK(wrong == 0);
+  for (const auto& text : box.warnings) UNSCOPED_INFO(text);
   CHECK(box.warnings.size() == 1);
 }
 

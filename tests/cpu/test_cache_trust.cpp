@@ -1,5 +1,5 @@
 // Whose folders and entries are believed. Ownership needs root to arrange; modes do not.
-#include "cache_fixture.h"
+#include "tests/cpu/cache_fixture.h"
 #include "tests/support/catch.h"
 
 using namespace kiln::cache;

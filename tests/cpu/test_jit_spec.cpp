@@ -80,6 +80,10 @@ TEST_CASE("malformed variants are refused") {
   SECTION("no content") { d.logits.clear(); }
   SECTION("two lines") { d.logits = "logit\n#define x"; }
   SECTION("file and expression") { d.file_text = "struct UserVariant {};"; }
+  SECTION("a foreign include") {
+    d.logits.clear();
+    d.file_text = "# include <cuda_fp16.h>\nstruct UserVariant {};";
+  }
   SECTION("parameter type") { d.params[0].dtype = DType::f16; }
   CHECK_THROWS_AS(Variant(d), std::invalid_argument);
 }

@@ -81,9 +81,9 @@ TEST_CASE("the primary context is retained once", "[runtime]") {
 
 TEST_CASE("an unknown error code still makes a whole sentence", "[runtime]") {
   FakeDriver fake;
-  fake->failures["cuStreamSynchronize"] = static_cast<CUresult>(99999);
+  fake->failures["cuStreamSynchronize"] = static_cast<CUresult>(998);
   CHECK(message_of<DeviceError>([] { cuda_device(0).synchronize(nullptr); }) ==
-        "cuStreamSynchronize failed: CUresult 99999 (the driver has no text for this code)");
+        "cuStreamSynchronize failed: CUresult 998 (the driver has no text for this code)");
 }
 
 TEST_CASE("loading makes the kernel resident with its attribute set", "[runtime]") {

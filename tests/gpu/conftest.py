@@ -22,6 +22,8 @@ if REASON:
 else:
     CACHE = tempfile.TemporaryDirectory(prefix="kiln-gpu-tests-")
     os.environ["KILN_CACHE_DIR"] = CACHE.name  # before the first import: it is read once
+    os.environ["KILN_CACHE_PATH"] = ""
+    os.environ.pop("KILN_JIT", None)
     import kiln  # noqa: F401
 
 
@@ -43,7 +45,7 @@ def compile_ahead(group):
 def compiled(request):
     """Every collected test's `group` has been run once, in parallel threads."""
     groups = {
-        str(item.callspec.params["group"]): item.callspec.params["group"]
+        id(item.callspec.params["group"]): item.callspec.params["group"]
         for item in request.session.items
         if hasattr(item, "callspec") and "group" in item.callspec.params
     }

@@ -1,20 +1,13 @@
 """CUDA graphs: capture with a hit, with a miss, after preload; streams and devices."""
 
-import uuid
-
 import kiln
 import pytest
 import torch
 from attention_case import AttentionCase, judge
+from fresh_variant import fresh_variant
 from gemm_case import GemmCase
 from kiln import jit
 from storage import DEVICE, randn
-
-
-def new_variant():
-    """An expression that no cache has seen and that changes nothing."""
-    unique = int(uuid.uuid4()) % 10**8
-    return jit.Variant("cold", params={"x": "f32"}, logits=f"logit + x * 0.0f * {unique}.0f")
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["out=", "fresh output"])
@@ -48,7 +41,7 @@ def test_gemm_is_captured():
 
 
 def test_a_miss_in_a_capture_names_preload_and_the_process_goes_on():
-    variant = new_variant()
+    variant = fresh_variant()
     q, k, v = AttentionCase().inputs()
     jit.flash_attention(q, k, v)
     torch.cuda.synchronize()
@@ -68,11 +61,11 @@ def test_a_miss_in_a_capture_names_preload_and_the_process_goes_on():
     with torch.cuda.graph(graph):
         jit.flash_attention(q, k, v, variant=variant(x=1.0), out=out)
     graph.replay()
-    assert torch.equal(out, jit.flash_attention(q, k, v))
+    assert torch.equal(out, jit.flash_attention(q, k, v, variant=variant(x=1.0)))
 
 
 def test_no_compile_names_the_spec_to_prewarm():
-    variant = new_variant()
+    variant = fresh_variant()
     q, k, v = AttentionCase().inputs()
     with kiln.no_compile(), pytest.raises(kiln.CompileDisabled) as caught:
         jit.flash_attention(q, k, v, variant=variant(x=1.0))

@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 
+import kiln
 import pytest
 from attention_case import AttentionCase
+from fresh_variant import fresh_variant
 from kiln import jit
 
 SECOND = """
@@ -79,9 +81,18 @@ def test_a_cache_folder_that_is_a_file_still_works(tmp_path):
     assert finish(start(blocked, "auto"))["compiles"] == 2
 
 
-def test_this_process_counts_memory_hits():
-    import kiln
+def test_explain_says_what_a_call_runs_and_where_it_is():
+    q, k, v = AttentionCase(head_dim=24).inputs()
+    variant = fresh_variant()(x=1.0)
+    before = kiln.explain("flash_attention", q, k, v, variant=variant)
+    assert before["layer"] is None and before["spec"]["head_dim"] == 24
+    jit.flash_attention(q, k, v, variant=variant)
+    after = kiln.explain("flash_attention", q, k, v, variant=variant)
+    assert after["layer"] == "memory"
+    assert {**after, "layer": None} == before
 
+
+def test_this_process_counts_memory_hits():
     q, k, v = AttentionCase().inputs()
     jit.flash_attention(q, k, v)
     before = kiln.stats()

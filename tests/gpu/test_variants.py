@@ -1,12 +1,12 @@
 """Variants: expressions, tensors, files, composition with the built-in options."""
 
 import threading
-import uuid
 
 import kiln
 import pytest
 import torch
 from attention_case import AttentionCase, judge
+from fresh_variant import fresh_text, fresh_variant
 from kiln import jit
 from storage import DEVICE, randn
 
@@ -62,12 +62,12 @@ def test_a_bias_by_row_and_batch_in_half_precision():
 
 
 def test_a_bool_mask_tensor_with_fully_masked_rows():
-    variant = jit.Variant("masked", tensors={"keep": "bool[b, row, kv]"}, mask="keep")
+    variant = jit.Variant("masked", tensors={"allowed": "bool[b, row, kv]"}, mask="allowed")
     case = AttentionCase(**SHAPE)
-    keep = torch.rand([2, 130, 130], device=DEVICE) < 0.3
-    keep[0, 17] = False
-    keep[1, 64:] = False
-    out, lse = run(variant(keep=keep), case, mask=lambda at: keep[:, None])
+    allowed = torch.rand([2, 130, 130], device=DEVICE) < 0.3
+    allowed[0, 17] = False
+    allowed[1, 64:] = False
+    out, lse = run(variant(allowed=allowed), case, mask=lambda at: allowed[:, None])
     assert (out[0, 17] == 0).all() and (out[1, 64:] == 0).all()
     assert (lse[0, :, 17] == -torch.inf).all()
 
@@ -126,17 +126,8 @@ def test_a_template_file(tmp_path):
         logits=lambda s, at: s + 0.25 * at.h, mask=lambda at: at.kv % 2 == 0)  # fmt: skip
 
 
-def new_text():
-    """An expression that no cache has seen and that changes nothing."""
-    return f"logit + x * 0.0f * {int(uuid.uuid4()) % 10**8}.0f"
-
-
-def new_variant():
-    return jit.Variant("cold", params={"x": "f32"}, logits=new_text())
-
-
 def test_binding_other_values_never_compiles():
-    text = new_text()
+    text = fresh_text()
     variant = jit.Variant("one label", params={"x": "f32"}, logits=text)
     case = AttentionCase(**SHAPE)
     before = kiln.stats()["compiles"]
@@ -149,7 +140,7 @@ def test_binding_other_values_never_compiles():
 
 
 def test_sixteen_threads_on_one_cold_key_compile_once():
-    variant = new_variant()
+    variant = fresh_variant()
     case = AttentionCase(**SHAPE)
     inputs = [case.inputs() for _ in range(16)]
     torch.cuda.synchronize()
@@ -181,7 +172,7 @@ def test_different_cold_keys_compile_in_parallel():
     def work(variant):
         jit.flash_attention(q, k, v, variant=variant(x=1.0))
 
-    threads = [threading.Thread(target=work, args=(new_variant(),)) for _ in range(4)]
+    threads = [threading.Thread(target=work, args=(fresh_variant(),)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,0 +1,15 @@
+"""Compiling needs NVRTC but no GPU. The cache is a fresh one, so that every compile is real."""
+
+import os
+import tempfile
+
+CACHE = tempfile.TemporaryDirectory(prefix="kiln-compile-tests-")
+os.environ["KILN_CACHE_DIR"] = CACHE.name  # before kiln reads its settings
+os.environ["KILN_CACHE_PATH"] = ""
+os.environ.pop("KILN_JIT", None)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/compile/golden/*.cu anew"
+    )

@@ -1,0 +1,20 @@
+#include "/kiln/gemm/gemm.cuh"
+
+struct Config {
+  using Input = kiln::f16;
+  using Output = float;
+  using Accumulator = kiln::f16;
+  using Bias = float;
+  using Residual = kiln::bf16;
+  static constexpr kiln::Major kMajorA = kiln::Major::k;
+  static constexpr kiln::Major kMajorB = kiln::Major::mn;
+  static constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 32;
+  static constexpr int kStages = 4, kWarpsM = 2, kWarpsN = 2;
+  static constexpr bool kAlignedLoads = true, kAlignedStores = true;
+};
+using Epilogue = kiln::StandardEpilogue<kiln::Activation::gelu_tanh, /*kBias=*/true, /*kResidual=*/true>;
+
+extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32)
+kiln_kernel(const __grid_constant__ kiln::GemmParams args) {
+  kiln::gemm<Config, Epilogue>(args);
+}

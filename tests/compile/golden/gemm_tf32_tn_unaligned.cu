@@ -1,0 +1,20 @@
+#include "/kiln/gemm/gemm.cuh"
+
+struct Config {
+  using Input = float;
+  using Output = float;
+  using Accumulator = float;
+  using Bias = float;
+  using Residual = float;
+  static constexpr kiln::Major kMajorA = kiln::Major::mn;
+  static constexpr kiln::Major kMajorB = kiln::Major::mn;
+  static constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 16;
+  static constexpr int kStages = 4, kWarpsM = 2, kWarpsN = 2;
+  static constexpr bool kAlignedLoads = false, kAlignedStores = false;
+};
+using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, /*kBias=*/false, /*kResidual=*/false>;
+
+extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32)
+kiln_kernel(const __grid_constant__ kiln::GemmParams args) {
+  kiln::gemm<Config, Epilogue>(args);
+}

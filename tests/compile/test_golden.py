@@ -1,0 +1,54 @@
+"""The rendered source of a few kernels, word for word: a diff shows every change of a kernel.
+
+After a wanted change: pytest tests/compile/test_golden.py --update-golden
+"""
+
+import pathlib
+
+import kiln
+import pytest
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+ATTENTION = {"op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "block_q": 128}
+GEMM = {"op": "gemm", "dtype": "bfloat16", "layout": "nt", "block_m": 128, "block_n": 128}
+SPECS = {
+    "attention_d128_causal": {**ATTENTION, "mask": "causal"},
+    "attention_d64_plain_short": {
+        **ATTENTION, "dtype": "float16", "head_dim": 64, "mask": "none", "block_q": 64,
+    },
+    "attention_all_options": {
+        **ATTENTION, "head_dim": 192, "head_dim_v": 128, "block_q": 64, "mask": "window",
+        "softcap": True, "alibi": True, "sinks": "bfloat16", "aligned": False,
+    },
+    "attention_variant": {
+        **ATTENTION, "mask": "causal",
+        "variant": {
+            "name": "biased", "params": [["strength", "f32"], ["reach", "i32"]],
+            "tensors": [["bias", "bf16[h, row, kv]"]],
+            "logits": "logit + strength * bias", "mask": "q - kv < reach",
+        },
+    },
+    "gemm_bf16_nt": GEMM,
+    "gemm_tf32_tn_unaligned": {
+        **GEMM, "dtype": "float32", "layout": "tn", "aligned_loads": False,
+        "aligned_stores": False,
+    },
+    "gemm_f16_half_sums_epilogue": {
+        **GEMM, "dtype": "float16", "out_dtype": "float32", "accumulator": "float16",
+        "layout": "nn", "bias": "float32", "residual": "bfloat16", "activation": "gelu_tanh",
+    },
+    "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_rendered_source(name, request):
+    (kernel,) = kiln.inspect(SPECS[name], "sm_90")
+    path = GOLDEN / f"{name}.cu"
+    if request.config.getoption("--update-golden", False):
+        path.write_text(kernel["source"])
+    assert path.read_text() == kernel["source"], f"{path.name} differs; see this file's head"
+
+
+def test_every_golden_file_has_its_test():
+    assert {path.stem for path in GOLDEN.glob("*.cu")} == set(SPECS)

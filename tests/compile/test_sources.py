@@ -1,0 +1,142 @@
+"""What a user's text may and may not do to a compile, and that the folder never matters."""
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import kiln
+import pytest
+
+SPEC = {
+    "op": "flash_attention", "dtype": "bfloat16", "head_dim": 64, "mask": "causal",
+    "block_q": 64,
+}  # fmt: skip
+COMPILE = """
+import json, kiln, sys
+report = kiln.prewarm(json.loads(sys.argv[1]), "sm_80", jobs=1)
+assert report["compiled"] == 1, report
+print(report["kernels"][0]["key"])
+"""
+
+
+def compile_in(folder, cache):
+    """Key and digests of the cubins, from a process whose current folder is `folder`."""
+    cache.mkdir(mode=0o700)
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE, json.dumps(SPEC)],
+        cwd=folder, env=dict(os.environ, KILN_CACHE_DIR=str(cache)), text=True,
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    cubins = sorted(cache.rglob("*.cubin"))
+    return done.stdout, [hashlib.sha256(path.read_bytes()).hexdigest() for path in cubins]
+
+
+def test_two_folders_one_with_decoy_headers_give_the_same_bytes(tmp_path):
+    clean, decoys = tmp_path / "clean", tmp_path / "decoys"
+    clean.mkdir()
+    templates = pathlib.Path(__file__).parents[2] / "templates"
+    for path in [p for p in templates.rglob("*") if p.suffix in (".cuh", ".h")]:
+        for root in (decoys, decoys / "kiln"):
+            decoy = root / path.relative_to(templates)
+            decoy.parent.mkdir(parents=True, exist_ok=True)
+            decoy.write_text("#error a header of the current folder was included\n")
+    first = compile_in(clean, tmp_path / "cache-1")
+    second = compile_in(decoys, tmp_path / "cache-2")
+    assert len(first[1]) == 1
+    assert first == second
+
+
+def variant(**fields):
+    return {**SPEC, "variant": {"name": "mine", "params": [["cap", "f32"]], **fields}}
+
+
+@pytest.mark.parametrize(
+    "fields, field, text",
+    [
+        ({"logits": "logit * no_such_name"}, "logits", "no_such_name"),
+        ({"mask": "kv <= "}, "mask", "expected an expression"),
+        ({"logits": "logit", "mask": "q < missing(kv)"}, "mask", "missing"),
+    ],
+)
+def test_a_bad_expression_points_to_the_users_text(fields, field, text):
+    with pytest.raises(kiln.CompileError) as caught:
+        kiln.inspect(variant(**fields), "sm_90")
+    message = str(caught.value)
+    assert text in message, message
+    assert any(field in line and "error" in line for line in message.splitlines()), message
+
+
+@pytest.mark.parametrize("name", ["keep", "tile", "out", "logits", "mask", "args", "Config"])
+def test_a_parameter_may_have_any_name_that_is_not_refused(name):
+    spec = {**SPEC, "variant": {"name": "mine", "params": [[name, "i32"]], "mask": f"kv < {name}"}}
+    try:
+        (kernel,) = kiln.inspect(spec, "sm_90")
+    except ValueError as error:
+        assert name in str(error)
+    else:
+        assert kernel["registers"] > 0
+
+
+def test_a_bad_epilogue_points_to_the_users_text():
+    spec = {"op": "gemm", "epilogue": "acc + no_such_name", "block_m": 64, "block_n": 64}
+    with pytest.raises(kiln.CompileError) as caught:
+        kiln.inspect(spec, "sm_90")
+    lines = [line for line in str(caught.value).splitlines() if "no_such_name" in line]
+    assert any("epilogue" in line and "error" in line for line in lines), str(caught.value)
+
+
+def test_a_bad_variant_file_points_to_its_line():
+    text = "struct UserVariant : kiln::VariantDefaults {\n  int x = not_a_name;\n};"
+    spec = {**SPEC, "variant": {"name": "mine", "file_text": text}}
+    with pytest.raises(kiln.CompileError) as caught:
+        kiln.inspect(spec, "sm_90")
+    lines = [line for line in str(caught.value).splitlines() if "not_a_name" in line]
+    assert any("variant template(2)" in line for line in lines), str(caught.value)
+
+
+def test_a_variant_file_with_slots_of_its_own_compiles():
+    path = pathlib.Path(__file__).parents[2] / "examples" / "gated.cuh"
+    params = [["sentence", "i32"], ["gain", "f32"]]
+    variant = {"name": "gated", "params": params, "file_text": path.read_text()}
+    (kernel,) = kiln.inspect({**SPEC, "variant": variant}, "sm_90")
+    assert kernel["registers"] > 0 and kernel["local_bytes"] == 0
+
+
+def test_the_text_of_an_expression_changes_the_key_and_its_label_does_not():
+    keys = [
+        kiln.inspect(variant(logits=logits, name=name), "sm_90")[0]["key"]
+        for name, logits in [("a", "cap * logit"), ("b", "cap * logit"), ("a", "cap + logit")]
+    ]
+    assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    "change, word",
+    [
+        ({"head_dim": 60}, "head_dim"),
+        ({"head_dim": 264}, "head_dim"),
+        ({"mask": "sliding"}, "mask"),
+        ({"dtype": "float32"}, "dtype"),
+        ({"block_q": 48}, "tile"),
+        ({"no_such_field": 1}, "no_such_field"),
+        ({"op": "convolution"}, "op"),
+    ],
+)
+def test_a_bad_spec_is_refused_by_name(change, word):
+    with pytest.raises(ValueError, match=word):
+        kiln.inspect({**SPEC, **change}, "sm_90")
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_9", "hopper", "sm_90b", ""])
+def test_a_wrong_arch_lists_the_right_ones(arch):
+    with pytest.raises(ValueError, match="sm_90"):
+        kiln.inspect(SPEC, arch)
+
+
+def test_a_suffixed_arch_is_the_plain_one_for_portable_templates():
+    plain, suffixed = (kiln.inspect(SPEC, arch)[0] for arch in ("sm_90", "sm_90a"))
+    assert plain["key"] == suffixed["key"]

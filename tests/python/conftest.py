@@ -1,0 +1,71 @@
+"""Fixtures of the tests of the Python front end. None needs a GPU; where there is one, the fake
+tensors claim a device that no machine has, so that nothing is ever launched on their addresses."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+CACHE = tempfile.TemporaryDirectory(prefix="kiln-python-tests-")
+os.environ["KILN_CACHE_DIR"] = CACHE.name  # before the first import: it is read once
+os.environ["KILN_CACHE_PATH"] = ""
+os.environ.pop("KILN_JIT", None)
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for fake_tensors.py, in every import mode
+
+# One row of the GEMM table: the quickest kernel to compile.
+ONE_KERNEL = {"op": "gemm", "dtype": "bfloat16", "block_m": 16}
+
+
+class Finished:
+    """A finished run of the command."""
+
+    def __init__(self, process):
+        self.code = process.returncode
+        self.stdout = process.stdout
+        self.stderr = process.stderr
+
+    def json(self):
+        return json.loads(self.stdout)
+
+
+@pytest.fixture
+def cache_dir(tmp_path):
+    """A cache folder that does not exist yet."""
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def environment(cache_dir):
+    """The environment of a child process with a cache of its own."""
+    return {**os.environ, "KILN_CACHE_DIR": str(cache_dir)}
+
+
+@pytest.fixture
+def kiln_command(environment):
+    """Runs `kiln ARGUMENTS…`; keywords are environment variables."""
+
+    def run(*arguments, stdin=None, preexec_fn=None, **variables):
+        process = subprocess.run(
+            [sys.executable, "-m", "kiln", *map(str, arguments)],
+            env={**environment, **variables},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            preexec_fn=preexec_fn,
+        )
+        return Finished(process)
+
+    return run
+
+
+@pytest.fixture
+def spec_file(tmp_path):
+    """A spec file of one kernel."""
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(ONE_KERNEL))
+    return path

@@ -1,0 +1,120 @@
+"""Arguments that are no tensors: each mistake gets one sentence that says what is allowed."""
+
+import kiln
+import numpy
+import pytest
+from fake_tensors import CudaArray
+from kiln import jit
+
+Q = CudaArray((1, 16, 4, 64))
+A = CudaArray((32, 64))
+
+
+def attention(**arguments):
+    return jit.flash_attention(Q, Q, Q, out=Q, **arguments)
+
+
+def gemm(**arguments):
+    return jit.gemm(A, A, trans_b=True, out=CudaArray((32, 32)), **arguments)
+
+
+def refuses(kind, text, call, **arguments):
+    with pytest.raises(kind) as error:
+        call(**arguments)
+    assert type(error.value) is kind
+    assert text in str(error.value)
+
+
+@pytest.mark.parametrize("window", [3, "ab", (1,), (1, 2, 3), (1.5, 0), (True, 0), None])
+def test_window_must_be_a_pair_of_integers(window):
+    refuses(TypeError, "window must be", attention, window=window)
+
+
+def test_window_below_minus_one():
+    refuses(ValueError, "-1 for open, got (-2, 0)", attention, window=(-2, 0))
+
+
+@pytest.mark.parametrize("name", ["scale", "softcap"])
+@pytest.mark.parametrize("value", [True, "1", numpy.zeros(2), [1.0]])
+def test_numbers(name, value):
+    refuses(TypeError, f"{name} must be a number", attention, **{name: value})
+
+
+@pytest.mark.parametrize("value", [0, 1, None, "yes"])
+def test_causal_is_a_bool(value):
+    refuses(TypeError, "causal must be True or False", attention, causal=value)
+
+
+def test_layout():
+    refuses(ValueError, 'layout must be "bshd" or "bhsd", got "sbhd"', attention, layout="sbhd")
+    refuses(TypeError, "layout must be a string", attention, layout=3)
+
+
+def test_variant_must_be_one():
+    refuses(TypeError, "variant must be a jit.Variant", attention, variant="softcap")
+
+
+def test_negative_softcap_and_infinite_scale():
+    refuses(ValueError, "softcap", attention, softcap=-1.0)
+    refuses(ValueError, "scale must be finite", attention, scale=float("inf"))
+
+
+def test_unknown_activation():
+    refuses(ValueError, "swish", gemm, activation="swish")
+    refuses(TypeError, "activation must be a string", gemm, activation=3)
+
+
+def test_precision():
+    refuses(ValueError, 'precision must be None or "tf32", got "high"', gemm, precision="high")
+
+
+def test_accumulator():
+    refuses(ValueError, 'accumulator must be "float32" or "float16"', gemm, accumulator="bfloat16")
+    refuses(TypeError, "accumulator must be a dtype", gemm, accumulator="double double")
+
+
+@pytest.mark.parametrize("dtype", ["float8", object(), 3])
+def test_out_dtype_must_be_a_dtype(dtype):
+    refuses(TypeError, "out_dtype must be a dtype or its name", gemm, out_dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", numpy.float32, numpy.dtype("float32"), "torch"])
+def test_out_dtype_beside_another_out(dtype):
+    if dtype == "torch":
+        import torch
+
+        dtype = torch.float32
+    refuses(TypeError, "out_dtype is float32 but out is float16", gemm, out_dtype=dtype)
+
+
+def test_config():
+    refuses(
+        ValueError, 'config lacks "stages"', gemm, config={"block_m": 1, "block_n": 1, "block_k": 1}
+    )
+    refuses(TypeError, "config must be a dict or a tuple", gemm, config=(128, 128))
+    refuses(TypeError, "config must be an integer", gemm, config=(128, 128, 32, "4"))
+    unknown = {"block_m": 1, "block_n": 1, "block_k": 1, "stages": 1, "warps": 4}
+    refuses(ValueError, "unknown keys", gemm, config=unknown)
+
+
+def test_call_mistakes_read_as_python():
+    with pytest.raises(TypeError, match="takes 3 positional arguments but 4"):
+        jit.flash_attention(Q, Q, Q, True)
+    with pytest.raises(TypeError, match="missing the argument 'v'"):
+        jit.flash_attention(Q, Q)
+    with pytest.raises(TypeError, match="multiple values for argument 'a'"):
+        jit.gemm(A, A, a=A)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dropout'"):
+        attention(dropout=0.1)
+    with pytest.raises(TypeError, match="v must be a tensor, got None"):
+        jit.flash_attention(Q, Q, None)
+
+
+def test_keywords_that_are_not_interned():
+    name = "".join(["cau", "sal"])
+    refuses(TypeError, "causal must be True or False", attention, **{name: 2})
+
+
+def test_numpy_bools_and_numbers_are_taken():
+    with pytest.raises(kiln.CudaError):  # everything is fine but the device
+        attention(causal=numpy.True_, scale=numpy.float32(0.5), window=[numpy.int64(3), 0])

@@ -1,0 +1,192 @@
+"""The command `kiln`: exit codes, --json, what it prints where."""
+
+import json
+import re
+
+import pytest
+from conftest import ONE_KERNEL
+
+OK, CHECK_FAILED, USAGE, COMPILE_FAILED, ENVIRONMENT = range(5)
+
+
+def test_version_and_help(kiln_command):
+    assert re.fullmatch(r"kiln \d+\.\d+\.\d+\n", kiln_command("--version").stdout)
+    assert "prewarm" in kiln_command("--help").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["polish"],
+        ["prewarm"],
+        ["cache"],
+        ["prewarm", "--model", "x", "--spec", "y"],
+        ["prewarm", "--spec", "x", "--jobs", "0"],
+        ["inspect", "gemm"],
+        ["inspect", "gemm", "--arch", "sm_90", "--dtype", "int8"],
+        ["inspect", "flash_attention", "--head-dim", "64", "--arch", "sm_12x"],
+        ["inspect", "flash_attention", "--head-dim", "60", "--arch", "sm_90"],
+        ["cache", "prune"],
+        ["cache", "prune", "--max-size", "much"],
+    ],
+)
+def test_usage_errors(kiln_command, arguments):
+    run = kiln_command(*arguments)
+    assert run.code == USAGE
+    assert run.stdout == ""
+    assert run.stderr
+
+
+def test_doctor(kiln_command, cache_dir):
+    run = kiln_command("doctor")
+    assert run.code == OK, run.stderr
+    assert "nvrtc" in run.stdout
+    assert str(cache_dir) in run.stdout
+    report = kiln_command("doctor", "--json").json()
+    assert report["nvrtc"]["loaded"]
+    assert report["problems"] == []
+
+
+def test_doctor_can_require_a_gpu(kiln_command):
+    run = kiln_command("doctor", "--require-gpu", "--json", CUDA_VISIBLE_DEVICES="")
+    assert run.code == ENVIRONMENT
+    assert "no GPU" in run.json()["problems"][0]
+
+
+def test_missing_nvrtc(kiln_command, spec_file):
+    doctor = kiln_command("doctor", KILN_NVRTC="/nonexistent")
+    assert doctor.code == ENVIRONMENT
+    assert "KILN_NVRTC=/nonexistent cannot be used" in doctor.stdout
+    prewarm = kiln_command(
+        "prewarm", "--spec", spec_file, "--arch", "sm_90", KILN_NVRTC="/nonexistent"
+    )
+    assert prewarm.code == ENVIRONMENT
+    assert "KILN_NVRTC" in prewarm.stderr
+    inspect = kiln_command("inspect", "gemm", "--arch", "sm_90", KILN_NVRTC="/nonexistent")
+    assert inspect.code == ENVIRONMENT
+    assert inspect.stderr.startswith("kiln: ")
+
+
+def test_a_warm_cache_needs_no_nvrtc(kiln_command, spec_file):
+    arguments = ["prewarm", "--spec", spec_file, "--arch", "sm_90", "--json"]
+    assert kiln_command(*arguments).json()["compiled"] == 1
+    again = kiln_command(*arguments, KILN_NVRTC="/nonexistent")
+    assert again.code == OK
+    assert again.json()["cached"] == 1
+
+
+def test_bad_environment_values_name_their_variable(kiln_command):
+    for variable in ("KILN_JIT", "KILN_CACHE_MAX_SIZE", "KILN_LOG"):
+        run = kiln_command("cache", "info", **{variable: "nonsense"})
+        assert run.code == USAGE
+        assert variable in run.stderr
+
+
+def test_prewarm_twice_and_check(kiln_command, spec_file):
+    arguments = ["prewarm", "--spec", spec_file, "--arch", "sm_90a", "--json"]
+    assert kiln_command(*arguments, "--check").code == CHECK_FAILED
+    first = kiln_command(*arguments)
+    assert first.code == OK
+    assert first.json()["compiled"] == 1
+    assert "[1/1]" in first.stderr
+    assert kiln_command(*arguments).json()["cached"] == 1
+    assert kiln_command(*arguments, "--check").code == OK
+    assert kiln_command(*arguments, "--recompile").json()["compiled"] == 1
+
+
+def test_prewarm_prints_a_table(kiln_command, spec_file):
+    run = kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90", "--jobs", 1)
+    assert run.code == OK
+    assert "1 kernels: 1 compiled, 0 cached" in run.stdout
+
+
+def test_prewarm_reads_stdin(kiln_command):
+    text = json.dumps([ONE_KERNEL])
+    run = kiln_command("prewarm", "--spec", "-", "--arch", "sm_90", "--check", "--json", stdin=text)
+    assert run.json()["missing"] == 1
+
+
+@pytest.mark.parametrize("text", ["{", "3", '{"op": "gemm", "blok_m": 16}', '{"op": "conv"}'])
+def test_broken_specs_are_usage_errors(kiln_command, tmp_path, text):
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    run = kiln_command("prewarm", "--spec", path, "--arch", "sm_90")
+    assert run.code == USAGE
+    assert run.stderr.startswith("kiln: ")
+    assert "Traceback" not in run.stderr
+
+
+def test_a_missing_spec_file(kiln_command):
+    run = kiln_command("prewarm", "--spec", "nowhere.json", "--arch", "sm_90")
+    assert run.code == USAGE
+    assert "nowhere.json" in run.stderr
+
+
+def test_a_failing_compile(kiln_command, tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps({**ONE_KERNEL, "epilogue": "acc +* 2"}))
+    run = kiln_command("prewarm", "--spec", path, "--arch", "sm_90", "--json")
+    assert run.code == COMPILE_FAILED
+    assert "acc +* 2" in run.json()["failed"][0]["error"]
+    inspect = ["inspect", "gemm", "--arch", "sm_90", "--block-m", 16, "--epilogue", "acc +* 2"]
+    assert kiln_command(*inspect).code == COMPILE_FAILED
+
+
+def test_an_unknown_model_names_the_nearest(kiln_command):
+    run = kiln_command("prewarm", "--model", "gema-2-2b", "--arch", "sm_90")
+    assert run.code == USAGE
+    assert run.stderr.count("Gemma-2") == 3
+
+
+def test_models_are_found_in_any_case(kiln_command):
+    arguments = ["--arch", "sm_90a", "--check", "--json"]
+    run = kiln_command("prewarm", "--model", "gemma-2-9B", *arguments)
+    assert run.code == CHECK_FAILED  # the cache is empty
+    names = " ".join(kernel["what"] for kernel in run.json()["kernels"])
+    for word in ("d256", "window", "causal", "softcap", "gemm bfloat16 nt"):
+        assert word in names
+
+
+def test_inspect(kiln_command):
+    arguments = ["inspect", "gemm", "--dtype", "f16", "--block-m", 16, "--arch", "sm_90a"]
+    (kernel,) = kiln_command(*arguments, "--json").json()
+    assert kernel["registers"] > 0
+    assert "portable" in kiln_command(*arguments).stdout
+    assert "#include" in kiln_command(*arguments, "--source").stdout
+    assert ".visible .entry" in kiln_command(*arguments, "--ptx").stdout
+
+
+def test_inspect_attention(kiln_command):
+    flags = ["--head-dim", 64, "--causal", "--block-q", 64, "--arch", "sm_90", "--json"]
+    (kernel,) = kiln_command("inspect", "flash_attention", *flags).json()
+    assert kernel["spec"]["mask"] == "causal"
+
+
+def test_cache_commands(kiln_command, spec_file, cache_dir):
+    kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
+    assert kiln_command("cache", "info", "--json").json()["layers"][0]["entries"] == 1
+    (entry,) = kiln_command("cache", "list", "--json").json()
+    assert entry["pinned"]
+    assert entry["key"][:12] in kiln_command("cache", "list").stdout
+    assert kiln_command("cache", "verify").code == OK
+    assert "/" in kiln_command("cache", "info").stdout
+    older = kiln_command("cache", "prune", "--older-than-nvrtc", "99.0", "--json")
+    assert older.json() == {"removed": 1}
+    kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
+    assert kiln_command("cache", "clear").stdout == "1 kernels removed\n"
+    assert kiln_command("cache", "list", "--json").json() == []
+
+
+def test_verify_finds_a_damaged_entry(kiln_command, spec_file, cache_dir):
+    kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
+    (cubin,) = cache_dir.rglob("*.cubin")
+    damaged = bytearray(cubin.read_bytes())
+    damaged[100] ^= 1
+    cubin.write_bytes(damaged)
+    run = kiln_command("cache", "verify", "--json")
+    assert run.code == CHECK_FAILED
+    assert len(run.json()["faults"]) == 1
+    again = kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90", "--json")
+    assert again.json()["compiled"] == 1  # damage is a miss
+    assert kiln_command("cache", "verify").code == OK

@@ -1,0 +1,143 @@
+"""Statistics, policy, explanation and prewarming from Python."""
+
+import threading
+
+import kiln
+import pytest
+from conftest import ONE_KERNEL
+from fake_tensors import CudaArray
+
+
+def test_stats_have_their_fields():
+    assert set(kiln.stats()) == {
+        "memory_hits",
+        "disk_hits",
+        "misses",
+        "compiles",
+        "compile_seconds",
+        "load_seconds",
+        "nvrtc_loaded",
+        "kernels_resident",
+    }
+
+
+def test_prewarm_counts_and_reports():
+    kiln.reset_stats()
+    lines = []
+    spec = {**ONE_KERNEL, "dtype": "float16"}
+    report = kiln.prewarm(spec, "sm_90a", progress=lambda *line: lines.append(line))
+    assert (report["total"], report["compiled"], report["failed"]) == (1, 1, [])
+    assert kiln.stats()["compiles"] == 1
+    assert kiln.stats()["nvrtc_loaded"]
+    ((done, total, what, outcome, seconds),) = lines
+    assert (done, total, outcome) == (1, 1, "compiled")
+    assert "gemm float16" in what
+    assert seconds > 0
+    assert kiln.prewarm([spec], ["sm_90"])["cached"] == 1
+    assert kiln.prewarm([spec], "sm_90", check=True)["missing"] == 0
+    assert kiln.prewarm([spec], "sm_90", recompile=True)["compiled"] == 1
+
+
+def test_a_progress_callback_that_raises_reaches_the_caller():
+    def fail(*line):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        kiln.prewarm(ONE_KERNEL, "sm_80", progress=fail)
+
+
+def test_a_broken_expression_fails_alone():
+    broken = {**ONE_KERNEL, "epilogue": "acc +* 2"}
+    report = kiln.prewarm([broken, ONE_KERNEL], "sm_86", jobs=1)
+    assert report["compiled"] == 1
+    assert "acc +* 2" in report["failed"][0]["error"]
+
+
+def test_a_broken_expression_raises_with_the_log():
+    with pytest.raises(kiln.CompileError, match="acc") as error:
+        kiln.inspect({**ONE_KERNEL, "epilogue": "acc +* 2"}, "sm_90")
+    assert "error:" in error.value.log
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"op": "conv"}, "op"),
+        ({"op": "gemm", "colour": 1}, "colour"),
+        ({"op": "gemm", "layout": "xy"}, "layout"),
+        ({"op": "flash_attention", "head_dim": 12}, "head_dim"),
+        ({"op": "flash_attention", "head_dim": 64, "dtype": "float32"}, "dtype"),
+        ({"op": "gemm", "block_m": 7}, "table"),
+        ("{", "JSON"),
+    ],
+)
+def test_specs_are_checked(spec, text):
+    with pytest.raises(ValueError, match=text):
+        kiln.prewarm(spec, "sm_90")
+
+
+@pytest.mark.parametrize("arch", ["sm_12x", "hopper", "sm_35", ""])
+def test_arch_must_be_known(arch):
+    with pytest.raises(ValueError, match="sm_90"):
+        kiln.prewarm(ONE_KERNEL, arch)
+
+
+def test_inspect_shows_the_kernel():
+    (kernel,) = kiln.inspect(ONE_KERNEL, "sm_90a")
+    assert "entry" in kernel["ptx"]
+    assert "#include" in kernel["source"]
+    assert kernel["registers"] > 0
+    assert kernel["spec"]["block_m"] == 16
+
+
+def test_enumerated_specs_name_kernels():
+    specs = kiln.enumerate_specs("sm_90a")
+    assert {spec["op"] for spec in specs} == {"flash_attention", "gemm"}
+    one = next(spec for spec in specs if spec["op"] == "gemm")
+    assert kiln.prewarm(one, "sm_90a", check=True)["total"] == 1
+
+
+def test_set_jit_returns_the_previous_mode():
+    assert kiln.set_jit("off") == "auto"
+    assert kiln.set_jit("warn") == "off"
+    assert kiln.set_jit("auto") == "warn"
+    with pytest.raises(ValueError, match="auto, warn or off"):
+        kiln.set_jit("never")
+
+
+def test_no_compile_nests():
+    context = kiln.no_compile()
+    with context, context, kiln.no_compile():
+        pass
+
+
+def test_explain_checks_its_arguments():
+    q = CudaArray((1, 16, 4, 64))
+    with pytest.raises(ValueError, match="flash_attention, gemm"):
+        kiln.explain("conv", q)
+    with pytest.raises(TypeError, match="missing the argument 'v'"):
+        kiln.explain("flash_attention", q, q)
+    with pytest.raises(kiln.CudaError):
+        kiln.explain("flash_attention", q, q, q, causal=True)
+    with pytest.raises(kiln.CudaError):
+        kiln.explain("gemm", CudaArray((8, 8)), CudaArray((8, 8)))
+
+
+def test_preload_needs_the_device():
+    with pytest.raises(kiln.CudaError):
+        kiln.preload(ONE_KERNEL, device=63)
+
+
+def test_threads_may_prewarm_at_once():
+    specs = [{**ONE_KERNEL, "activation": name} for name in ("relu", "silu")]
+    reports = []
+    threads = [
+        threading.Thread(target=lambda: reports.append(kiln.prewarm(specs, "sm_89", jobs=2)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [report["failed"] for report in reports] == [[]] * 4
+    assert sum(report["compiled"] for report in reports) == 2

@@ -1,0 +1,69 @@
+"""The whole flow of a call on the fake driver of the C++ tests: off, prewarmed, disk hit, memory
+hit. Where there is a real driver, tests/gpu does all this in earnest."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import kiln
+import pytest
+
+BUILDS = pathlib.Path(__file__).parents[2] / "build"
+SCRIPT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from fake_tensors import ExchangeTensor
+import kiln
+from kiln import jit
+
+q, k = (ExchangeTensor((2, 48, 4, 64), device=(2, 0)) for _ in range(2))
+kiln.set_jit("off")
+report = {}
+try:
+    out, lse = jit.flash_attention(q, k, k, causal=True, return_lse=True)
+    report["shapes"] = [out.shape, lse.shape]
+    report["is_out"] = jit.flash_attention(q, k, k, causal=True, out=q) is q
+    report["layer"] = kiln.explain("flash_attention", q, k, k, causal=True)["layer"]
+except kiln.CompileDisabled as error:
+    report["spec"] = error.spec
+report["stats"] = kiln.stats()
+print(json.dumps(report))
+"""
+
+
+@pytest.fixture
+def run_script(environment, tmp_path):
+    """Runs SCRIPT on the fake driver and returns its report."""
+    found = os.environ.get("KILN_FAKE_CUDA") or next(BUILDS.glob("*/tests/libfake_cuda.so"), None)
+    assert found, "build the C++ tests first (make build): they bring the fake driver"
+    (tmp_path / "libcuda.so.1").symlink_to(found)
+    # For this child alone: NVRTC, which prewarming loads, looks for the driver too.
+    variables = {**environment, "LD_LIBRARY_PATH": str(tmp_path)}
+
+    def run():
+        command = [sys.executable, "-c", SCRIPT, os.path.dirname(__file__)]
+        return json.loads(subprocess.check_output(command, env=variables))
+
+    return run
+
+
+@pytest.mark.skipif(kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/gpu")
+def test_strict_serving(run_script, kiln_command):
+    missed = run_script()
+    assert missed["spec"]["mask"] == "causal"
+    assert missed["stats"]["misses"] == 1
+    assert not missed["stats"]["nvrtc_loaded"]
+
+    text = json.dumps(missed["spec"])
+    assert kiln_command("prewarm", "--spec", "-", "--arch", "sm_90", stdin=text).code == 0
+
+    served = run_script()
+    assert served["shapes"] == [[2, 48, 4, 64], [2, 4, 48]]
+    assert served["is_out"]
+    assert served["layer"] == "memory"
+    assert served["stats"]["disk_hits"] == [1]
+    assert served["stats"]["memory_hits"] == 1
+    assert served["stats"]["compiles"] == 0
+    assert not served["stats"]["nvrtc_loaded"]
