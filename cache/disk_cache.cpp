@@ -198,6 +198,16 @@ std::optional<Hit> DiskCache::get(const Key& key, Payload payload) {
   return std::nullopt;
 }
 
+bool DiskCache::pin(const Key& key) {
+  const Layer* layer = impl_->writable();
+  if (!layer || !impl_->may_use(*layer)) return false;
+  const auto side = read_side_file(layer->paths(key), key, layer->trust());
+  if (!side.value) return false;
+  if (side.value->pinned) return true;
+  const Checked<Entry> read = layer->read(key, Payload::kCubinAndPtx);
+  return read.value && put(key, *read.value, /*pinned=*/true);
+}
+
 bool DiskCache::put(const Key& key, const Entry& entry, bool pinned) {
   const Layer* layer = impl_->writable();
   if (!layer) return false;

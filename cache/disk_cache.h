@@ -80,6 +80,9 @@ class DiskCache {
   // not be published. A pinned entry survives pruning, and stays pinned when it is put again.
   bool put(const Key& key, const Entry& entry, bool pinned = false);
 
+  // Pins what the writable layer holds; cheap when it is pinned already. False when it holds none.
+  bool pin(const Key& key);
+
   // An advisory lock over processes so that one of them compiles a key. Never waits longer than
   // `max_wait_seconds`; returns an object in every case, and correctness never depends on it.
   class KeyLock {

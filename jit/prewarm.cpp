@@ -10,7 +10,6 @@
 #include "jit/calls.h"
 #include "jit/config.h"
 #include "jit/kernel_source.h"
-#include "jit/settings.h"
 #include "jit/spec_json.h"
 #include "kiln/control.h"
 #include "runtime/cuda/cuda_device.h"
@@ -65,14 +64,11 @@ std::vector<Job> jobs_of(const std::string& specs, const std::vector<std::string
   return jobs;
 }
 
-// What a call happened to compile is pinned now that somebody asks for it. Layer 0 is the writable
-// one; where there is none, putting fails without a word.
+// What a call happened to compile is pinned now that somebody asks for it.
 bool is_cached(const cache::Key& key, bool pin) {
-  const auto hit = disk_cache().get(key);
-  if (hit && pin && hit->layer == 0 && !settings().cache_dir.empty()) {
-    disk_cache().put(key, hit->entry, /*pinned=*/true);
-  }
-  return hit.has_value();
+  if (!disk_cache().get(key)) return false;
+  if (pin) disk_cache().pin(key);
+  return true;
 }
 
 void run(Job& job, const PrewarmOptions& options) {

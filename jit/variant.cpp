@@ -55,6 +55,18 @@ void check_tensor(const VariantDefinition& d, const VariantTensor& tensor) {
   }
 }
 
+// The key covers Kiln's own files only, so a template may include nothing else.
+void check_includes(const VariantDefinition& d) {
+  const std::string& text = d.file_text;
+  for (std::size_t at = text.find("#"); at != std::string::npos; at = text.find("#", at + 1)) {
+    const std::size_t word = text.find_first_not_of(" \t", at + 1);
+    if (word == std::string::npos || text.compare(word, 7, "include") != 0) continue;
+    if (text.compare(at, 16, "#include \"/kiln/") != 0) {
+      refuse(d, "a template file may include only Kiln's own files, as #include \"/kiln/...\"");
+    }
+  }
+}
+
 void check_definition(const VariantDefinition& d) {
   if (d.params.size() > kMaxParams) refuse(d, "at most 16 parameters are supported");
   if (d.tensors.size() > kMaxTensors) refuse(d, "at most 8 tensors are supported");
@@ -78,18 +90,6 @@ void check_definition(const VariantDefinition& d) {
   for (const std::string* text : {&d.logits, &d.mask}) {
     if (text->find_first_of("\n\r#") != std::string::npos) {
       refuse(d, "an expression must be one line without preprocessor directives");
-    }
-  }
-}
-
-// The key covers Kiln's own files only, so a template may include nothing else.
-void check_includes(const VariantDefinition& d) {
-  const std::string& text = d.file_text;
-  for (std::size_t at = text.find("#"); at != std::string::npos; at = text.find("#", at + 1)) {
-    const std::size_t word = text.find_first_not_of(" \t", at + 1);
-    if (word == std::string::npos || text.compare(word, 7, "include") != 0) continue;
-    if (text.compare(at, 16, "#include \"/kiln/") != 0) {
-      refuse(d, "a template file may include only Kiln's own files, as #include \"/kiln/...\"");
     }
   }
 }

@@ -133,3 +133,14 @@ TEST_CASE("what killed writers left behind is swept after an hour") {
   CHECK_FALSE(fs::exists(box.file(2, ".json")));
   CHECK(DiskCache(box.options).get(key_of(1)));
 }
+
+TEST_CASE("pin protects an entry that is there and says no for one that is not") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  CHECK(cache.pin(key_of(1)));
+  CHECK(cache.pin(key_of(1)));
+  CHECK_FALSE(cache.pin(key_of(2)));
+  CHECK(cache.prune(0) == 0);
+  CHECK(cache.get(key_of(1)));
+}
