@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <vector>
 
 #include "cache/memory_cache.h"
 #include "jit/blocking.h"
@@ -147,7 +149,10 @@ bool is_resident(const Specialization& spec, const runtime::Device& device) {
 std::size_t resident_count() { return residents().size(); }
 
 void clear_memory_cache() {
-  g_residents.store(new ResidentCache, std::memory_order_release);
+  static std::mutex mutex;
+  static auto* const retired = new std::vector<ResidentCache*>;  // still reachable: no leak
+  const std::lock_guard lock(mutex);
+  retired->push_back(g_residents.exchange(new ResidentCache, std::memory_order_acq_rel));
   g_generation.fetch_add(1, std::memory_order_release);
 }
 

@@ -4,17 +4,19 @@
 namespace kiln {
 namespace {
 
-// The members that hold run-time values, in the order in which add_variant_arguments packs them.
+// The run-time values, in the order in which add_variant_arguments packs them. A member of its own,
+// so that a parameter may be called like a hook; empty, it would still take a byte.
 std::string members(const VariantDefinition& d) {
-  std::string text;
+  if (d.params.empty() && d.tensors.empty()) return "";
+  std::string text = "  struct {\n";
   for (const VariantParam& param : d.params) {
-    text += "  kiln::Slot<" + device_type(param.dtype) + "> " + param.name + ";\n";
+    text += "    kiln::Slot<" + device_type(param.dtype) + "> " + param.name + ";\n";
   }
   for (const VariantTensor& tensor : d.tensors) {
-    text += "  kiln::VariantTensor<" + device_type(tensor.dtype) + ", " +
+    text += "    kiln::VariantTensor<" + device_type(tensor.dtype) + ", " +
             std::to_string(tensor.indices.size()) + "> " + tensor.name + ";\n";
   }
-  return text;
+  return text + "  } arguments;\n";
 }
 
 // A hook whose body evaluates the user's expression with every public name in scope. A tensor's
@@ -28,33 +30,33 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
        << "                               len_kv = at.len_kv;\n";
   for (const VariantParam& param : d.params) {
     text << "    [[maybe_unused]] const " << device_type(param.dtype) << " " << param.name
-         << " = this->" << param.name << ".value;\n";
+         << " = arguments." << param.name << ".value;\n";
   }
   for (const VariantTensor& tensor : d.tensors) {
     const bool integer = tensor.dtype == DType::i32 || tensor.dtype == DType::u8;
     text << "    [[maybe_unused]] const " << (tensor.dtype == DType::boolean ? "bool"
                                               : integer ? "int" : "float")
          << " " << tensor.name << " = "
-         << (integer || tensor.dtype == DType::boolean ? "" : "kiln::to_float") << "(this->"
+         << (integer || tensor.dtype == DType::boolean ? "" : "kiln::to_float") << "(arguments."
          << tensor.name << ".at(";
     for (std::size_t i = 0; i < tensor.indices.size(); ++i) {
       text << (i ? ", " : "") << "at." << tensor.indices[i];
     }
     text << "));\n";
   }
-  text << "    return (\n#line 1 \"" << label << "\"\n" << expression << "\n#line 1 \"kernel.cu\"\n"
-       << "    );\n  }\n";
+  text << "    return (\n#line 1 \"" << label << "\"\n" << expression << "\n);\n#line 1 \"kernel.cu\"\n"
+       << "  }\n";
   return text.str();
 }
 
 std::string user_variant(const VariantDefinition& d) {
   SourceText text;
-  text << "struct VariantArguments {\n" << members(d) << "};\n";
   if (!d.file_text.empty()) {
     text << "#line 1 \"variant template\"\n" << d.file_text << "\n#line 1 \"kernel.cu\"\n";
     return text.str();
   }
-  text << "struct UserVariant : kiln::VariantDefaults, VariantArguments {\n"
+  text << "struct UserVariant : kiln::VariantDefaults {\n"
+       << members(d)
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
        << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
   if (!d.logits.empty()) {
@@ -99,7 +101,8 @@ std::string render_attention(const AttentionTraits& traits, const AttentionConfi
        << "};\n";
   if (texts.variant) text << user_variant(*texts.variant);
   text << "using Variant = " << variant_list(traits) << ";\n\n"
-       << "extern \"C\" __global__ void __launch_bounds__(Config::kWarps * 32)\n"
+       // Without the 1, ptxas aims for three CTAs an SM, and spills.
+       << "extern \"C\" __global__ void __launch_bounds__(Config::kWarps * 32, 1)\n"
        << kEntryName << "(const __grid_constant__ kiln::AttentionArgs<Variant> args) {\n"
        << "  kiln::flash_attention<Config, Variant>(args);\n}\n";
   return text.str();

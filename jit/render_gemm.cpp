@@ -19,7 +19,7 @@ std::string epilogue(const GemmTraits& traits, const UserTexts& texts) {
        << "  __device__ __forceinline__ float operator()(float acc, float bias, float residual,\n"
        << "                                              int row, int col, int batch) const {\n"
        << "    return (\n#line 1 \"gemm epilogue\"\n" << texts.epilogue
-       << "\n#line 1 \"kernel.cu\"\n    );\n  }\n};\n";
+       << "\n);\n#line 1 \"kernel.cu\"\n  }\n};\n";
   return text.str();
 }
 

@@ -16,7 +16,15 @@ constexpr std::size_t kMaxParams = 16;
 constexpr std::size_t kMaxTensors = 8;
 const char* const kIndices[] = {"b", "h", "h_kv", "row", "q", "kv"};
 const char* const kReserved[] = {"logit", "q",  "row",   "kv",     "b",         "h",
-                                 "h_kv",  "at", "len_q", "len_kv", "kiln", "this"};
+                                 "h_kv",  "at", "len_q", "len_kv", "kiln", "arguments"};
+// Not every keyword: those that somebody might take for a parameter's name.
+const char* const kKeywords[] = {
+    "and",   "auto",   "bool",  "break",    "case",   "char",   "class",  "const",   "default",
+    "delete", "do",    "double", "else",    "enum",   "explicit", "export", "extern", "false",
+    "float", "for",    "friend", "goto",    "if",     "inline", "int",    "long",    "new",
+    "not",   "or",     "operator", "private", "protected", "public", "register", "return", "short",
+    "signed", "sizeof", "static", "struct", "switch", "template", "this", "true",    "typename",
+    "union", "unsigned", "using", "virtual", "void",  "volatile", "while", "xor"};
 
 bool is_identifier(const std::string& text) {
   if (text.empty() || (text[0] >= '0' && text[0] <= '9')) return false;
@@ -30,11 +38,12 @@ bool is_identifier(const std::string& text) {
 }
 
 void check_name(const VariantDefinition& d, const std::string& name, std::set<std::string>& seen) {
-  const bool reserved = std::find(std::begin(kReserved), std::end(kReserved), name) !=
-                        std::end(kReserved);
-  if (!is_identifier(name) || reserved) {
+  const auto listed = [&](const auto& list) {
+    return std::find(std::begin(list), std::end(list), name) != std::end(list);
+  };
+  if (!is_identifier(name) || listed(kReserved) || listed(kKeywords)) {
     refuse(d, "'" + name + "' cannot name a parameter or tensor: it must be a C++ identifier other "
-                  "than logit, q, row, kv, b, h, h_kv, len_q, len_kv, at");
+                  "than logit, q, row, kv, b, h, h_kv, len_q, len_kv, at, kiln, arguments");
   }
   if (!seen.insert(name).second) refuse(d, "the name '" + name + "' is used twice");
 }

@@ -51,7 +51,7 @@ TEST_CASE("threads that ask for a device at once get one device", "[runtime]") {
 
 TEST_CASE("the caller's context is used when it is on the device", "[runtime]") {
   FakeDriver fake;
-  fake->contexts.push_back(fake_user_context(0));
+  fake->contexts().push_back(fake_user_context(0));
   cuda_device(0).synchronize(nullptr);
   CHECK(fake->count("cuStreamSynchronize") == 1);
   CHECK(fake->count("cuDevicePrimaryCtxRetain") == 0);
@@ -60,7 +60,7 @@ TEST_CASE("the caller's context is used when it is on the device", "[runtime]") 
 
 TEST_CASE("another device's context is put back, also after an error", "[runtime]") {
   FakeDriver fake;
-  fake->contexts.push_back(fake_user_context(1));
+  fake->contexts().push_back(fake_user_context(1));
   SECTION("success") { cuda_device(0).synchronize(nullptr); }
   SECTION("error") {
     fake->failures["cuStreamSynchronize"] = CUDA_ERROR_INVALID_VALUE;
@@ -68,7 +68,7 @@ TEST_CASE("another device's context is put back, also after an error", "[runtime
           "cuStreamSynchronize failed: CUDA_ERROR_INVALID_VALUE (invalid argument)");
   }
   CHECK(fake->count("cuCtxPushCurrent") == 1);
-  CHECK(fake->contexts == std::vector<CUcontext>{fake_user_context(1)});
+  CHECK(fake->contexts() == std::vector<CUcontext>{fake_user_context(1)});
 }
 
 TEST_CASE("the primary context is retained once", "[runtime]") {
@@ -76,7 +76,7 @@ TEST_CASE("the primary context is retained once", "[runtime]") {
   cuda_device(0).synchronize(nullptr);
   cuda_device(0).synchronize(nullptr);
   CHECK(fake->count("cuDevicePrimaryCtxRetain") == 1);
-  CHECK(fake->contexts.empty());
+  CHECK(fake->contexts().empty());
 }
 
 TEST_CASE("an unknown error code still makes a whole sentence", "[runtime]") {
@@ -126,7 +126,7 @@ TEST_CASE("a failed load names the kernel and unloads what was loaded", "[runtim
       CHECK(fake->count("cuLibraryUnload") == 1);
     }
   }
-  CHECK(fake->contexts.empty());
+  CHECK(fake->contexts().empty());
 }
 
 TEST_CASE("images that the driver must not see are refused", "[runtime]") {

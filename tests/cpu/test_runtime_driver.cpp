@@ -98,7 +98,7 @@ TEST_CASE("pointers tell their device", "[runtime]") {
 TEST_CASE("the current ordinal is that of the thread's context", "[runtime]") {
   FakeDriver fake;
   CHECK(cuda_current_ordinal() == -1);
-  fake->contexts.push_back(fake_user_context(1));
+  fake->contexts().push_back(fake_user_context(1));
   CHECK(cuda_current_ordinal() == 1);
 }
 

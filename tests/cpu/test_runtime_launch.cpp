@@ -76,7 +76,7 @@ TEST_CASE("a device before 9.0 launches without the programmatic attribute", "[r
 TEST_CASE("a hot launch asks for the context and launches, nothing more", "[runtime]") {
   LaunchTest test;
   const auto kernel = test.load();
-  test.fake->contexts.push_back(fake_primary_context(0));
+  test.fake->contexts().push_back(fake_primary_context(0));
   test.fake->calls.clear();
   test.launch(*kernel);
   const std::vector<std::string> expected{"cuCtxGetCurrent", "cuCtxGetDevice", "cuLaunchKernelEx"};
@@ -87,7 +87,7 @@ TEST_CASE("in a context of the caller's own the kernel handle is launched", "[ru
   LaunchTest test;
   const auto kernel = test.load();
   CHECK(test.launch(*kernel).function == kFakeFunction);
-  test.fake->contexts.push_back(fake_user_context(0));
+  test.fake->contexts().push_back(fake_user_context(0));
   const FakeLaunch launch = test.launch(*kernel);
   CHECK(launch.function == reinterpret_cast<CUfunction>(kFakeKernel));
   CHECK(launch.context == fake_user_context(0));
@@ -96,12 +96,12 @@ TEST_CASE("in a context of the caller's own the kernel handle is launched", "[ru
 TEST_CASE("a failed launch says what was launched and puts the context back", "[runtime]") {
   LaunchTest test;
   const auto kernel = test.load();
-  test.fake->contexts.push_back(fake_user_context(1));
+  test.fake->contexts().push_back(fake_user_context(1));
   test.fake->failures["cuLaunchKernelEx"] = CUDA_ERROR_INVALID_VALUE;
   CHECK(message_of<DeviceError>([&] { test.launch(*kernel); }) ==
         "cuLaunchKernelEx failed: CUDA_ERROR_INVALID_VALUE (invalid argument; kernel kernel, grid "
         "4x5x6, block 128x1x1, cluster 1x1x1, 2048 bytes of dynamic shared memory)");
-  CHECK(test.fake->contexts == std::vector<CUcontext>{fake_user_context(1)});
+  CHECK(test.fake->contexts() == std::vector<CUcontext>{fake_user_context(1)});
 }
 
 TEST_CASE("a kernel of another device is refused", "[runtime]") {

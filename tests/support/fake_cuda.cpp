@@ -23,7 +23,10 @@ CUresult record(const char* call) {
   return failure == fake().failures.end() ? CUDA_SUCCESS : failure->second;
 }
 
-CUcontext current() { return fake().contexts.empty() ? nullptr : fake().contexts.back(); }
+CUcontext current() {
+  const std::vector<CUcontext>& contexts = fake().contexts();
+  return contexts.empty() ? nullptr : contexts.back();
+}
 
 }  // namespace
 
@@ -120,14 +123,14 @@ CUresult cuCtxGetDevice(CUdevice* device) {
 
 CUresult cuCtxPushCurrent(CUcontext context) {
   const CUresult result = record("cuCtxPushCurrent");
-  if (result == CUDA_SUCCESS) fake().contexts.push_back(context);
+  if (result == CUDA_SUCCESS) fake().contexts().push_back(context);
   return result;
 }
 
 CUresult cuCtxPopCurrent(CUcontext* context) {
   *context = current();
   if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  fake().contexts.pop_back();
+  fake().contexts().pop_back();
   return record("cuCtxPopCurrent");
 }
 
@@ -147,7 +150,10 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary, const char*) {
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel,
                               CUdevice device) {
-  fake().attributes_set[std::to_string(attribute) + "/" + std::to_string(device)] = value;
+  {
+    const std::lock_guard lock(fake().mutex);
+    fake().attributes_set[std::to_string(attribute) + "/" + std::to_string(device)] = value;
+  }
   return record("cuKernelSetAttribute");
 }
 
@@ -161,11 +167,15 @@ CUresult cuFuncLoad(CUfunction) { return record("cuFuncLoad"); }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void**) {
   const auto* bytes = static_cast<const std::byte*>(parameters[0]);
-  fake().launches.push_back({.config = *config,
-                             .attributes = {config->attrs, config->attrs + config->numAttrs},
-                             .function = function,
-                             .context = current(),
-                             .arguments = {bytes, bytes + fake().argument_bytes}});
+  FakeLaunch launch{.config = *config,
+                    .attributes = {config->attrs, config->attrs + config->numAttrs},
+                    .function = function,
+                    .context = current(),
+                    .arguments = {bytes, bytes + fake().argument_bytes}};
+  {
+    const std::lock_guard lock(fake().mutex);
+    fake().launches.push_back(std::move(launch));
+  }
   return record("cuLaunchKernelEx");
 }
 

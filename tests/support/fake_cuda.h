@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 struct FakeLaunch {
@@ -37,8 +38,13 @@ struct FakeCuda {
   std::vector<std::string> calls;
   std::map<std::string, int> attributes_set;  // "attribute/device" -> value
   std::vector<FakeLaunch> launches;
-  std::vector<CUcontext> contexts;  // the current one last
+  std::map<std::thread::id, std::vector<CUcontext>> contexts_by_thread;
 
+  // The calling thread's stack, the current context last.
+  std::vector<CUcontext>& contexts() {
+    const std::lock_guard lock(mutex);
+    return contexts_by_thread[std::this_thread::get_id()];
+  }
   int count(const std::string& call) const {
     int n = 0;
     for (const std::string& made : calls) n += made == call ? 1 : 0;

@@ -11,7 +11,7 @@ struct Config {
 };
 using Variant = kiln::Variants<kiln::Softcap, kiln::Alibi, kiln::Window, kiln::Sinks<kiln::bf16>>;
 
-extern "C" __global__ void __launch_bounds__(Config::kWarps * 32)
+extern "C" __global__ void __launch_bounds__(Config::kWarps * 32, 1)
 kiln_kernel(const __grid_constant__ kiln::AttentionArgs<Variant> args) {
   kiln::flash_attention<Config, Variant>(args);
 }

@@ -6,12 +6,12 @@ struct Config {
   static constexpr int kHeadDimV = 128;
   static constexpr int kBlockQ = 128;
   static constexpr int kBlockKv = 64;
-  static constexpr int kWarps = 4;
+  static constexpr int kWarps = 8;
   static constexpr bool kAligned = true;
 };
 using Variant = kiln::Variants<kiln::Causal>;
 
-extern "C" __global__ void __launch_bounds__(Config::kWarps * 32)
+extern "C" __global__ void __launch_bounds__(Config::kWarps * 32, 1)
 kiln_kernel(const __grid_constant__ kiln::AttentionArgs<Variant> args) {
   kiln::flash_attention<Config, Variant>(args);
 }

@@ -6,47 +6,47 @@ struct Config {
   static constexpr int kHeadDimV = 128;
   static constexpr int kBlockQ = 128;
   static constexpr int kBlockKv = 64;
-  static constexpr int kWarps = 4;
+  static constexpr int kWarps = 8;
   static constexpr bool kAligned = true;
 };
-struct VariantArguments {
-  kiln::Slot<float> strength;
-  kiln::Slot<int> reach;
-  kiln::VariantTensor<kiln::bf16, 3> bias;
-};
-struct UserVariant : kiln::VariantDefaults, VariantArguments {
+struct UserVariant : kiln::VariantDefaults {
+  struct {
+    kiln::Slot<float> strength;
+    kiln::Slot<int> reach;
+    kiln::VariantTensor<kiln::bf16, 3> bias;
+  } arguments;
   static constexpr bool kTransformsLogits = true;
   static constexpr bool kMasks = true;
   __device__ __forceinline__ float logits(float logit, const kiln::Position& at) const {
     [[maybe_unused]] const int b = at.b, h = at.h, h_kv = at.h_kv, row = at.row,
                                q = at.q, kv = at.kv, len_q = at.len_q,
                                len_kv = at.len_kv;
-    [[maybe_unused]] const float strength = this->strength.value;
-    [[maybe_unused]] const int reach = this->reach.value;
-    [[maybe_unused]] const float bias = kiln::to_float(this->bias.at(at.h, at.row, at.kv));
+    [[maybe_unused]] const float strength = arguments.strength.value;
+    [[maybe_unused]] const int reach = arguments.reach.value;
+    [[maybe_unused]] const float bias = kiln::to_float(arguments.bias.at(at.h, at.row, at.kv));
     return (
 #line 1 "variant logits"
 logit + strength * bias
+);
 #line 1 "kernel.cu"
-    );
   }
   __device__ __forceinline__ bool keep(const kiln::Position& at) const {
     [[maybe_unused]] const int b = at.b, h = at.h, h_kv = at.h_kv, row = at.row,
                                q = at.q, kv = at.kv, len_q = at.len_q,
                                len_kv = at.len_kv;
-    [[maybe_unused]] const float strength = this->strength.value;
-    [[maybe_unused]] const int reach = this->reach.value;
-    [[maybe_unused]] const float bias = kiln::to_float(this->bias.at(at.h, at.row, at.kv));
+    [[maybe_unused]] const float strength = arguments.strength.value;
+    [[maybe_unused]] const int reach = arguments.reach.value;
+    [[maybe_unused]] const float bias = kiln::to_float(arguments.bias.at(at.h, at.row, at.kv));
     return (
 #line 1 "variant mask"
 q - kv < reach
+);
 #line 1 "kernel.cu"
-    );
   }
 };
 using Variant = kiln::Variants<kiln::Causal, UserVariant>;
 
-extern "C" __global__ void __launch_bounds__(Config::kWarps * 32)
+extern "C" __global__ void __launch_bounds__(Config::kWarps * 32, 1)
 kiln_kernel(const __grid_constant__ kiln::AttentionArgs<Variant> args) {
   kiln::flash_attention<Config, Variant>(args);
 }

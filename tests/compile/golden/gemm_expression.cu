@@ -19,12 +19,12 @@ struct Epilogue {
     return (
 #line 1 "gemm epilogue"
 acc * bias + 0.5f * row
+);
 #line 1 "kernel.cu"
-    );
   }
 };
 
-extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32)
+extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, 1)
 kiln_kernel(const __grid_constant__ kiln::GemmParams args) {
   kiln::gemm<Config, Epilogue>(args);
 }

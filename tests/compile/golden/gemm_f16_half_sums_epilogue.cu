@@ -14,7 +14,7 @@ struct Config {
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::gelu_tanh, /*kBias=*/true, /*kResidual=*/true>;
 
-extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32)
+extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, 1)
 kiln_kernel(const __grid_constant__ kiln::GemmParams args) {
   kiln::gemm<Config, Epilogue>(args);
 }
