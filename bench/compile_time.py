@@ -32,6 +32,10 @@ class Nvrtc:
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._check("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        # From 12.9 on NVRTC keeps a cache of its own where a driver is; it would answer for us.
+        self.no_cache = [b"--no-cache"] if (major.value, minor.value) >= (12, 9) else []
         folder = ROOT / "templates"
         files = sorted(p for p in folder.rglob("*") if p.suffix in (".cuh", ".h"))
         self.names = [f"/kiln/{p.relative_to(folder).as_posix()}".encode() for p in files]
@@ -46,6 +50,7 @@ class Nvrtc:
                     (ctypes.c_char_p * count)(*self.texts),
                     (ctypes.c_char_p * count)(*self.names))  # fmt: skip
         options = [b"-std=c++17", b"-default-device", b"--gpu-architecture=" + ARCH.encode()]
+        options += self.no_cache
         self._check("nvrtcCompileProgram", program, len(options),
                     (ctypes.c_char_p * len(options))(*options))  # fmt: skip
         size = ctypes.c_size_t()

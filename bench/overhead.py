@@ -1,6 +1,7 @@
 """Host time of a hot call from Python, beside a Triton launch and PyTorch's own, in one process.
 
-Tiny problems, asynchronous, median over many loops.
+Tiny problems, asynchronous, median over many loops; under no_grad, where inference runs, and once
+with grad mode on, where PyTorch is asked of each tensor whether it requires grad.
 """
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from triton_kernel import launcher
 
 
+@torch.no_grad()
 def main():
     q, k, v = torch.randn(3, 1, 64, 2, 64, device="cuda", dtype=torch.bfloat16)
     out, lse = torch.empty_like(q), torch.empty(1, 2, 64, device="cuda")
@@ -35,6 +37,9 @@ def main():
         "torch.empty_like": lambda: torch.empty_like(q),
     }
     times = host_times(calls)
+    with torch.enable_grad():
+        call = calls["kiln attention, out="]
+        times |= host_times({"kiln attention, out=, grad mode on": call})
     for name, backend in {
         "SDPA FA2": SDPBackend.FLASH_ATTENTION,
         "SDPA cuDNN": SDPBackend.CUDNN_ATTENTION,

@@ -8,9 +8,12 @@ namespace {
 // Limits: CUDA C++ Programming Guide, "Technical specifications per compute capability". One KiB of
 // each multiprocessor's shared memory goes to the system per resident block.
 constexpr Arch kArchs[] = {
-    {80, {8, 0}, 163 * 1024, 164 * 1024, "sm_80"},    {86, {8, 6}, 99 * 1024, 100 * 1024, "sm_86"},
-    {89, {8, 9}, 99 * 1024, 100 * 1024, "sm_89"},     {90, {9, 0}, 227 * 1024, 228 * 1024, "sm_90"},
-    {100, {10, 0}, 227 * 1024, 228 * 1024, "sm_100"}, {120, {12, 0}, 99 * 1024, 100 * 1024, "sm_120"},
+    {80, {8, 0}, 163 * 1024, 164 * 1024, "sm_80"},
+    {86, {8, 6}, 99 * 1024, 100 * 1024, "sm_86"},
+    {89, {8, 9}, 99 * 1024, 100 * 1024, "sm_89"},
+    {90, {9, 0}, 227 * 1024, 228 * 1024, "sm_90"},
+    {100, {10, 0}, 227 * 1024, 228 * 1024, "sm_100"},
+    {120, {12, 0}, 99 * 1024, 100 * 1024, "sm_120"},
 };
 
 std::string known_archs() {

@@ -4,16 +4,26 @@ namespace kiln {
 
 const char* name(DType dtype) {
   switch (dtype) {
-    case DType::none: return "none";
-    case DType::f16: return "float16";
-    case DType::bf16: return "bfloat16";
-    case DType::f32: return "float32";
-    case DType::f64: return "float64";
-    case DType::i32: return "int32";
-    case DType::i64: return "int64";
-    case DType::u8: return "uint8";
-    case DType::boolean: return "bool";
-    case DType::other: return "an unsupported dtype";
+    case DType::none:
+      return "none";
+    case DType::f16:
+      return "float16";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f32:
+      return "float32";
+    case DType::f64:
+      return "float64";
+    case DType::i32:
+      return "int32";
+    case DType::i64:
+      return "int64";
+    case DType::u8:
+      return "uint8";
+    case DType::boolean:
+      return "bool";
+    case DType::other:
+      return "an unsupported dtype";
   }
   return "none";
 }
@@ -21,15 +31,20 @@ const char* name(DType dtype) {
 int size_of(DType dtype) {
   switch (dtype) {
     case DType::f16:
-    case DType::bf16: return 2;
+    case DType::bf16:
+      return 2;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
     case DType::u8:
-    case DType::boolean: return 1;
+    case DType::boolean:
+      return 1;
     case DType::none:
-    case DType::other: return 0;
+    case DType::other:
+      return 0;
   }
   return 0;
 }
@@ -53,31 +68,30 @@ std::string shape_text(const TensorView& tensor) {
   return text + "]";
 }
 
-int check_device(Subject subject, const TensorView& tensor, int ordinal) {
+void refuse_device(Subject subject, const TensorView& tensor, int ordinal) {
   if (!tensor.given()) throw_type(subject, "is missing");
   if (tensor.device_type != DeviceType::cuda) {
     throw_type(subject, "is in host memory; move it to a GPU first (tensor.cuda() in PyTorch)");
   }
-  if (ordinal >= 0 && tensor.device_ordinal != ordinal) {
-    throw_value(subject, "is on cuda:" + std::to_string(tensor.device_ordinal) +
-                             " but the first tensor is on cuda:" + std::to_string(ordinal) +
-                             "; all tensors of a call must be on one device");
-  }
-  return tensor.device_ordinal;
+  throw_value(subject, "is on cuda:" + std::to_string(tensor.device_ordinal) +
+                           " but the first tensor is on cuda:" + std::to_string(ordinal) +
+                           "; all tensors of a call must be on one device");
 }
 
-void check_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {
-  if (tensor.rank != rank) {
-    throw_value(subject, "must have " + std::to_string(rank) + " dimensions " + layout + ", got " +
-                             shape_text(tensor));
-  }
+void refuse_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {
+  throw_value(subject, "must have " + std::to_string(rank) + " dimensions " + layout + ", got " +
+                           shape_text(tensor));
 }
 
-void check_dtype(Subject subject, const TensorView& tensor, DType expected, const char* why) {
-  if (tensor.dtype != expected) {
-    throw_type(subject, std::string("must be ") + name(expected) + why + ", got " +
-                            name(tensor.dtype));
-  }
+void refuse_dtype(Subject subject, const TensorView& tensor, DType expected, const char* why) {
+  throw_type(subject,
+             std::string("must be ") + name(expected) + why + ", got " + name(tensor.dtype));
+}
+
+void refuse_last_stride(Subject subject, const TensorView& tensor) {
+  throw_value(subject, "must be contiguous in its last dimension (stride 1), got stride " +
+                           std::to_string(tensor.strides[tensor.rank - 1]) +
+                           "; call .contiguous()");
 }
 
 void check_shape(Subject subject, const TensorView& tensor,
@@ -92,14 +106,6 @@ void check_shape(Subject subject, const TensorView& tensor,
   TensorView expected;
   for (std::int64_t size : shape) expected.shape[expected.rank++] = size;
   throw_value(subject, "must have shape " + shape_text(expected) + ", got " + shape_text(tensor));
-}
-
-void check_last_stride(Subject subject, const TensorView& tensor) {
-  const int last = tensor.rank - 1;
-  if (tensor.shape[last] > 1 && tensor.strides[last] != 1) {
-    throw_value(subject, "must be contiguous in its last dimension (stride 1), got stride " +
-                             std::to_string(tensor.strides[last]) + "; call .contiguous()");
-  }
 }
 
 }  // namespace kiln

@@ -18,12 +18,39 @@ struct Subject {
 [[noreturn]] void throw_type(Subject subject, const std::string& what);
 std::string shape_text(const TensorView& tensor);  // "[2, 128, 8, 64]"
 
+// What the checks below throw.
+[[noreturn]] void refuse_device(Subject subject, const TensorView& tensor, int ordinal);
+[[noreturn]] void refuse_rank(Subject subject, const TensorView& tensor, int rank,
+                              const char* layout);
+[[noreturn]] void refuse_dtype(Subject subject, const TensorView& tensor, DType expected,
+                               const char* why);
+[[noreturn]] void refuse_last_stride(Subject subject, const TensorView& tensor);
+
 // On a CUDA device, and on `ordinal` when that is not negative; returns the tensor's ordinal.
-int check_device(Subject subject, const TensorView& tensor, int ordinal);
-void check_rank(Subject subject, const TensorView& tensor, int rank, const char* layout);
-void check_dtype(Subject subject, const TensorView& tensor, DType expected, const char* why);
-void check_shape(Subject subject, const TensorView& tensor, std::initializer_list<std::int64_t> shape);
-void check_last_stride(Subject subject, const TensorView& tensor);
+inline int check_device(Subject subject, const TensorView& tensor, int ordinal) {
+  const bool there = tensor.given() && tensor.device_type == DeviceType::cuda &&
+                     (ordinal < 0 || tensor.device_ordinal == ordinal);
+  if (!there) [[unlikely]]
+    refuse_device(subject, tensor, ordinal);
+  return tensor.device_ordinal;
+}
+inline void check_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {
+  if (tensor.rank != rank) [[unlikely]]
+    refuse_rank(subject, tensor, rank, layout);
+}
+inline void check_dtype(Subject subject, const TensorView& tensor, DType expected,
+                        const char* why) {
+  if (tensor.dtype != expected) [[unlikely]]
+    refuse_dtype(subject, tensor, expected, why);
+}
+inline void check_last_stride(Subject subject, const TensorView& tensor) {
+  const int last = tensor.rank - 1;
+  const bool unit = tensor.shape[last] <= 1 || tensor.strides[last] == 1;
+  if (!unit) [[unlikely]]
+    refuse_last_stride(subject, tensor);
+}
+void check_shape(Subject subject, const TensorView& tensor,
+                 std::initializer_list<std::int64_t> shape);
 
 inline bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 inline bool is_float(DType dtype) { return is_half(dtype) || dtype == DType::f32; }

@@ -67,8 +67,8 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
   check_head_dim({kOp, "q"}, q.shape[3]);
   check_head_dim({kOp, "v"}, v.shape[3]);
   if (k.shape[0] != q.shape[0] || k.shape[3] != q.shape[3]) {
-    throw_value({kOp, "k"}, "must have q's batch and head dim; q is " + shape_text(q) +
-                                ", k is " + shape_text(k) + " as " + layout);
+    throw_value({kOp, "k"}, "must have q's batch and head dim; q is " + shape_text(q) + ", k is " +
+                                shape_text(k) + " as " + layout);
   }
   if (v.shape[0] != k.shape[0] || v.shape[1] != k.shape[1] || v.shape[2] != k.shape[2]) {
     throw_value({kOp, "v"}, "must have k's batch, length and heads; k is " + shape_text(k) +
@@ -122,8 +122,8 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
 // The built-in variants' words, in the order in which render_attention lists the variants.
 void add_softcap(const AttentionOptions& options, AttentionProblem& problem) {
   if (!(options.softcap >= 0.0f) || !std::isfinite(options.softcap)) {
-    throw_value({kOp, "softcap"}, "must be a finite number >= 0 (0 = none), got " +
-                                      std::to_string(options.softcap));
+    throw_value({kOp, "softcap"},
+                "must be a finite number >= 0 (0 = none), got " + std::to_string(options.softcap));
   }
   problem.traits.softcap = options.softcap > 0.0f;
   if (problem.traits.softcap) problem.arguments.add_float(options.softcap);
@@ -173,8 +173,8 @@ void add_sinks(const TensorView& sinks, AttentionProblem& problem) {
   const Subject subject{kOp, "sinks"};
   check_device(subject, sinks, problem.device_ordinal);
   if (!is_float(sinks.dtype)) {
-    throw_type(subject, std::string("must be float32, float16 or bfloat16, got ") +
-                            name(sinks.dtype));
+    throw_type(subject,
+               std::string("must be float32, float16 or bfloat16, got ") + name(sinks.dtype));
   }
   check_shape(subject, sinks, {problem.heads});
   problem.arguments.add_pointer(problem.arguments.size(), sinks, false);
@@ -202,17 +202,19 @@ void check_attention(const TensorView& q, const TensorView& k, const TensorView&
   if (options.variant) {
     problem.variant = &options.variant->variant();
     traits.variant = problem.variant->digest();
-    add_variant_arguments(*options.variant,
-                          {problem.batch, problem.heads,
-                           static_cast<int>(k.shape[axes(options.layout).head]), problem.len_q,
-                           problem.len_kv, problem.device_ordinal},
-                          problem.arguments);
+    add_variant_arguments(
+        *options.variant,
+        {problem.batch, problem.heads, static_cast<int>(k.shape[axes(options.layout).head]),
+         problem.len_q, problem.len_kv, problem.device_ordinal},
+        problem.arguments);
   }
 }
 
 TensorView flash_attention_output(const TensorView& q, const TensorView& v) {
-  check_rank({kOp, "q"}, q, 4, "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]");
-  check_rank({kOp, "v"}, v, 4, "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]");
+  check_rank({kOp, "q"}, q, 4,
+             "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]");
+  check_rank({kOp, "v"}, v, 4,
+             "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]");
   TensorView out = contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
                                    q.shape[2], v.shape[3]);
   out.device_type = q.device_type;

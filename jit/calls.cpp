@@ -38,11 +38,10 @@ int overridden_row(const GemmProblem& problem, int arch) {
     }
     rows += (rows.empty() ? "" : ", ") + tile_name(config);
   }
-  throw std::invalid_argument("gemm: config must be one of " + rows +
-                              " (block_m x block_n x block_k x stages), got " +
-                              std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) +
-                              "x" + std::to_string(tile.block_k) + "x" +
-                              std::to_string(tile.stages));
+  throw std::invalid_argument(
+      "gemm: config must be one of " + rows + " (block_m x block_n x block_k x stages), got " +
+      std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) + "x" +
+      std::to_string(tile.block_k) + "x" + std::to_string(tile.stages));
 }
 
 }  // namespace
@@ -77,8 +76,8 @@ Specialization specialize(const GemmProblem& problem, const runtime::Device& dev
 runtime::LaunchShape launch_shape(const AttentionProblem& problem, const Specialization& spec,
                                   const LoadedKernel& kernel) {
   const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(spec.row())];
-  return linear_shape(
-      attention_grid(problem.batch, problem.heads, problem.len_q, config.block_q), kernel);
+  return linear_shape(attention_grid(problem.batch, problem.heads, problem.len_q, config.block_q),
+                      kernel);
 }
 
 runtime::LaunchShape launch_shape(const GemmProblem& problem, const Specialization& spec,

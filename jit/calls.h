@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-runtime::Device& device_of(int ordinal);  // CudaError when there is none
+runtime::Device& device_of(int ordinal);     // CudaError when there is none
 int arch_of(const runtime::Device& device);  // index into arch_table()
 
 Specialization specialize(const AttentionProblem& problem, const runtime::Device& device);

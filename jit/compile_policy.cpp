@@ -34,8 +34,8 @@ void require_compiling(const Specialization& spec, const UserTexts& texts,
   const std::string text = spec_to_json(spec, texts).dump();
   throw CompileDisabled(source.what + " for " + source.arch +
                             " is not in the cache and compiling is off; prewarm it with kiln "
-                            "prewarm --arch " + source.arch + " --spec FILE, where FILE holds [" +
-                            text + "]",
+                            "prewarm --arch " +
+                            source.arch + " --spec FILE, where FILE holds [" + text + "]",
                         text);
 }
 
@@ -44,7 +44,8 @@ void refuse_capture(const Specialization& spec, const UserTexts& texts) {
   throw CompileDisabled(describe(spec, texts) +
                             " is not loaded and the stream is being captured into a CUDA graph, "
                             "where nothing can be loaded; run the call once before the capture or "
-                            "call kiln.preload(" + text + ")",
+                            "call kiln.preload(" +
+                            text + ")",
                         text);
 }
 

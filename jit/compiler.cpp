@@ -171,9 +171,9 @@ void check_input(const CompileInput& input) {
   throw CompileError(message, std::move(log));
 }
 
-// Where a driver is installed, NVRTC from 12.9 on keeps a cache of its own there. A hit comes without
-// ptxas's report, which we need, and in no compile time, which we state. Not in compile_options, as
-// it does not change the output and older versions refuse it.
+// Where a driver is installed, NVRTC from 12.9 on keeps a cache of its own there. A hit comes
+// without ptxas's report, which we need, and in no compile time, which we state. Not in
+// compile_options, as it does not change the output and older versions refuse it.
 void add_no_cache(const Nvrtc& api, std::vector<const char*>& options) {
   int major = 0, minor = 0;
   api.nvrtcVersion(&major, &minor);

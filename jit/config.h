@@ -18,7 +18,7 @@ enum class UserVariant : std::uint8_t { any, without, with };
 struct AttentionConfig {
   int min_dim, max_dim;  // serves head dims whose larger one, padded to 16, lies in this range
   int block_q, block_kv, warps;
-  int max_len_q;  // preferred up to this many query rows; 0 = any
+  int max_len_q;             // preferred up to this many query rows; 0 = any
   UserVariant user_variant;  // whether it serves calls with a user's variant, which needs registers
   std::string_view reason;
 };
@@ -26,7 +26,9 @@ struct AttentionConfig {
 struct GemmConfig {
   int element_bytes;  // of a and b
   int block_m, block_n, block_k, stages, warps_m, warps_n;
-  int rate;  // percent of the best row's rate on full tiles; weighs rows against wasted tiles
+  // Outputs a microsecond of one multiprocessor at K = 4096: with one CTA of this row on it, and
+  // with as many as fit. Only their ratios matter.
+  int rate_alone, rate_full;
   std::string_view reason;
 };
 

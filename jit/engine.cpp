@@ -33,8 +33,8 @@ using ResidentCache = cache::MemoryCache<ResidentId, LoadedKernel, ResidentHash>
 std::atomic<ResidentCache*> g_residents{new ResidentCache};
 ResidentCache& residents() { return *g_residents.load(std::memory_order_acquire); }
 
-// Each thread's last kernels, by a direct-mapped slot: a hit here takes no lock at all. `generation`
-// changes with clear_memory_cache, which keeps the kernels themselves alive.
+// Each thread's last kernels, by a direct-mapped slot: a hit here takes no lock at all.
+// `generation` changes with clear_memory_cache, which keeps the kernels themselves alive.
 std::atomic<std::uint64_t> g_generation{1};
 struct HotSlot {
   ResidentId id;
@@ -62,8 +62,7 @@ std::shared_ptr<LoadedKernel> load(const Specialization& spec, const cache::Entr
   auto loaded = std::make_shared<LoadedKernel>();
   loaded->threads = threads_of(spec);
   loaded->dynamic_shared_bytes = dynamic_shared_bytes_of(spec);
-  loaded->kernel =
-      device.load({entry.cubin, entry.ptx, kEntryName, loaded->dynamic_shared_bytes});
+  loaded->kernel = device.load({entry.cubin, entry.ptx, kEntryName, loaded->dynamic_shared_bytes});
   count(statistics().load_nanoseconds, watch.nanoseconds());
   return loaded;
 }
@@ -73,16 +72,16 @@ std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const K
                                              runtime::Device& device) {
   // Only the emulator runs PTX: a GPU is spared reading and inflating it.
   const bool runs_cubin = device.info().kind == runtime::DeviceKind::cuda;
-  auto hit = disk_cache().get(
-      source.key, runs_cubin ? cache::Payload::kCubin : cache::Payload::kCubinAndPtx);
+  auto hit = disk_cache().get(source.key,
+                              runs_cubin ? cache::Payload::kCubin : cache::Payload::kCubinAndPtx);
   if (!hit) return nullptr;
   try {
     auto loaded = load(spec, hit->entry, device);
     count(statistics().disk_hits[std::min(hit->layer, Statistics::kMaxLayers - 1)]);
     return loaded;
   } catch (const runtime::DeviceError& error) {
-    log(LogLevel::warning, "the cached kernel " + source.key.hex() + " could not be loaded: " +
-                               error.what() + "; compiling it again");
+    log(LogLevel::warning, "the cached kernel " + source.key.hex() +
+                               " could not be loaded: " + error.what() + "; compiling it again");
     return nullptr;
   }
 }

@@ -1,5 +1,5 @@
-// The closed list of built-in kernels: what the compile tests walk. Properties that a table does not
-// know (sinks' dtype, bias, activation) each appear alone, not in every combination.
+// The closed list of built-in kernels: what the compile tests walk. Properties that a table does
+// not know (sinks' dtype, bias, activation) each appear alone, not in every combination.
 #include <algorithm>
 
 #include "jit/config.h"
@@ -8,9 +8,9 @@ namespace kiln {
 namespace {
 
 // One head dim for each row of the table, with the odd ones that need padding or differ in v.
-constexpr std::pair<int, int> kHeadDims[] = {{64, 64},   {128, 128}, {192, 128}, {256, 256},
-                                             {40, 40},   {72, 72},   {96, 96},   {192, 192},
-                                             {8, 8},     {160, 160}, {64, 128},  {112, 112}};
+constexpr std::pair<int, int> kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256},
+                                             {40, 40}, {72, 72},   {96, 96},   {192, 192},
+                                             {8, 8},   {160, 160}, {64, 128},  {112, 112}};
 
 std::vector<AttentionTraits> attention_traits() {
   std::vector<AttentionTraits> list;

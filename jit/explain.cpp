@@ -28,8 +28,9 @@ json why(const Specialization& spec) {
   json reasons{"portable path (mma.sync, cp.async): the only one of this release",
                "tile " + tile_of(spec) + ": " + std::string(reason_of(spec))};
   if (spec.family() == Family::attention && !spec.attention().aligned) {
-    reasons.push_back("element-wise loads: a base is not 16-byte aligned or a stride is not a "
-                      "multiple of 8 elements");
+    reasons.push_back(
+        "element-wise loads: a base is not 16-byte aligned or a stride is not a "
+        "multiple of 8 elements");
   }
   if (spec.family() == Family::gemm && !spec.gemm().aligned_loads) {
     reasons.push_back("element-wise loads: a or b is not 16-byte aligned in base or strides");
@@ -39,7 +40,8 @@ json why(const Specialization& spec) {
 
 json layer_of(const Specialization& spec, const cache::Key& key, const runtime::Device& device) {
   if (is_resident(spec, device)) return "memory";
-  if (auto hit = disk_cache().get(key, cache::Payload::kCubin)) return disk_cache().layers().at(hit->layer).path.string();
+  if (auto hit = disk_cache().get(key, cache::Payload::kCubin))
+    return disk_cache().layers().at(hit->layer).path.string();
   return nullptr;
 }
 
@@ -47,7 +49,8 @@ template <class Problem>
 std::string explain(const Problem& problem, const char* op) {
   const BlockingScope blocking;
   if (problem.empty()) {
-    return json{{"op", op}, {"path", "none"}, {"why", {"the output is empty: nothing runs"}}}.dump();
+    return json{{"op", op}, {"path", "none"}, {"why", {"the output is empty: nothing runs"}}}
+        .dump();
   }
   runtime::Device& device = device_of(problem.device_ordinal);
   const Specialization spec = specialize(problem, device);

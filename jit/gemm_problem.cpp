@@ -23,7 +23,7 @@ Matrix as_matrix(const char* argument, const TensorView& t, bool transposed) {
     throw_value({kOp, argument}, "must have 2 dimensions, or 3 with a batch, got " + shape_text(t));
   }
   const int r = t.rank - 2, c = t.rank - 1;
-  Matrix m{t.rank == 3 ? t.shape[0] : 1, t.shape[r], t.shape[c],
+  Matrix m{t.rank == 3 ? t.shape[0] : 1,   t.shape[r],   t.shape[c],
            t.rank == 3 ? t.strides[0] : 0, t.strides[r], t.strides[c]};
   if (transposed) {
     std::swap(m.rows, m.cols);
@@ -48,8 +48,9 @@ Operand layout_of(const char* argument, std::int64_t k_extent, std::int64_t k_st
   if (mn_stride == 1) return {Major::mn, k_extent == 1 ? 0 : k_stride};
   if (k_extent == 1) return {Major::k, mn_stride};
   if (mn_extent == 1) return {Major::mn, k_stride};
-  throw_value({kOp, argument}, "must have a stride of 1 in one of its last two dimensions; call "
-                               ".contiguous()");
+  throw_value({kOp, argument},
+              "must have a stride of 1 in one of its last two dimensions; call "
+              ".contiguous()");
 }
 
 bool is_aligned_load(const TensorView& tensor, std::int64_t ld, std::int64_t batch_stride) {
@@ -71,17 +72,18 @@ std::int64_t common_batch(const Matrix& a, const Matrix& b) {
 
 void check_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options) {
   if (!is_float(a.dtype)) {
-    throw_type({kOp, "a"}, std::string("must be float16, bfloat16 or float32, got ") +
-                               name(a.dtype));
+    throw_type({kOp, "a"},
+               std::string("must be float16, bfloat16 or float32, got ") + name(a.dtype));
   }
   check_dtype({kOp, "b"}, b, a.dtype, " like a");
   if (a.dtype == DType::f32 && !options.allow_tf32) {
-    throw_type({kOp, "a"}, "is float32, which is computed in tf32 (10 bits of mantissa); pass "
-                           "precision=\"tf32\" to allow that, or cast to bfloat16 or float16");
+    throw_type({kOp, "a"},
+               "is float32, which is computed in tf32 (10 bits of mantissa); pass "
+               "precision=\"tf32\" to allow that, or cast to bfloat16 or float16");
   }
   if (options.accumulator == Accumulator::f16 && a.dtype != DType::f16) {
-    throw_type({kOp, "accumulator"}, std::string("float16 needs float16 inputs, got ") +
-                                         name(a.dtype));
+    throw_type({kOp, "accumulator"},
+               std::string("float16 needs float16 inputs, got ") + name(a.dtype));
   }
 }
 
@@ -89,8 +91,8 @@ Matrix check_like_output(const char* argument, const TensorView& tensor, std::in
                          std::int64_t m, std::int64_t n, bool batched) {
   const Subject subject{kOp, argument};
   if (!is_float(tensor.dtype)) {
-    throw_type(subject, std::string("must be float16, bfloat16 or float32, got ") +
-                            name(tensor.dtype));
+    throw_type(subject,
+               std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
   }
   if (batched) {
     check_shape(subject, tensor, {batch, m, n});
@@ -106,8 +108,8 @@ std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   const Subject subject{kOp, "bias"};
   check_device(subject, bias, problem.device_ordinal);
   if (!is_float(bias.dtype)) {
-    throw_type(subject, std::string("must be float16, bfloat16 or float32, got ") +
-                            name(bias.dtype));
+    throw_type(subject,
+               std::string("must be float16, bfloat16 or float32, got ") + name(bias.dtype));
   }
   if (bias.rank == 3) {
     check_shape(subject, bias, {problem.batch, 1, problem.n});
@@ -138,7 +140,8 @@ void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
     return;
   }
   if (options.activation != Activation::none) {
-    throw_value({kOp, "activation"}, "cannot be combined with epilogue; write it in the expression");
+    throw_value({kOp, "activation"},
+                "cannot be combined with epilogue; write it in the expression");
   }
   problem.traits.epilogue = epilogue_digest(options.epilogue);
   problem.epilogue = options.epilogue;
@@ -159,10 +162,10 @@ TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype
                        const GemmOptions& options) {
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
   const std::int64_t batch = common_batch(ma, mb);
-  TensorView out = a.rank == 3 || b.rank == 3
-                       ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows,
-                                         mb.cols)
-                       : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, mb.cols);
+  TensorView out =
+      a.rank == 3 || b.rank == 3
+          ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows, mb.cols)
+          : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, mb.cols);
   out.device_type = a.device_type;
   return out;
 }
@@ -177,9 +180,8 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   if (ma.cols != mb.rows) {
     throw_value({kOp, "b"}, "must have " + std::to_string(ma.cols) +
                                 " rows, the columns of a; a is " + shape_text(a) + ", b is " +
-                                shape_text(b) + (options.trans_a || options.trans_b
-                                                     ? " before transposing"
-                                                     : ""));
+                                shape_text(b) +
+                                (options.trans_a || options.trans_b ? " before transposing" : ""));
   }
   const std::int64_t batch = common_batch(ma, mb);
   const bool batched = a.rank == 3 || b.rank == 3;
@@ -193,8 +195,8 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
   traits.input = a.dtype, traits.output = out.dtype, traits.accumulator = options.accumulator;
   traits.major_a = oa.major, traits.major_b = ob.major;
-  traits.aligned_loads = is_aligned_load(a, oa.ld, ma.batch_stride) &&
-                         is_aligned_load(b, ob.ld, mb.batch_stride);
+  traits.aligned_loads =
+      is_aligned_load(a, oa.ld, ma.batch_stride) && is_aligned_load(b, ob.ld, mb.batch_stride);
   traits.aligned_stores = is_aligned_store(out, mo);
   check_epilogue(options, problem);
 
@@ -208,13 +210,13 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   if (options.bias.given()) {
     p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
     traits.bias = options.bias.dtype;
-    traits.aligned_stores = traits.aligned_stores && is_aligned(options.bias, 16) &&
-                            p.bias_batch % 2 == 0;
+    traits.aligned_stores =
+        traits.aligned_stores && is_aligned(options.bias, 16) && p.bias_batch % 2 == 0;
   }
   if (options.residual.given()) {
     check_device({kOp, "residual"}, options.residual, problem.device_ordinal);
-    const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, mb.cols,
-                                        batched);
+    const Matrix mr =
+        check_like_output("residual", options.residual, batch, ma.rows, mb.cols, batched);
     p.residual = options.residual.data;
     p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;
     traits.residual = options.residual.dtype;

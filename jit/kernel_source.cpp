@@ -88,8 +88,7 @@ cache::Entry compile_entry(const KernelSource& source, const std::string& why) {
       compile({"/kiln/kernel.cu", source.source, headers, source.arch, kEntryName});
   count(statistics().compiles);
   count(statistics().compile_nanoseconds, static_cast<std::uint64_t>(result.seconds * 1e9));
-  const LogLevel level =
-      jit_mode() == JitMode::warn ? LogLevel::warning : LogLevel::info;
+  const LogLevel level = jit_mode() == JitMode::warn ? LogLevel::warning : LogLevel::info;
   log(level, "compiled " + source.what + " for " + source.arch + " in " +
                  one_decimal(result.seconds * 1e3) + " ms (" + why + ")");
   for (const std::string& warning : result.resources.warnings) log(LogLevel::warning, warning);

@@ -38,8 +38,9 @@ std::vector<int> target_archs(const std::vector<std::string>& names) {
       archs.push_back(arch_of(device_of(i)));
     }
     if (archs.empty()) {
-      throw std::invalid_argument("prewarm: no arch given and no GPU here; name one, for example "
-                                  "sm_90a");
+      throw std::invalid_argument(
+          "prewarm: no arch given and no GPU here; name one, for example "
+          "sm_90a");
     }
   }
   std::sort(archs.begin(), archs.end());
@@ -119,15 +120,19 @@ void run_all(std::vector<Job>& jobs, const PrewarmOptions& options) {
 }
 
 json report(const std::vector<Job>& jobs, double seconds) {
-  json result{{"total", jobs.size()}, {"seconds", seconds}, {"kernels", json::array()},
+  json result{{"total", jobs.size()},
+              {"seconds", seconds},
+              {"kernels", json::array()},
               {"failed", json::array()}};
   for (const char* outcome : {"compiled", "cached", "missing"}) {
     result[outcome] = std::count_if(jobs.begin(), jobs.end(),
                                     [&](const Job& job) { return job.outcome == outcome; });
   }
   for (const Job& job : jobs) {
-    result["kernels"].push_back({{"what", job.source.what}, {"arch", job.source.arch},
-                                 {"key", job.source.key.hex()}, {"outcome", job.outcome},
+    result["kernels"].push_back({{"what", job.source.what},
+                                 {"arch", job.source.arch},
+                                 {"key", job.source.key.hex()},
+                                 {"outcome", job.outcome},
                                  {"seconds", job.seconds},
                                  {"spec", spec_to_json(job.spec.spec, job.spec.texts())}});
     if (job.outcome.starts_with("failed: ")) {

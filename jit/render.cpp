@@ -6,12 +6,18 @@ namespace kiln {
 
 std::string device_type(DType dtype) {
   switch (dtype) {
-    case DType::f16: return "kiln::f16";
-    case DType::bf16: return "kiln::bf16";
-    case DType::i32: return "int";
-    case DType::u8: return "kiln::u8";
-    case DType::boolean: return "bool";
-    default: return "float";
+    case DType::f16:
+      return "kiln::f16";
+    case DType::bf16:
+      return "kiln::bf16";
+    case DType::i32:
+      return "int";
+    case DType::u8:
+      return "kiln::u8";
+    case DType::boolean:
+      return "bool";
+    default:
+      return "float";
   }
 }
 

@@ -34,8 +34,10 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
   }
   for (const VariantTensor& tensor : d.tensors) {
     const bool integer = tensor.dtype == DType::i32 || tensor.dtype == DType::u8;
-    text << "    [[maybe_unused]] const " << (tensor.dtype == DType::boolean ? "bool"
-                                              : integer ? "int" : "float")
+    text << "    [[maybe_unused]] const "
+         << (tensor.dtype == DType::boolean ? "bool"
+             : integer                      ? "int"
+                                            : "float")
          << " " << tensor.name << " = "
          << (integer || tensor.dtype == DType::boolean ? "" : "kiln::to_float") << "(arguments."
          << tensor.name << ".at(";
@@ -44,7 +46,8 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
     }
     text << "));\n";
   }
-  text << "    return (\n#line 1 \"" << label << "\"\n" << expression << "\n);\n#line 1 \"kernel.cu\"\n"
+  text << "    return (\n#line 1 \"" << label << "\"\n"
+       << expression << "\n);\n#line 1 \"kernel.cu\"\n"
        << "  }\n";
   return text.str();
 }
@@ -100,7 +103,8 @@ std::string render_attention(const AttentionTraits& traits, const AttentionConfi
        << "  static constexpr bool kAligned = " << (traits.aligned ? "true" : "false") << ";\n"
        << "};\n";
   if (texts.variant) text << user_variant(*texts.variant);
-  text << "using Variant = " << variant_list(traits) << ";\n\n"
+  text << "using Variant = " << variant_list(traits)
+       << ";\n\n"
        // Without the 1, ptxas aims for three CTAs an SM, and spills.
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarps * 32, 1)\n"
        << kEntryName << "(const __grid_constant__ kiln::AttentionArgs<Variant> args) {\n"
@@ -110,8 +114,8 @@ std::string render_attention(const AttentionTraits& traits, const AttentionConfi
 
 std::string describe_attention(const AttentionTraits& traits, const AttentionConfig& config,
                                const UserTexts& texts) {
-  std::string text = std::string("flash_attention ") + name(traits.dtype) + " d" +
-                     std::to_string(traits.head_dim);
+  std::string text =
+      std::string("flash_attention ") + name(traits.dtype) + " d" + std::to_string(traits.head_dim);
   if (traits.head_dim_v != traits.head_dim) text += "/" + std::to_string(traits.head_dim_v);
   if (traits.mask == Mask::causal) text += " causal";
   if (traits.mask == Mask::window) text += " window";

@@ -14,12 +14,12 @@ std::string epilogue(const GemmTraits& traits, const UserTexts& texts) {
     return text.str();
   }
   text << "struct Epilogue {\n"
-       << "  static constexpr bool kBias = " << boolean(bias) << ", kResidual = "
-       << boolean(residual) << ";\n"
+       << "  static constexpr bool kBias = " << boolean(bias)
+       << ", kResidual = " << boolean(residual) << ";\n"
        << "  __device__ __forceinline__ float operator()(float acc, float bias, float residual,\n"
        << "                                              int row, int col, int batch) const {\n"
-       << "    return (\n#line 1 \"gemm epilogue\"\n" << texts.epilogue
-       << "\n);\n#line 1 \"kernel.cu\"\n  }\n};\n";
+       << "    return (\n#line 1 \"gemm epilogue\"\n"
+       << texts.epilogue << "\n);\n#line 1 \"kernel.cu\"\n  }\n};\n";
   return text.str();
 }
 
@@ -31,11 +31,16 @@ std::string type_or(DType dtype, DType otherwise) {
 
 const char* name(Activation activation) {
   switch (activation) {
-    case Activation::none: return "none";
-    case Activation::relu: return "relu";
-    case Activation::gelu: return "gelu";
-    case Activation::gelu_tanh: return "gelu_tanh";
-    case Activation::silu: return "silu";
+    case Activation::none:
+      return "none";
+    case Activation::relu:
+      return "relu";
+    case Activation::gelu:
+      return "gelu";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::silu:
+      return "silu";
   }
   return "none";
 }

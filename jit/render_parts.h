@@ -7,7 +7,8 @@
 namespace kiln {
 
 // Text put together piece by piece. Not a std::ostringstream: a process may hold a second libstdc++
-// (inside PyTorch, or linked statically by a vendor's compiler), and a stream's locale then crashes.
+// (inside PyTorch, or linked statically by a vendor's compiler), and a stream's locale then
+// crashes.
 class SourceText {
  public:
   SourceText& operator<<(std::string_view piece) {
@@ -30,7 +31,7 @@ std::string render_gemm(const GemmTraits& traits, const GemmConfig& config, cons
 std::string describe_gemm(const GemmTraits& traits, const GemmConfig& config,
                           const UserTexts& texts);
 
-const char* name(Activation activation);  // "none", "relu", "gelu", "gelu_tanh", "silu"
+const char* name(Activation activation);            // "none", "relu", "gelu", "gelu_tanh", "silu"
 std::string layout_name(const GemmTraits& traits);  // "nt"
 
 }  // namespace kiln

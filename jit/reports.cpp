@@ -45,10 +45,14 @@ json devices_report() {
 json layers_report() {
   json layers = json::array();
   for (const cache::LayerInfo& layer : disk_cache().layers()) {
-    layers.push_back({{"path", layer.path.string()}, {"writable", layer.writable},
-                      {"usable", layer.usable}, {"verdict", layer.verdict},
-                      {"owner", layer.owner}, {"mode", layer.mode},
-                      {"entries", layer.entries}, {"bytes", layer.bytes}});
+    layers.push_back({{"path", layer.path.string()},
+                      {"writable", layer.writable},
+                      {"usable", layer.usable},
+                      {"verdict", layer.verdict},
+                      {"owner", layer.owner},
+                      {"mode", layer.mode},
+                      {"entries", layer.entries},
+                      {"bytes", layer.bytes}});
   }
   return layers;
 }
@@ -95,8 +99,8 @@ std::string stats() {
 
 void reset_stats() {
   Statistics& s = statistics();
-  for (auto* counter : {&s.memory_hits, &s.misses, &s.compiles, &s.compile_nanoseconds,
-                        &s.load_nanoseconds}) {
+  for (auto* counter :
+       {&s.memory_hits, &s.misses, &s.compiles, &s.compile_nanoseconds, &s.load_nanoseconds}) {
     counter->store(0);
   }
   for (auto& counter : s.disk_hits) counter.store(0);
@@ -108,17 +112,26 @@ std::string diagnose() {
   prepare_nvrtc();
   const NvrtcInfo nvrtc = nvrtc_info(true);
   const Settings& s = settings();
-  return json{
-      {"version", version()},
-      {"driver", {{"found", driver.driver_found}, {"version", driver.driver_version},
-                  {"path", driver.driver_path}, {"problem", driver.problem}}},
-      {"nvrtc", {{"loaded", nvrtc.loaded}, {"path", nvrtc.path}, {"how", nvrtc.how},
-                 {"version", nvrtc.version}, {"build", nvrtc.build}, {"archs", nvrtc.archs},
-                 {"problem", nvrtc.problem}}},
-      {"devices", devices_report()},
-      {"cache", {{"layers", layers_report()}, {"max_bytes", s.cache_max_bytes}}},
-      {"environment", {{"KILN_JIT", name(jit_mode())}, {"KILN_TEMPLATE_DIR", s.template_dir},
-                       {"KILN_NVRTC", s.nvrtc}}}}
+  return json{{"version", version()},
+              {"driver",
+               {{"found", driver.driver_found},
+                {"version", driver.driver_version},
+                {"path", driver.driver_path},
+                {"problem", driver.problem}}},
+              {"nvrtc",
+               {{"loaded", nvrtc.loaded},
+                {"path", nvrtc.path},
+                {"how", nvrtc.how},
+                {"version", nvrtc.version},
+                {"build", nvrtc.build},
+                {"archs", nvrtc.archs},
+                {"problem", nvrtc.problem}}},
+              {"devices", devices_report()},
+              {"cache", {{"layers", layers_report()}, {"max_bytes", s.cache_max_bytes}}},
+              {"environment",
+               {{"KILN_JIT", name(jit_mode())},
+                {"KILN_TEMPLATE_DIR", s.template_dir},
+                {"KILN_NVRTC", s.nvrtc}}}}
       .dump();
 }
 
@@ -127,12 +140,14 @@ std::string cache_info() { return json{{"layers", layers_report()}}.dump(); }
 std::string cache_list() {
   json entries = json::array();
   for (const cache::EntryInfo& entry : disk_cache().list()) {
-    entries.push_back({{"key", entry.key.hex()}, {"path", entry.path.string()},
+    entries.push_back({{"key", entry.key.hex()},
+                       {"path", entry.path.string()},
                        {"layer", entry.layer},
                        {"what", entry.description.value("what", "")},
                        {"arch", entry.description.value("arch", "")},
                        {"nvrtc_version", entry.description.value("nvrtc_version", "")},
-                       {"bytes", entry.bytes}, {"pinned", entry.pinned},
+                       {"bytes", entry.bytes},
+                       {"pinned", entry.pinned},
                        {"last_used", entry.last_used}});
   }
   return entries.dump();
@@ -143,8 +158,8 @@ std::string cache_verify() {
   const auto results = disk_cache().verify();
   for (const cache::VerifyResult& result : results) {
     if (result.fault.empty()) continue;
-    faults.push_back({{"key", result.key.hex()}, {"path", result.path.string()},
-                      {"fault", result.fault}});
+    faults.push_back(
+        {{"key", result.key.hex()}, {"path", result.path.string()}, {"fault", result.fault}});
   }
   return json{{"checked", results.size()}, {"faults", faults}}.dump();
 }

@@ -37,8 +37,8 @@ class Fields {
     for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
       if (text == name(dtype)) return dtype;
     }
-    refuse(std::string("field '") + field + "' must be float16, bfloat16 or float32, got '" +
-           text + "'");
+    refuse(std::string("field '") + field + "' must be float16, bfloat16 or float32, got '" + text +
+           "'");
   }
   const json* object(const char* field) {
     seen_.insert(field);
@@ -131,7 +131,8 @@ void parse_layout(const std::string& layout, GemmTraits& traits) {
 
 Accumulator parse_accumulator(const std::string& text, DType input) {
   if (text == "float32") return Accumulator::f32;
-  if (text != "float16") refuse("field 'accumulator' must be float32 or float16, got '" + text + "'");
+  if (text != "float16")
+    refuse("field 'accumulator' must be float32 or float16, got '" + text + "'");
   if (input != DType::f16) refuse("field 'accumulator' float16 needs dtype float16");
   return Accumulator::f16;
 }
@@ -179,22 +180,36 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
   if (spec.family() == Family::attention) {
     const AttentionTraits t = spec.attention();
     const AttentionConfig& c = attention_configs()[row];
-    return {{"op", "flash_attention"}, {"dtype", name(t.dtype)}, {"head_dim", t.head_dim},
-            {"head_dim_v", t.head_dim_v}, {"mask", name(t.mask)}, {"softcap", t.softcap},
-            {"alibi", t.alibi}, {"sinks", optional_dtype(t.sinks)}, {"aligned", t.aligned},
+    return {{"op", "flash_attention"},
+            {"dtype", name(t.dtype)},
+            {"head_dim", t.head_dim},
+            {"head_dim_v", t.head_dim_v},
+            {"mask", name(t.mask)},
+            {"softcap", t.softcap},
+            {"alibi", t.alibi},
+            {"sinks", optional_dtype(t.sinks)},
+            {"aligned", t.aligned},
             {"variant", texts.variant ? variant_to_json(*texts.variant) : json()},
-            {"block_q", c.block_q}, {"block_kv", c.block_kv}, {"warps", c.warps}};
+            {"block_q", c.block_q},
+            {"block_kv", c.block_kv},
+            {"warps", c.warps}};
   }
   const GemmTraits t = spec.gemm();
   const GemmConfig& c = gemm_configs()[row];
-  return {{"op", "gemm"}, {"dtype", name(t.input)}, {"out_dtype", name(t.output)},
+  return {{"op", "gemm"},
+          {"dtype", name(t.input)},
+          {"out_dtype", name(t.output)},
           {"layout", layout_name(t)},
           {"accumulator", t.accumulator == Accumulator::f16 ? "float16" : "float32"},
-          {"bias", optional_dtype(t.bias)}, {"residual", optional_dtype(t.residual)},
+          {"bias", optional_dtype(t.bias)},
+          {"residual", optional_dtype(t.residual)},
           {"activation", name(t.activation)},
           {"epilogue", texts.epilogue.empty() ? json() : json(std::string(texts.epilogue))},
-          {"aligned_loads", t.aligned_loads}, {"aligned_stores", t.aligned_stores},
-          {"block_m", c.block_m}, {"block_n", c.block_n}, {"block_k", c.block_k},
+          {"aligned_loads", t.aligned_loads},
+          {"aligned_stores", t.aligned_stores},
+          {"block_m", c.block_m},
+          {"block_n", c.block_n},
+          {"block_k", c.block_k},
           {"stages", c.stages}};
 }
 

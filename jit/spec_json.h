@@ -18,9 +18,7 @@ struct OwnedSpec {
   std::shared_ptr<const Variant> variant;
   std::string epilogue;
 
-  UserTexts texts() const {
-    return {variant ? &variant->definition() : nullptr, epilogue};
-  }
+  UserTexts texts() const { return {variant ? &variant->definition() : nullptr, epilogue}; }
 };
 
 // One spec names its config row.

@@ -63,7 +63,7 @@ class Specialization {
       : Specialization(Family::gemm, arch, row, std::bit_cast<Words>(traits)) {}
 
   Family family() const { return static_cast<Family>(head_ & 0xff); }
-  int arch() const { return static_cast<int>(head_ >> 8 & 0xff); }  // index into arch_table()
+  int arch() const { return static_cast<int>(head_ >> 8 & 0xff); }    // index into arch_table()
   int row() const { return static_cast<int>(head_ >> 16 & 0xffff); }  // of the config table
   // Requires: family() is the one named.
   AttentionTraits attention() const { return std::bit_cast<AttentionTraits>(traits_); }

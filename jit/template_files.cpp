@@ -27,8 +27,9 @@ const FolderFiles& read_folder(const std::string& folder) {
       const auto extension = it->path().extension();
       if (!it->is_regular_file() || (extension != ".cuh" && extension != ".h")) continue;
       auto text = read_whole_file(it->path());
-      if (!text) throw std::invalid_argument("KILN_TEMPLATE_DIR: " + it->path().string() +
-                                             " cannot be read");
+      if (!text)
+        throw std::invalid_argument("KILN_TEMPLATE_DIR: " + it->path().string() +
+                                    " cannot be read");
       const auto relative = std::filesystem::relative(it->path(), folder).generic_string();
       read->texts.emplace("/kiln/" + relative, std::move(*text));
     }
@@ -36,8 +37,9 @@ const FolderFiles& read_folder(const std::string& folder) {
     return read;
   }();
   if (!result->texts.contains("/kiln/base/types.cuh")) {
-    throw std::invalid_argument("KILN_TEMPLATE_DIR=" + folder +
-                                " holds no base/types.cuh; point it to a templates/ folder of Kiln");
+    throw std::invalid_argument(
+        "KILN_TEMPLATE_DIR=" + folder +
+        " holds no base/types.cuh; point it to a templates/ folder of Kiln");
   }
   return *result;
 }

@@ -15,16 +15,17 @@ namespace {
 constexpr std::size_t kMaxParams = 16;
 constexpr std::size_t kMaxTensors = 8;
 const char* const kIndices[] = {"b", "h", "h_kv", "row", "q", "kv"};
-const char* const kReserved[] = {"logit", "q",  "row",   "kv",     "b",         "h",
+const char* const kReserved[] = {"logit", "q",  "row",   "kv",     "b",    "h",
                                  "h_kv",  "at", "len_q", "len_kv", "kiln", "arguments"};
 // Not every keyword: those that somebody might take for a parameter's name.
 const char* const kKeywords[] = {
-    "and",   "auto",   "bool",  "break",    "case",   "char",   "class",  "const",   "default",
-    "delete", "do",    "double", "else",    "enum",   "explicit", "export", "extern", "false",
-    "float", "for",    "friend", "goto",    "if",     "inline", "int",    "long",    "new",
-    "not",   "or",     "operator", "private", "protected", "public", "register", "return", "short",
-    "signed", "sizeof", "static", "struct", "switch", "template", "this", "true",    "typename",
-    "union", "unsigned", "using", "virtual", "void",  "volatile", "while", "xor"};
+    "and",     "auto",     "bool",     "break",  "case",     "char",     "class",    "const",
+    "default", "delete",   "do",       "double", "else",     "enum",     "explicit", "export",
+    "extern",  "false",    "float",    "for",    "friend",   "goto",     "if",       "inline",
+    "int",     "long",     "new",      "not",    "or",       "operator", "private",  "protected",
+    "public",  "register", "return",   "short",  "signed",   "sizeof",   "static",   "struct",
+    "switch",  "template", "this",     "true",   "typename", "union",    "unsigned", "using",
+    "virtual", "void",     "volatile", "while",  "xor"};
 
 bool is_identifier(const std::string& text) {
   if (text.empty() || (text[0] >= '0' && text[0] <= '9')) return false;
@@ -42,7 +43,8 @@ void check_name(const VariantDefinition& d, const std::string& name, std::set<st
     return std::find(std::begin(list), std::end(list), name) != std::end(list);
   };
   if (!is_identifier(name) || listed(kReserved) || listed(kKeywords)) {
-    refuse(d, "'" + name + "' cannot name a parameter or tensor: it must be a C++ identifier other "
+    refuse(d, "'" + name +
+                  "' cannot name a parameter or tensor: it must be a C++ identifier other "
                   "than logit, q, row, kv, b, h, h_kv, len_q, len_kv, at, kiln, arguments");
   }
   if (!seen.insert(name).second) refuse(d, "the name '" + name + "' is used twice");
@@ -136,7 +138,8 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, Tenso
     const std::string& index = declared.indices[static_cast<std::size_t>(i)];
     const std::int64_t extent = extent_of(index, e);
     if (index == "q" && e.len_q > e.len_kv) {
-      refuse(d, "tensor '" + declared.name + "' is indexed by q, which is negative for the first "
+      refuse(d, "tensor '" + declared.name +
+                    "' is indexed by q, which is negative for the first "
                     "rows when len_q > len_kv; index it by row");
     }
     if (view.shape[i] != extent && view.shape[i] != 1) {

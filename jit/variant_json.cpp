@@ -56,12 +56,13 @@ VariantTensor parse_tensor_declaration(const std::string& name, const std::strin
 nlohmann::json variant_to_json(const VariantDefinition& d) {
   // Arrays of pairs, as the order of the names is part of the identity.
   nlohmann::json params = nlohmann::json::array(), tensors = nlohmann::json::array();
-  for (const VariantParam& param : d.params) params.push_back({param.name, short_name(param.dtype)});
+  for (const VariantParam& param : d.params)
+    params.push_back({param.name, short_name(param.dtype)});
   for (const VariantTensor& tensor : d.tensors) {
     tensors.push_back({tensor.name, declaration(tensor)});
   }
-  return {{"name", d.name},     {"params", params},         {"tensors", tensors},
-          {"logits", d.logits}, {"mask", d.mask},           {"file_text", d.file_text}};
+  return {{"name", d.name},     {"params", params}, {"tensors", tensors},
+          {"logits", d.logits}, {"mask", d.mask},   {"file_text", d.file_text}};
 }
 
 VariantDefinition variant_from_json(const nlohmann::json& object) {

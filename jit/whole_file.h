@@ -12,7 +12,7 @@ namespace kiln {
 // Null when the file cannot be read to its end.
 inline std::optional<std::string> read_whole_file(const std::filesystem::path& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                              &std::fclose);
+                                                             &std::fclose);
   if (!file) return std::nullopt;
   std::string bytes;
   char buffer[1 << 14];

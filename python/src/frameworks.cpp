@@ -48,6 +48,14 @@ bool has_attribute(PyObject* object, const char* name) {
   return PyObject_HasAttrString(object, name) == 1;
 }
 
+const PyGetSetDef* c_getter(PyObject* type, const char* name) {
+  const py::object attribute =
+      py::reinterpret_steal<py::object>(PyObject_GetAttrString(type, name));
+  PyErr_Clear();
+  if (!attribute || Py_TYPE(attribute.ptr()) != &PyGetSetDescr_Type) return nullptr;
+  return reinterpret_cast<PyGetSetDescrObject*>(attribute.ptr())->d_getset;  // lives with the type
+}
+
 Framework find_framework(PyObject* object, Subject subject) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject* type_object = reinterpret_cast<PyObject*>(type);
@@ -61,6 +69,7 @@ Framework find_framework(PyObject* object, Subject subject) {
                               "torch.Tensor or torch.nn.Parameter");
     }
     framework.is_torch = true;
+    framework.requires_grad = c_getter(type_object, "requires_grad");
     framework.api = exchange_api_of(type_object);
     framework.transport = framework.api != nullptr ? Transport::exchange : Transport::torch;
   } else if (const DlExchangeApi* api = exchange_api_of(type_object)) {

@@ -21,6 +21,8 @@ struct Framework {
   Transport transport = Transport::dlpack;
   bool is_torch = false;               // has grad mode
   const DlExchangeApi* api = nullptr;  // of Transport::exchange
+  // PyTorch's C getter of requires_grad, a tenth of the cost of an attribute; null = ask by name.
+  const PyGetSetDef* requires_grad = nullptr;
 };
 
 // The operation and argument that a message is about; both are string literals.

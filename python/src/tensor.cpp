@@ -34,6 +34,20 @@ const DlTensor& tensor_of(PyObject* capsule, Subject subject, bool& is_read_only
   return static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
 }
 
+// Called only with a tensor of PyTorch's in hand, so torch is imported.
+bool grad_is_enabled() {
+  static PyObject* const ask =
+      py::object(py::module_::import("torch").attr("is_grad_enabled")).release().ptr();
+  return take(PyObject_CallNoArgs(ask)).ptr() == Py_True;
+}
+
+bool requires_grad(const TensorArgument& argument) {
+  const PyGetSetDef* getter = argument.framework.requires_grad;
+  return take(getter != nullptr ? getter->get(argument.object, getter->closure)
+                                : PyObject_GetAttr(argument.object, names().requires_grad))
+             .ptr() == Py_True;
+}
+
 }  // namespace
 
 void TensorIntake::read(std::span<TensorArgument> arguments) {
@@ -56,14 +70,13 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
 }
 
 void TensorIntake::refuse_grad(std::span<TensorArgument> arguments) const {
+  bool asked = false;
   for (const TensorArgument& argument : arguments) {
     if (!argument.given() || !argument.framework.is_torch) continue;
-    const py::object flag = take(PyObject_GetAttr(argument.object, names().requires_grad));
-    if (flag.ptr() != Py_True) continue;
-    // Looked up only here; torch is imported, for its tensor is in our hands.
-    static PyObject* const is_grad_enabled =
-        py::object(py::module_::import("torch").attr("is_grad_enabled")).release().ptr();
-    if (take(PyObject_CallNoArgs(is_grad_enabled)).ptr() != Py_True) return;
+    // Asked once and first: under no_grad, where inference runs, the tensors need not be asked.
+    if (!asked && !grad_is_enabled()) return;
+    asked = true;
+    if (!requires_grad(argument)) continue;
     throw_value({op_, argument.name},
                 "requires grad, and Kiln computes the forward pass only; call it under "
                 "torch.no_grad() or pass tensor.detach()");

@@ -17,6 +17,7 @@ CUcontext PrimaryContext::get() {
 
 ContextScope::ContextScope(PrimaryContext& primary) : driver_(primary.driver()) {
   check(driver_, driver_.cuCtxGetCurrent(&context_), "cuCtxGetCurrent");
+  if (context_ != nullptr && context_ == primary.if_ready()) return;
   CUdevice device = -1;
   // A current context that cannot tell its device has been destroyed; it is not on this one.
   if (context_ != nullptr && driver_.cuCtxGetDevice(&device) == CUDA_SUCCESS &&

@@ -16,6 +16,7 @@ class PrimaryContext {
   PrimaryContext(const DriverTable& driver, CUdevice device) : driver_(driver), device_(device) {}
 
   CUcontext get();  // Throws DeviceError.
+  CUcontext if_ready() const { return context_.load(std::memory_order_acquire); }  // or null
   const DriverTable& driver() const { return driver_; }
   CUdevice device() const { return device_; }
 

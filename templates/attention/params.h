@@ -5,11 +5,11 @@
 namespace kiln {
 
 struct AttentionParams {
-  const void* q;    // [batch, len_q, heads, head_dim] through the strides below
-  const void* k;    // [batch, len_kv, heads_kv, head_dim]
-  const void* v;    // [batch, len_kv, heads_kv, head_dim_v]
-  void* out;        // [batch, len_q, heads, head_dim_v]
-  float* lse;       // [batch, heads, len_q], natural logarithm; null when not wanted
+  const void* q;  // [batch, len_q, heads, head_dim] through the strides below
+  const void* k;  // [batch, len_kv, heads_kv, head_dim]
+  const void* v;  // [batch, len_kv, heads_kv, head_dim_v]
+  void* out;      // [batch, len_q, heads, head_dim_v]
+  float* lse;     // [batch, heads, len_q], natural logarithm; null when not wanted
   long long q_batch, q_row, q_head;
   long long k_batch, k_row, k_head;
   long long v_batch, v_row, v_head;

@@ -1,9 +1,10 @@
 // Where a 16-byte chunk of a tile lies in shared memory.
 //
 // A tile is rows of kChunks 16-byte chunks without padding. Eight rows read at one chunk column by
-// ldmatrix must fall on eight different 16-byte banks groups of the 128-byte bank line. Row r starts
-// at group (r * kChunks) mod 8, which already moves by 8 >> t groups a row, where 2^t is the largest
-// power of two (at most 8) that divides kChunks; the other t bits come from XOR with the row:
+// ldmatrix must fall on eight different 16-byte banks groups of the 128-byte bank line. Row r
+// starts at group (r * kChunks) mod 8, which already moves by 8 >> t groups a row, where 2^t is the
+// largest power of two (at most 8) that divides kChunks; the other t bits come from XOR with the
+// row:
 //
 //   kChunks 8, 16, ..: chunk ^ (row & 7)      kChunks 4, 12, ..: chunk ^ (row / 2 & 3)
 //   kChunks 2, 6, ..:  chunk ^ (row / 4 & 1)  odd:               chunk
@@ -16,7 +17,10 @@ namespace kiln {
 
 template <int kChunks>
 struct SwizzledRows {
-  static constexpr int kShift = kChunks % 8 == 0 ? 0 : kChunks % 4 == 0 ? 1 : kChunks % 2 == 0 ? 2 : 3;
+  static constexpr int kShift = kChunks % 8 == 0   ? 0
+                                : kChunks % 4 == 0 ? 1
+                                : kChunks % 2 == 0 ? 2
+                                                   : 3;
   static constexpr int kMask = (8 >> kShift) - 1;
   static constexpr int kRowBytes = kChunks * 16;
 

@@ -61,10 +61,6 @@ struct GemmShape {
   using LoaderB = TileLoader<TileB, kThreads, Config::kAlignedLoads>;
   using FragmentsA = FragmentLoader<TileA, true, kWarpM>;
   using FragmentsB = FragmentLoader<TileB, false, kWarpN>;
-  // Fragments are read one step before their use, which hides the latency of shared memory. In the
-  // largest warp tiles, reading by words leaves no registers for a second set of them.
-  static constexpr bool kWords = TileA::kWords || TileB::kWords;
-  static constexpr int kAhead = kWords && kWarpM * kWarpN > 32 * 64 ? 0 : 1;
   using Accumulator = conditional<kHalfAccumulator, u32[2], float[4]>;  // of 16 x 8 outputs
 };
 
@@ -95,14 +91,16 @@ __device__ __forceinline__ void multiply(Accumulator (&accumulators)[kTilesM][kP
 //   K major:  kBlockM (kBlockN) rows of kBlockK elements, read by ldmatrix
 //   MN major: kBlockK rows of kBlockM (kBlockN) elements, read by ldmatrix.trans, tf32 by words
 //
-// Two sets of fragments alternate: while step s is multiplied, step s + 1 is read, across the
-// border of K-tiles as well. Loads past the last K-tile fill with zeros instead of being skipped:
-// the loop stays free of branches, and no stage is read before it was written.
+// Two sets of B's fragments alternate: while step s is multiplied, step s + 1 of B is read, across
+// the border of K-tiles as well. (With two sets of A's, too, a 64 x 64 warp tile is as fast, but
+// takes all 255 registers and twice as long to compile.) Loads past the last K-tile fill with zeros
+// instead of being skipped: the loop stays free of branches, and no stage is read before it was
+// written.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void gemm(const GemmParams& params) {
   using Shape = GemmShape<Config>;
   using Input = typename Config::Input;
-  constexpr int kSteps = Shape::kSteps, kStages = Config::kStages, kAhead = Shape::kAhead;
+  constexpr int kSteps = Shape::kSteps, kStages = Config::kStages;
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   const int warp_row = warp / Config::kWarpsN * Shape::kWarpM;
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
@@ -123,11 +121,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
 
   const typename Shape::FragmentsA fragments_a(warp_row, lane);
   const typename Shape::FragmentsB fragments_b(warp_column, lane);
-  u32 a[2][Shape::FragmentsA::kCount][4], b[2][Shape::FragmentsB::kCount][4];
-  const auto load_fragments = [&](int set, u32 stage, int step) {
-    fragments_a.load(a[set], stage, step);
-    fragments_b.load(b[set], stage + Shape::TileA::kBytes, step);
-  };
+  u32 a[Shape::FragmentsA::kCount][4], b[2][Shape::FragmentsB::kCount][4];
 
 #pragma unroll 1
   for (u32 stage = 0; stage < (kStages - 1) * Shape::kStageBytes; stage += Shape::kStageBytes) {
@@ -138,7 +132,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
     __syncthreads();
   };
   wait_for_stage();
-  if constexpr (kAhead == 1) load_fragments(0, 0, 0);
+  fragments_b.load(b[0], Shape::TileA::kBytes, 0);
 
   typename Shape::Accumulator accumulators[Shape::kWarpM / 16][Shape::kWarpN / 8] = {};
   u32 read = 0, write = (kStages - 1) * Shape::kStageBytes;
@@ -146,21 +140,18 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   for (int k = 0; k < params.k; k += Config::kBlockK) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      if (step == kSteps - kAhead) {
+      fragments_a.load(a, read, step);
+      if (step == kSteps - 1) {
         wait_for_stage();
         read = next_stage(read);
       }
-      load_fragments((step + kAhead) % 2, read, (step + kAhead) % kSteps);
+      fragments_b.load(b[(step + 1) % 2], read + Shape::TileA::kBytes, (step + 1) % kSteps);
       if (step == 0) {
         // Every warp has read the last fragments of this stage: it did before it last waited.
         load_stage(write);
         write = next_stage(write);
       }
-      multiply<Input>(accumulators, a[step % 2], b[step % 2]);
-    }
-    if constexpr (kAhead == 0) {
-      wait_for_stage();
-      read = next_stage(read);
+      multiply<Input>(accumulators, a, b[step % 2]);
     }
   }
   wait_copies<0>();

@@ -10,7 +10,7 @@ struct GemmParams {
   void* out;             // M x N, rows contiguous
   const void* bias;      // [N] or [batch, 1, N], contiguous; null when absent
   const void* residual;  // M x N, rows contiguous; null when absent
-  long long a_ld, b_ld, out_ld, residual_ld;  // strides in elements
+  long long a_ld, b_ld, out_ld, residual_ld;                          // strides in elements
   long long a_batch, b_batch, out_batch, bias_batch, residual_batch;  // 0 broadcasts
   int m, n, k, batch;
   float alpha;

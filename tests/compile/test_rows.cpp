@@ -26,7 +26,7 @@ struct Config {
   static constexpr bool kAligned = true;
 };
 using Variant = kiln::Variants<>;
-extern "C" __global__ void __launch_bounds__(Config::kWarps * 32)
+extern "C" __global__ void __launch_bounds__(Config::kWarps * 32, 1)
 kiln_kernel(const __grid_constant__ kiln::AttentionArgs<Variant> args) {
   kiln::flash_attention<Config, Variant>(args);
 }
@@ -47,7 +47,7 @@ struct Config {
   static constexpr bool kAlignedStores = true;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, false, false>;
-extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32)
+extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, 1)
 kiln_kernel(const __grid_constant__ kiln::GemmParams args) {
   kiln::gemm<Config, Epilogue>(args);
 }

@@ -17,7 +17,7 @@ os.environ.pop("KILN_JIT", None)
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for fake_tensors.py, in every import mode
 
 # One row of the GEMM table: the quickest kernel to compile.
-ONE_KERNEL = {"op": "gemm", "dtype": "bfloat16", "block_m": 16}
+ONE_KERNEL = {"op": "gemm", "dtype": "bfloat16", "block_m": 32}
 
 
 class Finished:

@@ -87,7 +87,7 @@ def test_inspect_shows_the_kernel():
     assert "entry" in kernel["ptx"]
     assert "#include" in kernel["source"]
     assert kernel["registers"] > 0
-    assert kernel["spec"]["block_m"] == 16
+    assert kernel["spec"]["block_m"] == 32
 
 
 def test_enumerated_specs_name_kernels():

@@ -10,7 +10,7 @@ import sys
 import kiln
 import pytest
 
-BUILDS = pathlib.Path(__file__).parents[2] / "build"
+DEV_BUILD = pathlib.Path(__file__).parents[2] / "build/dev"
 SCRIPT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -36,8 +36,8 @@ print(json.dumps(report))
 @pytest.fixture
 def run_script(environment, tmp_path):
     """Runs SCRIPT on the fake driver and returns its report."""
-    found = os.environ.get("KILN_FAKE_CUDA") or next(BUILDS.glob("*/tests/libfake_cuda.so"), None)
-    assert found, "build the C++ tests first (make build): they bring the fake driver"
+    found = os.environ.get("KILN_FAKE_CUDA") or DEV_BUILD / "tests/libfake_cuda.so"
+    assert pathlib.Path(found).exists(), "build the C++ tests first (make build): they bring the fake driver"
     (tmp_path / "libcuda.so.1").symlink_to(found)
     # For this child alone: NVRTC, which prewarming loads, looks for the driver too.
     variables = {**environment, "LD_LIBRARY_PATH": str(tmp_path)}

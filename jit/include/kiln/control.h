@@ -43,15 +43,15 @@ std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorV
 // python/kiln/data/spec.schema.json. One spec may stand for several kernels (one per config row).
 struct PrewarmProgress {
   std::size_t done = 0, total = 0;
-  std::string what;      // "flash_attention bf16 d128 causal, 128x64, sm_90a"
-  std::string outcome;   // "compiled", "cached" or "failed: …"
+  std::string what;     // "flash_attention bf16 d128 causal, 128x64, sm_90a"
+  std::string outcome;  // "compiled", "cached" or "failed: …"
   double seconds = 0;
 };
 struct PrewarmOptions {
-  std::vector<std::string> archs;  // "sm_90a"; empty = of the devices here
-  int jobs = 0;                    // 0 = one per core
-  bool recompile = false;          // also what the cache has
-  bool check_only = false;         // report what is missing, compile nothing
+  std::vector<std::string> archs;                        // "sm_90a"; empty = of the devices here
+  int jobs = 0;                                          // 0 = one per core
+  bool recompile = false;                                // also what the cache has
+  bool check_only = false;                               // report what is missing, compile nothing
   std::function<void(const PrewarmProgress&)> progress;  // called from any thread, one at a time
 };
 // `specs`: a JSON array of specs. Returns {"total", "compiled", "cached", "missing", "failed":

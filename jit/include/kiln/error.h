@@ -21,7 +21,8 @@ class Error : public std::runtime_error {
 // NVRTC refused a source, or no NVRTC could be loaded. what() ends with NVRTC's log.
 class CompileError : public Error {
  public:
-  CompileError(const std::string& message, std::string log) : Error(message), log_(std::move(log)) {}
+  CompileError(const std::string& message, std::string log)
+      : Error(message), log_(std::move(log)) {}
   const std::string& log() const { return log_; }
 
  private:

@@ -20,8 +20,15 @@
 
 namespace kiln {
 
-enum class StatusCode { ok, invalid_argument, type_error, compile_error, cuda_error,
-                        compile_disabled, internal };
+enum class StatusCode {
+  ok,
+  invalid_argument,
+  type_error,
+  compile_error,
+  cuda_error,
+  compile_disabled,
+  internal
+};
 struct Status {
   StatusCode code = StatusCode::ok;
   std::string message;

@@ -8,8 +8,8 @@ struct Config {
   using Residual = kiln::bf16;
   static constexpr kiln::Major kMajorA = kiln::Major::k;
   static constexpr kiln::Major kMajorB = kiln::Major::k;
-  static constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 32;
-  static constexpr int kStages = 4, kWarpsM = 2, kWarpsN = 2;
+  static constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 64;
+  static constexpr int kStages = 3, kWarpsM = 2, kWarpsN = 4;
   static constexpr bool kAlignedLoads = true, kAlignedStores = true;
 };
 struct Epilogue {

@@ -8,8 +8,8 @@ struct Config {
   using Residual = float;
   static constexpr kiln::Major kMajorA = kiln::Major::mn;
   static constexpr kiln::Major kMajorB = kiln::Major::mn;
-  static constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 16;
-  static constexpr int kStages = 4, kWarpsM = 2, kWarpsN = 2;
+  static constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 32;
+  static constexpr int kStages = 3, kWarpsM = 2, kWarpsN = 4;
   static constexpr bool kAlignedLoads = false, kAlignedStores = false;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, /*kBias=*/false, /*kResidual=*/false>;
