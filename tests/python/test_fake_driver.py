@@ -37,7 +37,7 @@ print(json.dumps(report))
 def run_script(environment, tmp_path):
     """Runs SCRIPT on the fake driver and returns its report."""
     found = os.environ.get("KILN_FAKE_CUDA") or DEV_BUILD / "tests/libfake_cuda.so"
-    assert pathlib.Path(found).exists(), "build the C++ tests first (make build): they bring the fake driver"
+    assert pathlib.Path(found).exists(), "run make build: the C++ tests bring the fake driver"
     (tmp_path / "libcuda.so.1").symlink_to(found)
     # For this child alone: NVRTC, which prewarming loads, looks for the driver too.
     variables = {**environment, "LD_LIBRARY_PATH": str(tmp_path)}
