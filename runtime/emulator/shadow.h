@@ -1,0 +1,66 @@
+// Who wrote and read each byte of a cluster's shared memory, and what orders them: finds races,
+// reads of never-written bytes and generic writes that an asynchronous unit reads with no proxy
+// fence. Happens-before is kept with vector clocks: one entry per agent.
+//
+// An agent is a warp (lanes of one warp count as ordered) or an asynchronous operation slot.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/emulator/machine.h"
+
+namespace kiln::runtime::emulator {
+
+// A vector clock: what has happened, per agent.
+struct SyncClock {
+  std::vector<std::uint32_t> at;
+  void join(const SyncClock& other);
+};
+
+using Agent = std::uint32_t;
+
+class Shadow {
+ public:
+  explicit Shadow(Cluster& cluster);
+  ~Shadow();
+
+  // Generic accesses of a warp's lane; `offset` in the shared memory of block `rank`.
+  void read(const Warp& warp, int rank, std::uint32_t offset, std::uint32_t bytes, int lane);
+  void write(const Warp& warp, int rank, std::uint32_t offset, std::uint32_t bytes, int lane);
+  void atomic(const Warp& warp, int rank, std::uint32_t offset, std::uint32_t bytes, int lane);
+
+  // Synchronisation: `warp` publishes what it has done into `clock`; takes over what was published.
+  void release(const Warp& warp, SyncClock& clock);
+  void acquire(const Warp& warp, const SyncClock& clock);
+  // fence.proxy.async by lanes of a warp: their generic writes so far may be read by the units.
+  void fence_proxy(const Warp& warp, Mask lanes);
+
+  // The clock of the mbarrier at `offset` of block `rank`, for its phase `parity`.
+  SyncClock& mbarrier_clock(int rank, std::uint32_t offset, std::uint32_t parity);
+  void forget_mbarrier(int rank, std::uint32_t offset);
+
+  // An asynchronous operation: begins with what its issuer knows, ends by publishing into a clock.
+  // Its accesses are those of the async proxy where `async_proxy`, else (cp.async) generic.
+  struct Operation {
+    Agent agent = 0;
+    std::uint32_t time = 0;
+    SyncClock known;
+    bool async_proxy = true;
+    const Warp* issuer = nullptr;
+    int lane = -1;
+  };
+  Operation begin(const Warp& issuer, int lane, bool async_proxy);
+  void read(const Operation& operation, int rank, std::uint32_t offset, std::uint32_t bytes);
+  void write(const Operation& operation, int rank, std::uint32_t offset, std::uint32_t bytes);
+  void publish(const Operation& operation, SyncClock& clock);
+  // The warp has waited for the operation itself (cp.async.wait_group, wgmma.wait_group).
+  void acquire(const Warp& warp, const Operation& operation);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kiln::runtime::emulator
