@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/emulator/machine.h"
@@ -62,6 +63,8 @@ struct AsyncState {
 void mbarrier_complete_tx(Cluster& cluster, std::uint32_t shared_address, std::uint32_t bytes);
 // One arrival by an asynchronous unit (cp.async.mbarrier.arrive). `noinc`: counted in the init.
 void mbarrier_arrive_async(Cluster& cluster, std::uint32_t shared_address, bool noinc);
+// "phase 1, 3 of 4 arrivals pending, 4096 bytes awaited".
+std::string describe_mbarrier(Cluster& cluster, std::uint32_t shared_address);
 
 // Marks of matrix registers in flight (wgmma): a generic op that touches one raises
 // Fault::in_flight. The executor asks only when Program::uses_wgmma and the warp has any.

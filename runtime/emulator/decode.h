@@ -5,7 +5,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "runtime/emulator/faults.h"
 #include "runtime/emulator/program.h"
@@ -30,6 +32,8 @@ class Decoder {
   // Returns (first index, count).
   std::pair<std::uint32_t, std::uint32_t> sources(const Operand& operand, Type type);
   std::pair<std::uint32_t, std::uint32_t> destinations(const Operand& operand, Type type);
+  // The type a register operand was declared with; Type::none for what is no register.
+  Type register_type(const Operand& operand) const;
   // [base + offset]: sets op.a to a row of 64-bit addresses (op.flags is left alone) and
   // op.immediate to the offset. A 32-bit base register (shared) is zero-extended: then the
   // returned width is 4 and op.a a row of 32-bit addresses; a symbol or integer gives 8.
@@ -47,13 +51,26 @@ class Decoder {
   [[noreturn]] void unknown() const;  // this combination of modifiers is not modelled
   void expect_operands(const Instruction& instruction, std::size_t least, std::size_t most) const;
 
+  // Where .shared, .local and .param variables were placed.
+  struct Placed {
+    std::string_view name;
+    Space space;
+    std::uint64_t offset;
+  };
+
   void set_current(const Instruction* instruction) { current_ = instruction; }
 
  private:
+  void place(const Variable& variable);
+  Ref symbol(const Operand& operand, Type type);
+  Ref shared_address(std::uint32_t offset);
+
   Program& program_;
   const Allocation& allocation_;
   const GlobalVariables& globals_;
   const Instruction* current_ = nullptr;
+  std::vector<Placed> placed_;
+  std::unordered_map<std::uint64_t, Ref> constants32_, constants64_, shared_rows_;
 };
 
 // Fills `op` (guard and debug info are set by the caller): the handler and its operands.

@@ -32,9 +32,9 @@ struct SyncClock;   // shadow.h
 
 // What a blocked group waits for; told when nobody can go on.
 struct Wait {
-  enum class Kind : std::uint8_t { none, lanes, barrier, mbarrier, cluster_barrier, other };
+  enum class Kind : std::uint8_t { none, lanes, barrier, mbarrier, cluster_barrier, registers };
   Kind kind = Kind::none;
-  std::uint32_t id = 0;      // barrier number; shared address of an mbarrier
+  std::uint32_t id = 0;  // lanes; barrier number; shared address of an mbarrier; registers wanted
   std::uint32_t parity = 0;  // of an mbarrier
 };
 
@@ -42,8 +42,9 @@ struct Group {
   std::uint32_t pc = 0;
   Mask mask = 0;
   bool blocked = false;
-  std::uint64_t token = 0;  // a handler's own between tries of one op: the phase it arrived in
-  Wait wait;
+  std::uint64_t token = 0;     // a handler's own between tries of one op: the phase it arrived in
+  std::uint64_t last_run = 0;  // the warp's time
+  Wait wait{};
 };
 
 class Warp {
@@ -88,14 +89,22 @@ class Warp {
   std::uint64_t steps() const { return steps_; }
   int warpgroup() const { return index_ / 4; }
 
-  // Runs until every group is blocked, one yields, or `quantum` ops are done. Returns whether
-  // anything was executed. Throws EmulatorError with the site.
-  bool run(std::uint64_t quantum);
+  // How a turn of run() ended.
+  enum class Turn : std::uint8_t {
+    spent,    // the quantum is used up
+    yielded,  // something was done, and a group polls: nanosleep, a failed test
+    blocked,  // something was done, then every group blocked
+    stuck,    // nothing could be done
+    done      // all lanes have exited
+  };
+  // Runs until every group is blocked, one yields, or `quantum` ops are done. Throws EmulatorError
+  // with the site.
+  Turn run(std::uint64_t quantum);
 
   std::byte* local(int lane);  // the lane's own .local memory
 
  private:
-  friend class WarpRunner;
+  Turn step(std::uint64_t quantum);
   void merge();
   bool pick();
   void leave(Mask lanes);
@@ -106,6 +115,7 @@ class Warp {
   std::vector<Group> groups_;
   std::size_t running_ = 0;
   std::uint64_t steps_ = 0;
+  std::uint32_t picks_ = 0;
   std::unique_ptr<std::uint32_t[]> storage_;
   std::uint32_t* slots_ = nullptr;
   const std::array<std::uint32_t, kLanes>* constants_ = nullptr;
@@ -119,8 +129,9 @@ struct NamedBarrier {
   std::uint32_t expected = 0;  // threads; 0 while nobody has arrived
   std::uint32_t arrived = 0;
   std::uint64_t phase = 1;  // grows when the barrier completes
-  Mask or_bits = 0;         // of bar.red
-  std::uint32_t and_count = 0, pop_count = 0;
+  // Of bar.red: gathering, and of the last completed phase.
+  bool or_bits = false, last_or = false, last_and = false;
+  std::uint32_t and_count = 0, pop_count = 0, last_pop = 0;
   std::unique_ptr<SyncClock> clock;
 };
 
@@ -202,7 +213,11 @@ class Cluster {
   bool run(std::uint64_t quantum);
 
  private:
-  bool run_warps(std::uint64_t quantum);
+  struct Pass {
+    bool progressed = false, polled = false, blocked = false;
+  };
+  Pass run_warps();
+  bool deliver();
   void finish();  // faults of a block that ends with work in flight
   [[noreturn]] void report_deadlock();
 
@@ -213,7 +228,9 @@ class Cluster {
   std::unique_ptr<Shadow> shadow_;
   ClusterBarrier barrier_;
   std::vector<Block> blocks_;
-  std::uint64_t steps_ = 0;
+  std::vector<Warp*> turns_;  // in the order of a pass
+  int passes_without_delivery_ = 0;
+  bool finished_ = false;
 };
 
 // Runs the whole grid over the host's cores; returns when every block has ended. Throws the first
@@ -223,6 +240,11 @@ void run_grid(const Launch& launch);
 // The site of the op that `warp`'s running group is at.
 struct Site;
 Site site_of(const Warp& warp, int lane);
+// The instruction at an op's index; null for the exit behind the last.
+const Instruction* instruction_at(const Warp& warp, std::uint32_t pc);
+std::string describe(const Warp& warp, const Wait& wait);  // "waits for …"
+// Prints the op that `warp` has just executed at `pc`, as one lane saw it (Options::trace_thread).
+void trace(const Warp& warp, std::uint32_t pc, int lane);
 
 template <class F>
 void for_each_lane(Mask mask, F f) {

@@ -68,12 +68,18 @@ struct OpExtra {
   virtual ~OpExtra() = default;
 };
 
+// A row that holds the address of a shared variable: it differs between the blocks of a cluster, so
+// each warp fills it in when it starts. Two slots, 64-bit lanes.
+struct SharedAddressRow {
+  Ref row = 0;
+  std::uint32_t offset = 0;
+};
+
 struct Program {
   std::shared_ptr<const Module> module;
   const Function* function = nullptr;
   std::string kernel;
-  std::vector<Op> ops;
-  std::vector<std::uint32_t> instruction_of;  // op -> index in function->body
+  std::vector<Op> ops;  // one per instruction of function->body, and an exit
   std::vector<Ref> lists;
   std::vector<std::unique_ptr<OpExtra>> extras;
   std::vector<std::array<std::uint32_t, kLanes>> constants;  // rows; 64-bit ones take two
@@ -82,6 +88,7 @@ struct Program {
   std::uint32_t local_bytes = 0;                             // per lane
   std::uint32_t shared_bytes = 0;                            // static, from kSharedBase on
   std::vector<SharedVariable> shared_variables;
+  std::vector<SharedAddressRow> shared_addresses;
   bool uses_wgmma = false;
 };
 
