@@ -34,7 +34,7 @@ class DriverError(RuntimeError):
     pass
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def driver():
     return ctypes.CDLL("libcuda.so.1")
 
@@ -47,7 +47,7 @@ def call(function, *arguments):
         raise DriverError(f"{function} failed: {(name.value or b'?').decode()} ({status})")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def device():
     """The first device, with its primary context; the caller's thread gets it as its current."""
     call("cuInit", 0)

@@ -19,7 +19,6 @@ import importlib
 import math
 import pathlib
 import re
-from typing import Optional, Union
 
 import numpy as np
 
@@ -61,20 +60,20 @@ class Case:
     # One array an output, [threads] or [threads, n]. None for an output (or for all): whatever
     # the hardware gives is right; on a GPU the emulator is compared with it. With floating-point
     # outputs any two NaNs agree; call the output "b32" to compare their bits.
-    expected: Optional[list] = None
+    expected: list | None = None
     tolerance: Tolerance = Tolerance()
-    threads: Union[int, tuple] = 32  # of a block: x, or (x, y, z)
+    threads: int | tuple = 32  # of a block: x, or (x, y, z)
     grid: tuple = (1, 1, 1)
     cluster: tuple = (1, 1, 1)
     shared: int = 0
     dynamic: int = 0
     buffers: list = dataclasses.field(default_factory=list)
-    expected_buffers: Optional[list] = None  # None for one that isn't compared
+    expected_buffers: list | None = None  # None for one that isn't compared
     module: str = ""  # what stands before the kernel: .global and .const variables, functions
     directives: str = ""  # behind the parameter list: .maxnreg ...
     target: str = "sm_80"
     version: str = "8.0"
-    fault: Optional[str] = None  # part of the message that the emulator must fail with
+    fault: str | None = None  # part of the message that the emulator must fail with
     emulator_only: bool = False  # undefined, or of no fixed value, on hardware
 
     @property

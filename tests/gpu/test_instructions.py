@@ -8,8 +8,8 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "emulated"))
 
-import cuda_driver  # noqa: E402
-import instruction  # noqa: E402
+import cuda_driver
+import instruction
 
 CASES = [case for case in instruction.all_cases() if not (case.fault or case.emulator_only)]
 
