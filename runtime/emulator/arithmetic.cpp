@@ -10,16 +10,26 @@ bool is_approximate(const Instruction& instruction) {
   return instruction.has("approx") || instruction.has("full");
 }
 
+// min, max, abs, neg.
+void decode_any_sign(Decoder& decoder, const Instruction& instruction, Op& op) {
+  const Type type = instruction.type();
+  if (is_half(type)) {
+    decode_half(decoder, instruction, op);
+  } else if (type == Type::f32 || type == Type::f64) {
+    decode_sign(decoder, instruction, op);
+  } else {
+    decode_integer(decoder, instruction, op);
+  }
+}
+
 void decode_any(Decoder& decoder, const Instruction& instruction, Op& op) {
   const Type type = instruction.type();
   if (is_half(type)) {
     decode_half(decoder, instruction, op);
   } else if (is_approximate(instruction)) {
     decode_approximate(decoder, instruction, op);
-  } else if (type == Type::f32) {
-    decode_f32(decoder, instruction, op);
-  } else if (type == Type::f64) {
-    decode_f64(decoder, instruction, op);
+  } else if (type == Type::f32 || type == Type::f64) {
+    decode_real(decoder, instruction, op);
   } else if (instruction.opcode == "mul" || instruction.opcode == "mad") {
     decode_product(decoder, instruction, op);
   } else {
@@ -31,8 +41,8 @@ constexpr std::array kOpcodes = {
     OpcodeRow{"add", decode_any},          OpcodeRow{"sub", decode_any},
     OpcodeRow{"mul", decode_any},          OpcodeRow{"mad", decode_any},
     OpcodeRow{"fma", decode_any},          OpcodeRow{"div", decode_any},
-    OpcodeRow{"abs", decode_any},          OpcodeRow{"neg", decode_any},
-    OpcodeRow{"min", decode_any},          OpcodeRow{"max", decode_any},
+    OpcodeRow{"abs", decode_any_sign},     OpcodeRow{"neg", decode_any_sign},
+    OpcodeRow{"min", decode_any_sign},     OpcodeRow{"max", decode_any_sign},
     OpcodeRow{"rcp", decode_any},          OpcodeRow{"sqrt", decode_any},
     OpcodeRow{"rem", decode_integer},      OpcodeRow{"sad", decode_integer},
     OpcodeRow{"addc", decode_integer},     OpcodeRow{"subc", decode_integer},
@@ -47,7 +57,7 @@ constexpr std::array kOpcodes = {
     OpcodeRow{"bfind", decode_bits},       OpcodeRow{"brev", decode_bits},
     OpcodeRow{"bfe", decode_bits},         OpcodeRow{"bfi", decode_bits},
     OpcodeRow{"bmsk", decode_bits},        OpcodeRow{"szext", decode_bits},
-    OpcodeRow{"fns", decode_bits},         OpcodeRow{"copysign", decode_copysign},
+    OpcodeRow{"fns", decode_bits},         OpcodeRow{"copysign", decode_sign},
     OpcodeRow{"testp", decode_testp},      OpcodeRow{"rsqrt", decode_approximate},
     OpcodeRow{"sin", decode_approximate},  OpcodeRow{"cos", decode_approximate},
     OpcodeRow{"ex2", decode_approximate},  OpcodeRow{"lg2", decode_approximate},

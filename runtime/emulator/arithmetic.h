@@ -35,10 +35,10 @@ void decode_product(Decoder& decoder, const Instruction& instruction, Op& op);
 void decode_logic(Decoder& decoder, const Instruction& instruction, Op& op);
 // popc clz bfind brev bfe bfi bmsk szext fns
 void decode_bits(Decoder& decoder, const Instruction& instruction, Op& op);
-// f32 and f64: add sub mul fma mad div rcp sqrt (exact) abs neg min max copysign testp
-void decode_f32(Decoder& decoder, const Instruction& instruction, Op& op);
-void decode_f64(Decoder& decoder, const Instruction& instruction, Op& op);
-void decode_copysign(Decoder& decoder, const Instruction& instruction, Op& op);
+// f32 and f64, in one rounding: add sub mul fma mad div rcp sqrt
+void decode_real(Decoder& decoder, const Instruction& instruction, Op& op);
+// f32 and f64: abs neg min max copysign testp
+void decode_sign(Decoder& decoder, const Instruction& instruction, Op& op);
 void decode_testp(Decoder& decoder, const Instruction& instruction, Op& op);
 // f16, bf16, alone and in pairs: add sub mul fma abs neg min max
 void decode_half(Decoder& decoder, const Instruction& instruction, Op& op);
