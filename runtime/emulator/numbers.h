@@ -1,0 +1,105 @@
+// Floating-point formats: exact widening, and narrowing with one rounding in every mode.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace kiln::runtime::emulator {
+
+enum class Rounding : std::uint8_t {
+  rn,   // to nearest, ties to even
+  rna,  // to nearest, ties away from zero
+  rz,   // toward zero
+  rm,   // toward minus infinity
+  rp    // toward plus infinity
+};
+
+// What the hardware writes for any NaN result.
+inline constexpr std::uint32_t kNan32 = 0x7fffffffu;
+inline constexpr std::uint16_t kNan16 = 0x7fff;  // f16 and bf16
+inline constexpr std::uint8_t kNan8 = 0x7f;      // e4m3 and e5m2
+
+// Every NaN becomes the hardware's; all else is left alone.
+inline float canonical(float x) { return x != x ? std::bit_cast<float>(kNan32) : x; }
+inline bool is_nan16(std::uint16_t f16) { return (f16 & 0x7fffu) > 0x7c00u; }
+inline bool is_nan_bf16(std::uint16_t bf16) { return (bf16 & 0x7fffu) > 0x7f80u; }
+
+// .ftz: subnormals become zero of the same sign.
+inline float flush(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return (bits & 0x7f800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : x;
+}
+// .sat: to [0, 1]; NaN becomes +0, and so does -0.
+inline float saturate(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
+inline double saturate(double x) { return x > 0 ? (x < 1 ? x : 1.0) : 0.0; }
+
+// Widening is exact. Signalling NaNs and payloads are kept for f16 and bf16.
+inline float bf16_to_f32(std::uint16_t bits) {
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
+inline float f16_to_f32(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000u) << 16;
+  const std::uint32_t magnitude = std::uint32_t{bits} & 0x7fffu;
+  // The exponent is rebiased by a product, which normalises subnormals too; infinities and NaNs
+  // need the full exponent.
+  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  const std::uint32_t special = (magnitude << 13) | 0x7f800000u;
+  const std::uint32_t value = magnitude >= 0x7c00u ? special : std::bit_cast<std::uint32_t>(scaled);
+  return std::bit_cast<float>(value | sign);
+}
+float e4m3_to_f32(std::uint8_t bits);
+float e5m2_to_f32(std::uint8_t bits);
+// What the tensor cores read of a 32-bit register that holds a tf32: the low 13 bits are ignored.
+inline float tf32_to_f32(std::uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000u); }
+
+// How a value is narrowed. satfinite: overflow and infinities become the largest finite value.
+// relu: negative values (and -0) become +0. NaN becomes the canonical NaN in any case.
+struct Narrowing {
+  Rounding rounding = Rounding::rn;
+  bool satfinite = false;
+  bool relu = false;
+};
+
+// The usual case, to nearest even; fast and vectorisable.
+inline std::uint16_t f32_to_bf16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return static_cast<std::uint16_t>(x != x ? kNan16 : rounded);
+}
+inline std::uint16_t f32_to_f16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
+  // Normal results: rebias and round; a carry out of the mantissa moves the exponent as it should.
+  const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  // Subnormal results: adding 0.5 aligns the ulp to 2^-24, and the addition rounds.
+  const std::uint32_t tiny =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  std::uint32_t result = magnitude < 0x38800000u ? tiny : normal;
+  result = magnitude >= 0x477ff000u ? 0x7c00u : result;  // 65520 and more round to infinity
+  return static_cast<std::uint16_t>(magnitude > 0x7f800000u ? kNan16 : result | sign);
+}
+
+// One rounding from the source's exact value. An f32 widens to double exactly.
+float f64_to_f32(double x, Rounding rounding);  // NaN: canonical
+std::uint16_t f64_to_f16(double x, Narrowing how = {});
+std::uint16_t f64_to_bf16(double x, Narrowing how = {});
+// cvt to the 8-bit formats is always .satfinite; without it e5m2 has infinities and e4m3 gives NaN.
+std::uint8_t f64_to_e4m3(double x, Narrowing how = {.satfinite = true});
+std::uint8_t f64_to_e5m2(double x, Narrowing how = {.satfinite = true});
+// In an f32's layout, low 13 bits zero.
+std::uint32_t f64_to_tf32(double x, Narrowing how = {.rounding = Rounding::rna});
+
+// Of integers, in every mode.
+float integer_to_f32(std::uint64_t magnitude, bool negative, Rounding rounding);
+double integer_to_f64(std::uint64_t magnitude, bool negative, Rounding rounding);
+std::uint16_t integer_to_f16(std::uint64_t magnitude, bool negative, Rounding rounding);
+std::uint16_t integer_to_bf16(std::uint64_t magnitude, bool negative, Rounding rounding);
+
+// a * b + c and a + b in one rounding, by the ways of arithmetic that a build without hardware fma
+// has too.
+float fma_rn(float a, float b, float c);
+
+}  // namespace kiln::runtime::emulator
