@@ -28,6 +28,8 @@ Status status_of(Call&& call) noexcept {
       return {StatusCode::compile_error, error.what()};
     } catch (const CompileDisabled& error) {
       return {StatusCode::compile_disabled, error.what()};
+    } catch (const EmulatorError& error) {
+      return {StatusCode::emulator_error, error.what()};
     } catch (const CudaError& error) {
       return {StatusCode::cuda_error, error.what()};
     } catch (const std::exception& error) {

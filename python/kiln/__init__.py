@@ -9,7 +9,7 @@ Importing loads neither the driver nor NVRTC; both are opened by the first call 
 from __future__ import annotations
 
 from . import _core, _site, jit
-from ._core import CompileDisabled, CompileError, CudaError, Error
+from ._core import CompileDisabled, CompileError, CudaError, EmulatorError, Error
 from .control import (
     clear_memory_cache,
     diagnose,
@@ -24,6 +24,7 @@ from .control import (
     set_log,
     stats,
 )
+from .emulation import emulate
 
 __version__ = _core.version()
 
@@ -31,9 +32,11 @@ __all__ = [
     "CompileDisabled",
     "CompileError",
     "CudaError",
+    "EmulatorError",
     "Error",
     "clear_memory_cache",
     "diagnose",
+    "emulate",
     "enumerate_specs",
     "explain",
     "inspect",

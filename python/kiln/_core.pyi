@@ -14,6 +14,16 @@ class CudaError(Error): ...
 class CompileDisabled(Error):
     spec: dict[str, Any] | None
 
+class EmulatorError(Error):
+    fault: str
+    kernel: str | None
+    block: tuple[int, int, int] | None
+    warp: int | None
+    lane: int | None
+    ptx_line: int | None
+    instruction: str | None
+    source: str | None
+
 class BoundVariant:
     @property
     def name(self) -> str: ...
@@ -129,6 +139,21 @@ def diagnose() -> str: ...
 def nvrtc_info(load: bool) -> dict[str, Any]: ...
 def set_python_paths(paths: Sequence[str]) -> None: ...
 def set_log(callback: Callable[[int, str], object] | None) -> None: ...
+def ptx_entries(ptx: str) -> list[dict[str, Any]]: ...
+def run_ptx(
+    ptx: str,
+    entry: str,
+    arch: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    cluster: Sequence[int],
+    shared_bytes: int,
+    arguments: bytes,
+    spans: Sequence[tuple[int, int, bool]],
+    options: str,
+    trace_block: int,
+    trace_thread: int,
+) -> None: ...
 def cache_info() -> str: ...
 def cache_list() -> str: ...
 def cache_verify() -> str: ...

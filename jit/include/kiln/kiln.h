@@ -5,8 +5,8 @@
 // it from the cache; later ones launch in about a microsecond. Nothing allocates device memory.
 //
 // Throws: std::invalid_argument (kiln::TypeError for dtypes) with one sentence that names the
-// argument; CompileError, CudaError and CompileDisabled, see kiln/error.h. Each operation has a
-// noexcept twin, try_*, that returns a Status.
+// argument; CompileError, CudaError, EmulatorError and CompileDisabled, see kiln/error.h. Each
+// operation has a noexcept twin, try_*, that returns a Status.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +27,7 @@ enum class StatusCode {
   compile_error,
   cuda_error,
   compile_disabled,
+  emulator_error,
   internal
 };
 struct Status {
