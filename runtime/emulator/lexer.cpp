@@ -1,5 +1,6 @@
 #include "runtime/emulator/lexer.h"
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/emulator/faults.h"
@@ -67,6 +68,16 @@ void Lexer::skip_comment() {
   position_ = end + 2;
 }
 
+// # 12 "file.cu", as preprocessors leave it. Other directives would change the text's meaning.
+void Lexer::skip_line_marker() {
+  std::size_t next = position_ + 1;
+  while (at(next) == ' ' || at(next) == '\t') ++next;
+  if (!is_a(at(next), kDigit) && text_.substr(std::min(next, text_.size()), 4) != "line") {
+    raise_ptx(line_, "preprocessor directives are not supported");
+  }
+  skip_line();
+}
+
 void Lexer::skip_line() {
   const std::size_t end = text_.find('\n', position_);
   position_ = end == std::string_view::npos ? text_.size() : end;
@@ -81,6 +92,8 @@ bool Lexer::skip_space() {
       ++position_;
     } else if (c == '/' && (at(position_ + 1) == '/' || at(position_ + 1) == '*')) {
       skip_comment();
+    } else if (c == '#') {
+      skip_line_marker();
     } else {
       break;
     }

@@ -43,11 +43,12 @@ class Lexer {
   Token next();
   // Behind an opening brace: goes behind the brace that closes it, whatever stands between.
   void skip_block(std::uint32_t opening_line);
-  void skip_line();
 
  private:
   bool skip_space();  // and comments; whether there were any
   void skip_comment();
+  void skip_line();
+  void skip_line_marker();
   std::size_t number_end(std::size_t begin, TokenKind* kind) const;
   std::size_t word_end(std::size_t begin) const;
   std::string_view string_body();

@@ -25,7 +25,16 @@ struct Constant {
 // What stands before a variable's or a function's declaration.
 struct Linkage {
   bool is_extern = false;
-  bool is_weak = false;  // .weak or .common
+};
+
+// What the variables of one declaration have in common.
+struct Declaration {
+  Space space = Space::none;
+  Type type = Type::none;
+  std::uint32_t align = 0;  // 0 = the natural one
+  std::uint32_t lanes = 1;  // .v2, .v4
+  bool is_extern = false;
+  std::uint32_t line = 0;
 };
 
 // One element of an initialiser.
@@ -66,7 +75,9 @@ class Parser {
 
   // parser_variable.cpp
   bool at_space() const;
-  Variable parse_declaration(const Linkage& linkage);
+  Declaration parse_declaration(const Linkage& linkage);
+  Variable parse_variable(const Declaration& declaration);
+  void declare_global(Variable&& variable);
   void parse_module_variables(const Linkage& linkage);
   void parse_body_variables(const Linkage& linkage);
   void parse_attributes();
@@ -75,7 +86,7 @@ class Parser {
   std::vector<std::uint64_t> parse_extents(std::uint64_t element_bytes);
 
   // parser_initializer.cpp
-  void parse_initializer(Variable& variable, std::vector<std::uint64_t> extents,
+  void parse_initializer(Variable& variable, const std::vector<std::uint64_t>& extents,
                          std::uint64_t element_bytes);
   std::uint64_t fill(Variable& variable, const std::vector<std::uint64_t>& strides,
                      std::size_t level, std::uint64_t begin);

@@ -146,8 +146,7 @@ void Parser::parse_location() {
   while (accept(',')) {
     const Token attribute = expect_identifier("function_name or inlined_at");
     if (attribute.text == "function_name") {
-      if (token_.kind != TokenKind::word) expect_identifier("the label of a name");
-      if (token_.kind == TokenKind::word) take();
+      if (!accept_word(".debug_str")) expect_identifier("the label of a name");
       if (token_.is('+') || token_.is('-')) parse_displacement();
     } else if (attribute.text == "inlined_at") {
       triple(call);
@@ -159,6 +158,8 @@ void Parser::parse_location() {
       raise_ptx(attribute.line, "expected function_name or inlined_at, got " + describe(attribute));
     }
   }
+  // Line 0: code that no line of the source asked for; the line before it says more.
+  if (here[1] == 0 && location_ != 0) return;
   location_ = add_location(here[0], here[1], here[2], inlined_at);
 }
 

@@ -127,9 +127,7 @@ void Parser::store(Variable& variable, const Initializer& element, std::uint64_t
       raise_ptx(element.line, "expected an integer, got a floating-point number");
     }
   } else if (type_class == TypeClass::real && bytes >= 4) {
-    const auto value = static_cast<double>(static_cast<std::int64_t>(element.value));
-    bits = bytes == 4 ? std::bit_cast<std::uint32_t>(static_cast<float>(value))
-                      : std::bit_cast<std::uint64_t>(value);
+    raise_ptx(element.line, "expected a floating-point number, got an integer");
   }
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(bytes, 8); ++i) {
     variable.initial[at + i] = static_cast<std::byte>(bits >> i * 8 & 0xff);
@@ -164,7 +162,7 @@ std::uint64_t Parser::fill(Variable& variable, const std::vector<std::uint64_t>&
   return at;
 }
 
-void Parser::parse_initializer(Variable& variable, std::vector<std::uint64_t> extents,
+void Parser::parse_initializer(Variable& variable, const std::vector<std::uint64_t>& extents,
                                std::uint64_t element_bytes) {
   masked_parts_ = 0;
   if (extents.empty()) {

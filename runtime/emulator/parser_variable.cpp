@@ -79,41 +79,55 @@ void Parser::parse_attributes() {
   }
 }
 
-// One declaration from its state space up to, not including, the ',' or ';'.
-Variable Parser::parse_declaration(const Linkage& linkage) {
-  Variable variable;
-  variable.space = space_of(take().text);
-  variable.is_extern = linkage.is_extern;
-  std::uint32_t align = 0;
-  std::uint32_t lanes = 1;
+// What the variables of one declaration share: .shared .align 16 .v2 .f32
+Declaration Parser::parse_declaration(const Linkage& linkage) {
+  Declaration declaration;
+  declaration.line = token_.line;
+  declaration.space = space_of(take().text);
+  declaration.is_extern = linkage.is_extern;
   while (true) {
     if (accept_word(".align")) {
-      align = parse_alignment();
+      declaration.align = parse_alignment();
     } else if (accept_word(".attribute")) {
       parse_attributes();
     } else if (token_.is_word(".v2") || token_.is_word(".v4") || token_.is_word(".v8")) {
-      lanes = static_cast<std::uint32_t>(take().text[2] - '0');
+      declaration.lanes = static_cast<std::uint32_t>(take().text[2] - '0');
     } else {
       break;
     }
   }
-  variable.type = expect_type("the type of a variable");
-  if (variable.type == Type::pred) raise_ptx(token_.line, "a predicate cannot be in memory");
+  if (token_.is_word(".texref") || token_.is_word(".samplerref") || token_.is_word(".surfref")) {
+    raise_ptx(token_.line, "textures, samplers and surfaces are not modelled");
+  }
+  declaration.type = expect_type("the type of a variable");
+  if (declaration.type == Type::pred) {
+    raise_ptx(declaration.line, "a predicate cannot be in memory");
+  }
+  return declaration;
+}
+
+// One of them: name[2][3] = {...}
+Variable Parser::parse_variable(const Declaration& declaration) {
   const Token name = expect_identifier("a variable's name");
+  Variable variable;
   variable.name = name.text;
   variable.line = name.line;
-  const auto element_bytes = static_cast<std::uint64_t>(bytes_of(variable.type));
-  variable.align = align != 0 ? align : static_cast<std::uint32_t>(element_bytes) * lanes;
-  std::vector<std::uint64_t> extents = parse_extents(element_bytes * lanes);
+  variable.space = declaration.space;
+  variable.type = declaration.type;
+  variable.is_extern = declaration.is_extern;
+  const auto element_bytes = static_cast<std::uint32_t>(bytes_of(variable.type));
+  const std::uint32_t natural = element_bytes * declaration.lanes;
+  variable.align = declaration.align != 0 ? declaration.align : natural;
+  std::vector<std::uint64_t> extents = parse_extents(natural);
   const bool unsized = !extents.empty() && extents[0] == 0;
-  if (lanes > 1) extents.push_back(lanes);
+  if (declaration.lanes > 1) extents.push_back(declaration.lanes);
   variable.bytes = element_bytes;
   for (std::uint64_t extent : extents) variable.bytes *= extent;
   if (accept('=')) {
     if (variable.space != Space::global && variable.space != Space::constant) {
       raise_ptx(name.line, "only .global and .const variables can have initial values");
     }
-    parse_initializer(variable, std::move(extents), element_bytes);
+    parse_initializer(variable, extents, element_bytes);
   } else if (unsized && !variable.is_extern && variable.space != Space::param) {
     raise_ptx(name.line, "the array '" + printable(name.text) +
                              "' has no size; only .extern arrays may have none");
@@ -121,13 +135,7 @@ Variable Parser::parse_declaration(const Linkage& linkage) {
   return variable;
 }
 
-void Parser::parse_module_variables(const Linkage& linkage) {
-  const Token start = token_;
-  Variable variable = parse_declaration(linkage);
-  if (variable.space == Space::param || variable.space == Space::local) {
-    raise_ptx(start.line, describe(start) + " variables stand in functions only");
-  }
-  expect(';');
+void Parser::declare_global(Variable&& variable) {
   const auto index = static_cast<std::uint32_t>(module_.variables.size());
   const Binding* existing = names_.find_declared(variable.name);
   if (existing == nullptr) {
@@ -143,18 +151,31 @@ void Parser::parse_module_variables(const Linkage& linkage) {
   if (!variable.is_extern) module_.variables[existing->index] = std::move(variable);
 }
 
-void Parser::parse_body_variables(const Linkage& linkage) {
-  const Token start = token_;
-  Variable variable = parse_declaration(linkage);
-  if (variable.space == Space::global || variable.space == Space::constant) {
-    raise_ptx(start.line, describe(start) + " variables stand at module scope only");
+void Parser::parse_module_variables(const Linkage& linkage) {
+  const Declaration declaration = parse_declaration(linkage);
+  if (declaration.space == Space::param || declaration.space == Space::local) {
+    raise_ptx(declaration.line, ".param and .local variables stand in functions only");
   }
+  do {
+    declare_global(parse_variable(declaration));
+  } while (accept(','));
   expect(';');
-  const auto index = static_cast<std::uint32_t>(function_->variables.size());
-  if (names_.declare(variable.name, Binding::Kind::variable, index) == nullptr) {
-    duplicate(variable.name, variable.line);
+}
+
+void Parser::parse_body_variables(const Linkage& linkage) {
+  const Declaration declaration = parse_declaration(linkage);
+  if (declaration.space == Space::global || declaration.space == Space::constant) {
+    raise_ptx(declaration.line, ".global and .const variables are supported at module scope only");
   }
-  function_->variables.push_back(std::move(variable));
+  do {
+    Variable variable = parse_variable(declaration);
+    const auto index = static_cast<std::uint32_t>(function_->variables.size());
+    if (names_.declare(variable.name, Binding::Kind::variable, index) == nullptr) {
+      duplicate(variable.name, variable.line);
+    }
+    function_->variables.push_back(std::move(variable));
+  } while (accept(','));
+  expect(';');
 }
 
 }  // namespace kiln::runtime::emulator
