@@ -9,6 +9,7 @@
 #include "jit/calls.h"
 #include "jit/config.h"
 #include "jit/kernel_source.h"
+#include "kiln/control.h"
 #include "runtime/emulator/emulated_device.h"
 #include "tests/emulated/reference.h"
 
@@ -170,6 +171,7 @@ void KernelCase::make_gemm() {
 
 KernelCase::KernelCase(const Specialization& spec)
     : spec_(spec), ordinal_(runtime::emulated_device(kArch).info().ordinal) {
+  set_python_paths({KILN_TEST_SITE_PACKAGES});  // where pip put NVRTC
   const bool is_attention = spec.family() == Family::attention;
   is_attention ? make_attention() : make_gemm();
   const KernelSource source =
