@@ -1,16 +1,21 @@
-// Deterministic mutations of PTX modules, fed to the parser: fuzz_ptx SECONDS SEED FILES...
-// Whatever the text, the outcome is a module or an EmulatorError; anything else ends the program,
-// after the offending text has been written to fuzz_ptx.crash.
+// Deterministic mutations of PTX modules, fed to the parser and, where that accepts them, to the
+// decoder: fuzz_ptx SECONDS SEED FILES... Whatever the text, the outcome is programs or an
+// EmulatorError; anything else ends the program, after the text has been written to fuzz_ptx.crash.
+// A sanitizer's report ends it earlier: FUZZ_PTX_KEEP=1 writes every text before it is tried.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/emulator/faults.h"
+#include "runtime/emulator/memory.h"
+#include "runtime/emulator/program.h"
 #include "runtime/emulator/ptx.h"
 
 namespace kiln::runtime::emulator {
@@ -187,6 +192,27 @@ std::uint64_t look_at(const Module& module) {
   return sum;
 }
 
+// Storage of the module's own that is worth a test's time.
+constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
+
+std::uint64_t decode_entries(Module&& parsed) {
+  std::uint64_t bytes = 0;
+  for (const Variable& variable : parsed.variables) bytes += variable.bytes + variable.align;
+  if (bytes > kMostBytes) return 0;
+  const auto module = std::make_shared<const Module>(std::move(parsed));
+  std::uint64_t decoded = 0;
+  const GlobalVariables globals(*module);
+  for (const Function& function : module->functions) {
+    if (!function.is_entry || !function.has_body) continue;
+    try {
+      decoded += decode(module, function.name, globals).ops.size() > 0;
+    } catch (const EmulatorError&) {
+      // What is sound PTX need not be modelled.
+    }
+  }
+  return decoded;
+}
+
 void save(const std::string& text) {
   if (std::FILE* file = std::fopen("fuzz_ptx.crash", "wb")) {
     std::fwrite(text.data(), 1, text.size(), file);
@@ -206,14 +232,19 @@ std::string read(const char* path) {
   return text;
 }
 
+struct Counts {
+  std::uint64_t iterations = 0, accepted = 0, decoded = 0, checksum = 0;
+};
+
 // 0 where it went well.
-int try_text(const std::string& text, std::uint64_t* accepted, std::uint64_t* sum) {
+int try_text(const std::string& text, Counts* counts) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   try {
-    const Module module = parse_ptx(text);
-    *sum += look_at(module);
-    ++*accepted;
+    Module module = parse_ptx(text);
+    ++counts->accepted;
+    counts->checksum += look_at(module);
+    counts->decoded += decode_entries(std::move(module));
   } catch (const EmulatorError&) {
     // What bad text deserves.
   } catch (const std::exception& error) {
@@ -232,22 +263,24 @@ int fuzz(double seconds, std::uint64_t seed, const std::vector<std::string>& see
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   Random random(seed);
-  std::uint64_t iterations = 0, accepted = 0, sum = 0;
+  Counts counts;
   while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
     std::string text = seeds[random.below(seeds.size())];
     const std::size_t mutations = 1 + random.below(random.below(4) == 0 ? 30 : 3);
     for (std::size_t i = 0; i < mutations; ++i) mutate(text, seeds, random);
     // Written before it is tried where a sanitizer would end the program.
     if (std::getenv("FUZZ_PTX_KEEP") != nullptr) save(text);
-    if (try_text(text, &accepted, &sum) != 0) {
+    if (try_text(text, &counts) != 0) {
       save(text);
       return 1;
     }
-    ++iterations;
+    ++counts.iterations;
   }
-  std::printf("%llu iterations, %llu accepted (checksum %llx)\n",
-              static_cast<unsigned long long>(iterations),
-              static_cast<unsigned long long>(accepted), static_cast<unsigned long long>(sum));
+  std::printf("%llu iterations, %llu modules, %llu programs (checksum %llx)\n",
+              static_cast<unsigned long long>(counts.iterations),
+              static_cast<unsigned long long>(counts.accepted),
+              static_cast<unsigned long long>(counts.decoded),
+              static_cast<unsigned long long>(counts.checksum));
   return 0;
 }
 
