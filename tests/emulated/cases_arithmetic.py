@@ -112,9 +112,7 @@ def saturating():
     same = ["s32"] * 3
     yield case("add.sat.s32", lambda a, b: clamp32(a + b), two, same, "s32")
     yield case("sub.sat.s32", lambda a, b: clamp32(a - b), two, same, "s32")
-    yield case(
-        "mad.hi.sat.s32", lambda a, b, c: clamp32(((a * b) >> 32) + c), three, same, "s32"
-    )
+    yield case("mad.hi.sat.s32", lambda a, b, c: clamp32(((a * b) >> 32) + c), three, same, "s32")
     new = {"target": "sm_90", "version": "8.0"}
     yield case("min.relu.s32", lambda a, b: max(0, min(a, b)), two, same, "s32", **new)
     yield case("max.relu.s32", lambda a, b: max(0, a, b), two, same, "s32", **new)
@@ -136,9 +134,7 @@ def products24():
         yield case(f"mul24.lo.{kind}", product, two, same, kind)
         yield case(f"mul24.hi.{kind}", lambda a, b: product(a, b) >> 16, two, same, kind)
         yield case(f"mad24.lo.{kind}", lambda a, b, c: product(a, b) + c, three, same, kind)
-        yield case(
-            f"mad24.hi.{kind}", lambda a, b, c: (product(a, b) >> 16) + c, three, same, kind
-        )
+        yield case(f"mad24.hi.{kind}", lambda a, b, c: (product(a, b) >> 16) + c, three, same, kind)
 
 
 def halves(word, kind):
@@ -147,7 +143,10 @@ def halves(word, kind):
 
 def packed():
     new = {"target": "sm_90", "version": "8.0"}
-    words = [[a | b << 16 for a, b in zip(*pairs(16))], [b | (a ^ 5) << 16 for a, b in zip(*pairs(16))]]
+    words = [
+        [a | b << 16 for a, b in zip(*pairs(16))],
+        [b | (a ^ 5) << 16 for a, b in zip(*pairs(16))],
+    ]
     operations = {"add": lambda a, b: a + b, "min": min, "max": max}
     for kind in ("u16x2", "s16x2"):
         for name, function in operations.items():
@@ -165,7 +164,9 @@ def carries():
     words = generator.integers(0, 1 << 32, (2, 256, 3), dtype=np.uint64)
     words[generator.random((2, 256, 3)) < 0.3] = 0xFFFFFFFF
     words[generator.random((2, 256, 3)) < 0.3] = 0
-    numbers = [[sum(int(w) << (32 * i) for i, w in enumerate(row)) for row in side] for side in words]
+    numbers = [
+        [sum(int(w) << (32 * i) for i, w in enumerate(row)) for row in side] for side in words
+    ]
     inputs = [side.astype(np.uint32) for side in words]
     for name, sign in (("add", 1), ("sub", -1)):
         results = [(a + sign * b) % (1 << 96) for a, b in zip(*numbers)]
@@ -206,9 +207,7 @@ def carries():
         body = f"""
             mad.lo.cc.{kind} %o0, %i0, %i1, %i2;
             madc.hi.{kind} %o1, %i0, %i1, %i3;"""
-        sums = [
-            valued(kind, x) * valued(kind, y) + z + (w << 32) for x, y, z, w in zip(a, b, c, d)
-        ]
+        sums = [valued(kind, x) * valued(kind, y) + z + (w << 32) for x, y, z, w in zip(a, b, c, d)]
         yield Case(
             f"mad.cc.{kind}",
             body,

@@ -44,7 +44,21 @@ def triples(form):
         (real.mul(form, x, y) ^ form.sign) + i % 3 - 1 if i % 2 else x
         for i, (x, y) in enumerate(zip(a[256:], b[256:]))
     ]
+    for index, row in enumerate(nearly_ties(form)):
+        a[-1 - index], b[-1 - index], c[-1 - index] = row
     return [a, b, [x % (1 << form.bits) for x in c]]
+
+
+def nearly_ties(form):
+    """Sums so close below and above a tie that rounding twice goes wrong."""
+    m, one = form.mantissa, form.bias << form.mantissa
+    unit = 1 << m
+    for k in range(m // 2, m + 1):
+        # 2^-(m+1) · (1 ± 2^-k)(1 -+ 2^-k) beside an odd 1 + 2^-m and an even 1 + 2^-(m-1).
+        a, b = one - (m + 1) * unit + (1 << (m - k)), one - (1 << (m + 1 - k))
+        yield a, b, one + 1
+        yield a, b | form.sign, (one + 1) | form.sign
+        yield a, one + (1 << (m - k)), one + 2
 
 
 def array(kind, bits):
@@ -109,9 +123,7 @@ def rounded():
                     styles.append(("sat",))
             for style in styles:
                 instruction = ".".join([name, mode, *style, kind])
-                yield case(
-                    instruction, kind, styled(form, function, mode, style), inputs[arity]
-                )
+                yield case(instruction, kind, styled(form, function, mode, style), inputs[arity])
 
 
 def halves():
@@ -134,7 +146,9 @@ def halves():
         for name in ("abs", "neg"):
             bits = [b for b in edges(form) if b != form.sign - 1]  # of NaN: unspecified
             bits += bits[:1] * (16 - len(bits))
-            change = (lambda b, f=form: b & ~f.sign) if name == "abs" else (lambda b, f=form: b ^ f.sign)
+            change = (
+                (lambda b, f=form: b & ~f.sign) if name == "abs" else (lambda b, f=form: b ^ f.sign)
+            )
             yield case(f"{name}.{kind}", kind, change, [bits])
             yield paired(f"{name}.{kind}x2", kind, change, [bits], {})
 
@@ -207,9 +221,7 @@ def signs():
         form = FORMATS[kind]
         a, b = pairs(form)
         sign = form.sign
-        yield case(
-            f"copysign.{kind}", kind, lambda x, y, s=sign: (x & s) | (y & ~s), [a, b]
-        )
+        yield case(f"copysign.{kind}", kind, lambda x, y, s=sign: (x & s) | (y & ~s), [a, b])
         yield case(f"abs.{kind}", kind, lambda x, s=sign: x & ~s, [edges(form)])
         yield case(f"neg.{kind}", kind, lambda x, s=sign: x ^ s, [edges(form)])
         values = [real.decode(form, x) for x in edges(form)]
@@ -250,7 +262,14 @@ def approximation(instruction, kind, function, values, tolerance, **options):
         bits[:] = [real.flush(form, int(b)) for b in bits]
     body = f"{instruction} %o0, %i0;"
     return Case(
-        instruction, body, [given], [kind], [expected], tolerance=tolerance, threads=len(values), **options
+        instruction,
+        body,
+        [given],
+        [kind],
+        [expected],
+        tolerance=tolerance,
+        threads=len(values),
+        **options,
     )
 
 
@@ -278,9 +297,7 @@ def approximations():
     ]
     for index, (name, function, values, tolerance) in enumerate(rows):
         for ftz in ("", ".ftz"):
-            made = approximation(
-                f"{name}.approx{ftz}.f32", "f32", function, values, tolerance
-            )
+            made = approximation(f"{name}.approx{ftz}.f32", "f32", function, values, tolerance)
             again = any(row[0] == name for row in rows[:index])
             yield made if not again else renamed(made, " of another range")
     tanh = Tolerance(rel=2.0**-11)
@@ -329,7 +346,12 @@ def quotients():
     body = "div.approx.f32 %o0, %i0, %i1;"
     zeros = [np.copysign(np.float32(0), numbers)]
     yield Case(
-        "div.approx.f32 of large", body, [numbers, large], ["f32"], zeros, threads=16,
+        "div.approx.f32 of large",
+        body,
+        [numbers, large],
+        ["f32"],
+        zeros,
+        threads=16,
         tolerance=Tolerance(abs=1e-45),
     )
 
