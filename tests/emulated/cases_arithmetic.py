@@ -58,14 +58,14 @@ def clamp32(x):
     return max(-(1 << 31), min((1 << 31) - 1, x))
 
 
-def quotient(a, b, bits):
+def quotient(a, b):
     if b == 0:
         return -1
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-def remainder(a, b, bits):
-    return -1 if b == 0 else a - quotient(a, b, bits) * b
+def remainder(a, b):
+    return -1 if b == 0 else a - quotient(a, b) * b
 
 
 def triples(bits):
@@ -83,14 +83,14 @@ def sums_and_products():
         yield case(f"min.{kind}", min, two, same, kind)
         yield case(f"max.{kind}", max, two, same, kind)
         yield case(f"mul.lo.{kind}", lambda a, b: a * b, two, same, kind)
-        yield case(f"mul.hi.{kind}", lambda a, b: (a * b) >> bits, two, same, kind)
+        yield case(f"mul.hi.{kind}", lambda a, b, n=bits: (a * b) >> n, two, same, kind)
         yield case(f"mad.lo.{kind}", lambda a, b, c: a * b + c, three, same, kind)
-        yield case(f"mad.hi.{kind}", lambda a, b, c: ((a * b) >> bits) + c, three, same, kind)
+        yield case(f"mad.hi.{kind}", lambda a, b, c, n=bits: ((a * b) >> n) + c, three, same, kind)
         yield case(f"sad.{kind}", lambda a, b, c: c + abs(a - b), three, same, kind)
         # By zero: all ones, which is the hardware's choice; unknown for 16 bits.
         divisors = two if bits > 16 else [two[0], [b or 5 for b in two[1]]]
-        yield case(f"div.{kind}", lambda a, b: quotient(a, b, bits), divisors, same, kind)
-        yield case(f"rem.{kind}", lambda a, b: remainder(a, b, bits), divisors, same, kind)
+        yield case(f"div.{kind}", quotient, divisors, same, kind)
+        yield case(f"rem.{kind}", remainder, divisors, same, kind)
         if kind[0] == "s":
             yield case(f"abs.{kind}", abs, two[:1], same, kind)
             yield case(f"neg.{kind}", lambda a: -a, two[:1], same, kind)
