@@ -134,6 +134,7 @@ MOVES = [
     ),
 ]
 
+
 def special(name, kind, expected, **options):
     bits = {"u32": 32, "u64": 64}.get(kind)
     body = f"mov.{kind if bits else 'pred'} %o0, %{name};"
