@@ -9,7 +9,7 @@ Importing loads neither the driver nor NVRTC; both are opened by the first call 
 from __future__ import annotations
 
 from . import _core, _site, jit
-from ._core import CompileDisabled, CompileError, CudaError, Error
+from ._core import CompileDisabled, CompileError, CudaError, EmulatorError, Error
 from .control import (
     clear_memory_cache,
     diagnose,
@@ -24,6 +24,8 @@ from .control import (
     set_log,
     stats,
 )
+from .devices import device
+from .emulation import emulate
 
 __version__ = _core.version()
 
@@ -31,9 +33,12 @@ __all__ = [
     "CompileDisabled",
     "CompileError",
     "CudaError",
+    "EmulatorError",
     "Error",
     "clear_memory_cache",
+    "device",
     "diagnose",
+    "emulate",
     "enumerate_specs",
     "explain",
     "inspect",

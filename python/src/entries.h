@@ -16,5 +16,6 @@ PyObject* explain_gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                              PyObject* keywords);
 
 void register_control(py::module_& module);
+void register_emulate(py::module_& module);
 
 }  // namespace kiln::python

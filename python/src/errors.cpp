@@ -11,6 +11,7 @@ PyObject* error_type = nullptr;
 PyObject* compile_error_type = nullptr;
 PyObject* cuda_error_type = nullptr;
 PyObject* compile_disabled_type = nullptr;
+PyObject* emulator_error_type = nullptr;
 
 PyObject* add_type(py::module_& module, const char* name, const char* doc, PyObject* base) {
   const std::string qualified = std::string("kiln.") + name;
@@ -20,11 +21,38 @@ PyObject* add_type(py::module_& module, const char* name, const char* doc, PyObj
   return type;
 }
 
-void raise_with_attribute(PyObject* type, const char* message, const char* attribute,
-                          const py::object& value) {
+using Attributes = std::initializer_list<std::pair<const char*, py::object>>;
+
+void raise_with_attributes(PyObject* type, const char* message, Attributes attributes) {
   const py::object instance = take(PyObject_CallFunction(type, "s", message));
-  if (PyObject_SetAttrString(instance.ptr(), attribute, value.ptr()) != 0) rethrow_python_error();
+  for (const auto& [name, value] : attributes) {
+    if (PyObject_SetAttrString(instance.ptr(), name, value.ptr()) != 0) rethrow_python_error();
+  }
   PyErr_SetObject(type, instance.ptr());
+}
+
+py::object text_or_none(const std::string& text) {
+  return text.empty() ? py::object(py::none()) : py::object(py::str(text));
+}
+py::object index_or_none(std::int64_t index, std::int64_t first = 0) {
+  return index < first ? py::object(py::none()) : py::object(py::int_(index));
+}
+
+void raise_emulator_error(const EmulatorError& error) {
+  const EmulatorFault& fault = error.fault();
+  const py::object block =
+      fault.block[0] < 0
+          ? py::object(py::none())
+          : py::object(py::make_tuple(fault.block[0], fault.block[1], fault.block[2]));
+  raise_with_attributes(emulator_error_type, error.what(),
+                        {{"fault", py::str(fault.fault)},
+                         {"kernel", text_or_none(fault.kernel)},
+                         {"block", block},
+                         {"warp", index_or_none(fault.warp)},
+                         {"lane", index_or_none(fault.lane)},
+                         {"ptx_line", index_or_none(fault.ptx_line, 1)},
+                         {"instruction", text_or_none(fault.instruction)},
+                         {"source", text_or_none(fault.source)}});
 }
 
 void raise_compile_disabled(const CompileDisabled& error) {
@@ -32,7 +60,7 @@ void raise_compile_disabled(const CompileDisabled& error) {
   const py::object spec = error.spec().empty()
                               ? py::object(py::none())
                               : py::module_::import("json").attr("loads")(error.spec());
-  raise_with_attribute(compile_disabled_type, error.what(), "spec", spec);
+  raise_with_attributes(compile_disabled_type, error.what(), {{"spec", spec}});
 }
 
 void translate(std::exception_ptr error) {
@@ -43,9 +71,11 @@ void translate(std::exception_ptr error) {
   } catch (const py::builtin_exception& e) {
     e.set_error();
   } catch (const CompileError& e) {
-    raise_with_attribute(compile_error_type, e.what(), "log", py::str(e.log()));
+    raise_with_attributes(compile_error_type, e.what(), {{"log", py::str(e.log())}});
   } catch (const CompileDisabled& e) {
     raise_compile_disabled(e);
+  } catch (const EmulatorError& e) {
+    raise_emulator_error(e);
   } catch (const CudaError& e) {
     PyErr_SetString(cuda_error_type, e.what());
   } catch (const Error& e) {
@@ -91,6 +121,12 @@ void register_exceptions(py::module_& module) {
       "A kernel was not in the cache while compiling is off, or a stream was capturing. `spec` "
       "names the kernel for kiln.prewarm([spec]).",
       error_type);
+  emulator_error_type =
+      add_type(module, "EmulatorError",
+               "The emulated device refused a kernel or trapped it. `fault` says what it found; "
+               "`kernel`, `block`, `warp`, `lane`, `ptx_line`, `instruction` and `source` say "
+               "where, None when that is unknown.",
+               error_type);
   py::register_local_exception_translator([](std::exception_ptr error) {
     if (error) set_python_error(error);
   });

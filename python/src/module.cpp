@@ -43,4 +43,5 @@ PYBIND11_MODULE(_core, module) {
   kiln::python::register_entries(module);
   kiln::python::register_variant(module);
   kiln::python::register_control(module);
+  kiln::python::register_emulate(module);
 }

@@ -6,10 +6,7 @@
 
 namespace kiln::runtime {
 
-// Throws std::invalid_argument, one sentence, when the hardware could not address `spec`.
-void check_tensor_map(const TensorMapSpec& spec);
-
-// Checks and encodes. Needs a current context.
+// Checks (tensor_map_rules.h) and encodes. Needs a current context.
 TensorMap encode_tensor_map(const DriverTable& driver, const TensorMapSpec& spec);
 
 }  // namespace kiln::runtime

@@ -8,4 +8,8 @@ namespace kiln::runtime::emulator {
 // barrier.cluster.arrive and .wait.
 void decode_cluster_barrier(Decoder& decoder, const Instruction& instruction, Op& op);
 
+// st.async and red.async: to be called for `st` and `red` first. False, with nothing done, when the
+// instruction is not .async.
+bool decode_async_store(Decoder& decoder, const Instruction& instruction, Op& op);
+
 }  // namespace kiln::runtime::emulator

@@ -68,6 +68,8 @@ class Warp {
   }
   std::span<const Ref> list(const Op& op) const;
 
+  Mask carry = 0;  // CC.CF of each lane: add.cc and its like
+
   // Control. `mask` jumps, the rest of the running group falls through; returns Flow::jump.
   Flow jump(Mask mask, std::uint32_t target);
   // Whether the running group holds all lanes of `members` that have not exited. When not, the

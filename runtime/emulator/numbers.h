@@ -98,8 +98,42 @@ double integer_to_f64(std::uint64_t magnitude, bool negative, Rounding rounding)
 std::uint16_t integer_to_f16(std::uint64_t magnitude, bool negative, Rounding rounding);
 std::uint16_t integer_to_bf16(std::uint64_t magnitude, bool negative, Rounding rounding);
 
-// a * b + c and a + b in one rounding, by the ways of arithmetic that a build without hardware fma
-// has too.
-float fma_rn(float a, float b, float c);
+// x + y rounded to odd: what is not exact gets the one of its two neighbours whose lowest bit is
+// set. Rounding that to a format of at least two bits less, in any mode, rounds x + y once (Boldo
+// and Melquiond, "Emulation of FMA and correctly rounded sums"). No overflow may happen. Must not
+// be compiled with contraction of x * y + z.
+inline double odd_sum(double x, double y) {
+  const double sum = x + y;
+  const double part = sum - x;
+  const double error = (x - (sum - part)) + (y - part);
+  const auto bits = std::bit_cast<std::uint64_t>(sum);
+  const std::uint64_t up = (error > 0) == (sum > 0) ? 1 : ~std::uint64_t{0};
+  const bool inexact = (error > 0) | (error < 0);  // neither where an operand is not finite
+  return std::bit_cast<double>(bits + (inexact & ~bits & 1 ? up : 0));
+}
+inline float odd_sum(float x, float y) {
+  const float sum = x + y;
+  const float part = sum - x;
+  const float error = (x - (sum - part)) + (y - part);
+  const auto bits = std::bit_cast<std::uint32_t>(sum);
+  const std::uint32_t up = (error > 0) == (sum > 0) ? 1 : ~std::uint32_t{0};
+  const bool inexact = (error > 0) | (error < 0);
+  return std::bit_cast<float>(bits + (inexact & ~bits & 1 ? up : 0));
+}
+// A double to a float, rounded to odd.
+inline float odd_float(double x) {
+  const auto near = static_cast<float>(x);
+  const auto bits = std::bit_cast<std::uint32_t>(near);
+  const double back = near;
+  const std::uint32_t up = (x > back) == (x > 0) ? 1 : ~std::uint32_t{0};
+  const bool inexact = (x > back) | (x < back);
+  return std::bit_cast<float>(bits + (inexact & ~bits & 1 ? up : 0));
+}
+
+// a * b + c in one rounding. The product of two floats is exact in double. (std::fma is a slow call
+// in builds for processors without the instruction.)
+inline float fma_rn(float a, float b, float c) {
+  return static_cast<float>(odd_sum(static_cast<double>(a) * b, static_cast<double>(c)));
+}
 
 }  // namespace kiln::runtime::emulator

@@ -21,6 +21,10 @@ struct SourceLocation {
   std::uint32_t inlined_at = 0;  // index into Module::locations of the call; 0 = none
 };
 
+// A symbol that is a parameter, a variable of the module or a function: only its name tells which,
+// and a parameter hides what the module calls the same.
+inline constexpr std::uint32_t kNotOfBody = 0xffffffffu;
+
 struct Operand {
   enum class Kind : std::uint8_t {
     none,
@@ -29,7 +33,9 @@ struct Operand {
     integer,  // `value`
     real,     // `value` holds the bits: of an f32 where `type` says so, else of an f64
     symbol,   // a variable or function, plus the offset `value`
-    label,    // `value`: index in Function::body of the instruction it stands before
+    // `value`: index in Function::body of the instruction it stands before (body.size() at the
+    // end), of brx: index into Function::branch_targets
+    label,
     special,  // %tid.x, %laneid, WARP_SZ: `name`
     address,  // [base + value]: items[0] is the base (reg, symbol, integer), the rest follow it
     vector,   // {a, b, ...}
@@ -39,7 +45,8 @@ struct Operand {
   Kind kind = Kind::none;
   bool negated = false;    // !p, or -x of a register
   Type type = Type::none;  // of a real
-  std::uint32_t reg = 0;   // index into Function::registers
+  // Index into Function::registers; of a symbol: into Function::variables, or kNotOfBody.
+  std::uint32_t reg = 0;
   std::int64_t value = 0;
   std::string_view name;  // as written: register, symbol, label or special register
   std::vector<Operand> items;
@@ -94,6 +101,9 @@ struct Parameter {
   std::uint32_t align = 1;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;  // in the parameter block
+  // `.reg` parameters of a .func with a body are registers of it.
+  bool in_register = false;
+  std::uint32_t reg = 0;  // index into Function::registers
 };
 
 struct Function {

@@ -2,6 +2,8 @@
 // everything else derives from kiln::Error. Each what() is complete in itself.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -33,6 +35,28 @@ class CompileError : public Error {
 class CudaError : public Error {
  public:
   using Error::Error;
+};
+
+// Where a kernel went wrong on the emulated device; -1, 0 and empty where that is unknown.
+struct EmulatorFault {
+  std::string fault;  // "out-of-bounds access"
+  std::string kernel;
+  std::array<int, 3> block{-1, -1, -1};
+  int warp = -1, lane = -1;
+  std::uint32_t ptx_line = 0;
+  std::string instruction;
+  std::string source;  // the template's file and line, where the PTX has line information
+};
+
+// The emulated device refused a kernel or trapped it. what() is the whole report.
+class EmulatorError : public Error {
+ public:
+  EmulatorError(const std::string& report, EmulatorFault fault)
+      : Error(report), fault_(std::move(fault)) {}
+  const EmulatorFault& fault() const { return fault_; }
+
+ private:
+  EmulatorFault fault_;
 };
 
 // A kernel was missing from the cache while compiling is off (KILN_JIT=off, no_compile()), or a

@@ -1,12 +1,13 @@
-// Kiln's public C++ API: attention and GEMM on views of device memory.
+// Kiln's public C++ API: attention and GEMM on views of device memory, or of host memory where the
+// emulated device computes (set_device in kiln/control.h); such calls return when they are done.
 //
 // Every function is thread-safe, enqueues on `stream` (a CUstream or cudaStream_t; null = the
 // default stream) and returns without waiting. The first call of a kind compiles a kernel or reads
 // it from the cache; later ones launch in about a microsecond. Nothing allocates device memory.
 //
 // Throws: std::invalid_argument (kiln::TypeError for dtypes) with one sentence that names the
-// argument; CompileError, CudaError and CompileDisabled, see kiln/error.h. Each operation has a
-// noexcept twin, try_*, that returns a Status.
+// argument; CompileError, CudaError, EmulatorError and CompileDisabled, see kiln/error.h. Each
+// operation has a noexcept twin, try_*, that returns a Status.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,7 @@ enum class StatusCode {
   compile_error,
   cuda_error,
   compile_disabled,
+  emulator_error,
   internal
 };
 struct Status {

@@ -1,0 +1,218 @@
+#include "tests/emulated/kernel_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "jit/calls.h"
+#include "jit/config.h"
+#include "jit/kernel_source.h"
+#include "runtime/emulator/emulated_device.h"
+#include "tests/emulated/reference.h"
+
+namespace kiln::testing {
+namespace {
+
+constexpr const char* kArch = "sm_90a";
+
+float float_of(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+// IEEE binary16, by its definition: sign, 5 bits of exponent, 10 of fraction.
+float half_value(std::uint32_t bits) {
+  const int exponent = static_cast<int>(bits >> 10 & 31);
+  const auto fraction = static_cast<float>(bits & 1023);
+  const float sign = bits & 0x8000 ? -1.0f : 1.0f;
+  if (exponent == 31) return fraction != 0 ? NAN : sign * INFINITY;
+  return sign *
+         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+}
+
+float value_at(const std::byte* at, DType dtype) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, at, static_cast<std::size_t>(size_of(dtype)));
+  if (dtype == DType::f16) return half_value(bits);
+  return float_of(dtype == DType::bf16 ? bits << 16 : bits);
+}
+
+// Random numbers that every dtype and tf32 hold exactly: multiples of 1/64 in [-1, 1].
+std::uint32_t random_bits(DType dtype, std::mt19937& random) {
+  const int sixty_fourths = static_cast<int>(random() % 129) - 64;
+  const float value = static_cast<float>(sixty_fourths) / 64;
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  if (dtype == DType::bf16) return bits >> 16;
+  if (dtype != DType::f16) return bits;
+  const std::uint32_t exponent = bits >> 23 & 0xff;
+  if (exponent == 0) return bits >> 16;
+  return (bits >> 16 & 0x8000) | (exponent - 112) << 10 | (bits >> 13 & 1023);
+}
+
+// Unit in the last place of 1 of an output's dtype.
+double epsilon(DType dtype) {
+  return dtype == DType::bf16 ? 1.0 / 128 : dtype == DType::f16 ? 1.0 / 1024 : 1e-5;
+}
+
+}  // namespace
+
+KernelCase::Tensor& KernelCase::tensor(DType dtype, std::initializer_list<std::int64_t> shape,
+                                       bool transposed) {
+  Tensor& made = tensors_.emplace_back();
+  TensorView& view = made.view;
+  view.dtype = dtype;
+  view.device_ordinal = ordinal_;
+  std::int64_t count = 1;
+  for (std::int64_t size : shape) {
+    view.shape[view.rank++] = size;
+    count *= size;
+  }
+  std::int64_t stride = 1;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    view.strides[i] = stride;
+    stride *= view.shape[i];
+  }
+  const std::int64_t columns = view.shape[view.rank - 1];
+  if (transposed) {
+    view.strides[1] = view.shape[0];
+    view.strides[0] = 1;
+  }
+  const auto bytes_each = static_cast<std::size_t>(size_of(dtype));
+  made.bytes.resize(static_cast<std::size_t>(count) * bytes_each);
+  std::mt19937 random(static_cast<unsigned>(tensors_.size()));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = random_bits(dtype, random);
+    const std::int64_t at =
+        transposed ? i / columns * view.strides[0] + i % columns * view.strides[1] : i;
+    std::byte* const place = made.bytes.data() + static_cast<std::size_t>(at) * bytes_each;
+    std::memcpy(place, &bits, bytes_each);
+    made.values.push_back(value_at(place, dtype));
+  }
+  view.data = made.bytes.data();
+  return made;
+}
+
+void KernelCase::make_attention() {
+  const AttentionTraits traits = spec_.attention();
+  const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(spec_.row())];
+  AttentionReference problem;
+  problem.traits = traits;
+  problem.heads = 2;
+  problem.len_q = config.block_q + 9;
+  problem.len_kv = config.block_q + 2 * config.block_kv + 5;
+  Tensor& q = tensor(traits.dtype, {1, problem.len_q, 2, traits.head_dim});
+  Tensor& k = tensor(traits.dtype, {1, problem.len_kv, 1, traits.head_dim});
+  Tensor& v = tensor(traits.dtype, {1, problem.len_kv, 1, traits.head_dim_v});
+  AttentionOptions options;
+  options.causal = traits.mask == Mask::causal;
+  if (traits.mask == Mask::window) {
+    options.window_left = problem.window_left = 70;
+    options.window_right = problem.window_right = 10;
+  }
+  if (traits.softcap) options.softcap = problem.softcap = 5.0f;
+  if (traits.alibi) {
+    Tensor& slopes = tensor(DType::f32, {2});
+    options.alibi_slopes = slopes.view;
+    problem.slopes = slopes.values;
+  }
+  if (traits.sinks != DType::none) {
+    Tensor& sinks = tensor(traits.sinks, {2});
+    options.sinks = sinks.view;
+    problem.sinks = sinks.values;
+  }
+  problem.q = q.values;
+  problem.k = k.values;
+  problem.v = v.values;
+  output_ = &tensor(traits.dtype, {1, problem.len_q, 2, traits.head_dim_v});
+  check_attention(q.view, k.view, v.view, output_->view, TensorView{}, options, attention_);
+  expected_ = reference(problem);
+  // P is rounded to the inputs' dtype, and so is the output; weights sum to at most 1.
+  tolerance_ = 2 * epsilon(traits.dtype);
+}
+
+void KernelCase::make_gemm() {
+  const GemmTraits traits = spec_.gemm();
+  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec_.row())];
+  GemmReference problem;
+  problem.traits = traits;
+  problem.m = config.block_m + 8;
+  problem.n = config.block_n + 8;
+  problem.k = config.block_k * (config.stages + 1) + 8;
+  Tensor& a = tensor(traits.input, {problem.m, problem.k}, traits.major_a == Major::mn);
+  Tensor& b = tensor(traits.input, {problem.k, problem.n}, traits.major_b == Major::k);
+  GemmOptions options;
+  options.activation = traits.activation;
+  options.accumulator = traits.accumulator;
+  options.allow_tf32 = traits.input == DType::f32;
+  if (traits.bias != DType::none) {
+    Tensor& bias = tensor(traits.bias, {problem.n});
+    options.bias = bias.view;
+    problem.bias = bias.values;
+  }
+  if (traits.residual != DType::none) {
+    Tensor& residual = tensor(traits.residual, {problem.m, problem.n});
+    options.residual = residual.view;
+    problem.residual = residual.values;
+  }
+  problem.a = a.values;
+  problem.b = b.values;
+  output_ = &tensor(traits.output, {problem.m, problem.n});
+  check_gemm(a.view, b.view, output_->view, options, gemm_);
+  expected_ = reference(problem);
+  // Half-precision sums are rounded at every step of 16; the others once.
+  const bool half_sums = traits.accumulator == Accumulator::f16;
+  tolerance_ = epsilon(traits.output) * (half_sums ? 4 * std::sqrt(problem.k / 16.0) : 1);
+}
+
+KernelCase::KernelCase(const Specialization& spec)
+    : spec_(spec), ordinal_(runtime::emulated_device(kArch).info().ordinal) {
+  const bool is_attention = spec.family() == Family::attention;
+  is_attention ? make_attention() : make_gemm();
+  const KernelSource source =
+      source_of(spec_, is_attention ? texts_of(attention_) : texts_of(gemm_));
+  if (auto hit = disk_cache().get(source.key, cache::Payload::kCubinAndPtx)) {
+    ptx_ = hit->entry.ptx;
+    return;
+  }
+  const cache::Entry entry = compile_entry(source, "an emulated test");
+  disk_cache().put(source.key, entry);
+  ptx_ = entry.ptx;
+}
+
+std::vector<std::byte> KernelCase::run(const std::string& ptx,
+                                       const runtime::emulator::Options& options) {
+  runtime::Device& device = runtime::emulated_device(kArch);
+  runtime::set_emulator_options(options);
+  std::vector<std::byte>& output = output_->bytes;
+  std::memset(output.data(), 0xff, output.size());  // NaN: what is not written shows
+  LoadedKernel kernel;
+  kernel.threads = threads_of(spec_);
+  kernel.dynamic_shared_bytes = dynamic_shared_bytes_of(spec_);
+  kernel.kernel = device.load({{}, ptx, kEntryName, kernel.dynamic_shared_bytes});
+  const bool is_attention = spec_.family() == Family::attention;
+  const CallArguments& arguments = is_attention ? attention_.arguments : gemm_.arguments;
+  device.launch(
+      *kernel.kernel,
+      is_attention ? launch_shape(attention_, spec_, kernel) : launch_shape(gemm_, spec_, kernel),
+      nullptr, arguments.bytes(), arguments.spans());
+  return output;
+}
+
+double KernelCase::error(const std::vector<std::byte>& output) const {
+  const DType dtype = output_->view.dtype;
+  const auto size = static_cast<std::size_t>(size_of(dtype));
+  double worst = 0;
+  for (std::size_t i = 0; i < expected_.size(); ++i) {
+    const double value = value_at(output.data() + i * size, dtype);
+    const double allowed = tolerance_ * std::max(1.0, std::abs(expected_[i]));
+    const double error = std::abs(value - expected_[i]) / allowed;
+    worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+  }
+  return worst;
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,93 @@
+#include "tests/emulated/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+namespace kiln::testing {
+namespace {
+
+bool is_visible(const AttentionReference& problem, int row, int kv) {
+  const int q = row + problem.len_kv - problem.len_q;
+  if (problem.traits.mask == Mask::causal) return kv <= q;
+  if (problem.traits.mask == Mask::none) return true;
+  return kv >= q - problem.window_left && kv <= q + problem.window_right;
+}
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+  }
+  return x;
+}
+
+double dot(const float* a, const float* b, int size) {
+  double sum = 0;
+  for (int i = 0; i < size; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+}  // namespace
+
+std::vector<double> reference(const AttentionReference& p) {
+  const int dim = p.traits.head_dim, dim_v = p.traits.head_dim_v;
+  const double scale = 1 / std::sqrt(static_cast<double>(dim));
+  std::vector<double> out(static_cast<std::size_t>(p.len_q * p.heads * dim_v));
+  std::vector<double> logits(static_cast<std::size_t>(p.len_kv));
+  for (int row = 0; row < p.len_q; ++row) {
+    for (int h = 0; h < p.heads; ++h) {
+      const int h_kv = h / (p.heads / p.heads_kv);
+      const auto at = static_cast<std::size_t>(h);
+      double top = p.sinks.empty() ? -std::numeric_limits<double>::infinity() : p.sinks[at];
+      for (int kv = 0; kv < p.len_kv; ++kv) {
+        double& logit = logits[static_cast<std::size_t>(kv)];
+        logit = scale * dot(&p.q[static_cast<std::size_t>((row * p.heads + h) * dim)],
+                            &p.k[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim)], dim);
+        if (p.softcap > 0) logit = p.softcap * std::tanh(logit / p.softcap);
+        if (!p.slopes.empty()) logit -= p.slopes[at] * std::abs(row + p.len_kv - p.len_q - kv);
+        if (!is_visible(p, row, kv)) logit = -std::numeric_limits<double>::infinity();
+        top = std::max(top, logit);
+      }
+      double sum = p.sinks.empty() ? 0 : std::exp(p.sinks[at] - top);
+      double* const o = &out[static_cast<std::size_t>((row * p.heads + h) * dim_v)];
+      for (int kv = 0; kv < p.len_kv; ++kv) {
+        const double weight = std::exp(logits[static_cast<std::size_t>(kv)] - top);
+        sum += weight;
+        const float* const v = &p.v[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim_v)];
+        for (int d = 0; d < dim_v; ++d) o[d] += weight * v[d];
+      }
+      for (int d = 0; d < dim_v; ++d) o[d] /= sum;
+    }
+  }
+  return out;
+}
+
+std::vector<double> reference(const GemmReference& p) {
+  std::vector<double> out(static_cast<std::size_t>(p.m * p.n));
+  for (int i = 0; i < p.m; ++i) {
+    double* const row = &out[static_cast<std::size_t>(i * p.n)];
+    for (int x = 0; x < p.k; ++x) {
+      const double a = p.a[static_cast<std::size_t>(i * p.k + x)];
+      const float* const b = &p.b[static_cast<std::size_t>(x * p.n)];
+      for (int j = 0; j < p.n; ++j) row[j] += a * b[j];
+    }
+    for (int j = 0; j < p.n; ++j) {
+      if (!p.bias.empty()) row[j] += p.bias[static_cast<std::size_t>(j)];
+      row[j] = activated(p.traits.activation, row[j]);
+      if (!p.residual.empty()) row[j] += p.residual[static_cast<std::size_t>(i * p.n + j)];
+    }
+  }
+  return out;
+}
+
+}  // namespace kiln::testing

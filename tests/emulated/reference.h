@@ -1,0 +1,30 @@
+// Textbook attention and GEMM in double precision, on row-major floats.
+#pragma once
+
+#include <vector>
+
+#include "jit/specialization.h"
+
+namespace kiln::testing {
+
+struct AttentionReference {
+  AttentionTraits traits;
+  int heads = 1, heads_kv = 1, len_q = 0, len_kv = 0;
+  int window_left = -1, window_right = -1;  // of Mask::window
+  float softcap = 0;
+  std::vector<float> q, k, v;        // [len, heads, dim]
+  std::vector<float> slopes, sinks;  // [heads], or empty
+};
+// [len_q, heads, head_dim_v]
+std::vector<double> reference(const AttentionReference& problem);
+
+struct GemmReference {
+  GemmTraits traits;
+  int m = 0, n = 0, k = 0;
+  std::vector<float> a, b;            // [m, k], [k, n]; the layout in memory is the caller's
+  std::vector<float> bias, residual;  // [n], [m, n], or empty
+};
+// [m, n]
+std::vector<double> reference(const GemmReference& problem);
+
+}  // namespace kiln::testing
