@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 from instruction import Case
-from rounding import STORED, array, flush, narrow, round_magnitude, to_integer, widen
+from rounding import FORMATS, STORED, array, flush, narrow, round_magnitude, to_integer, widen
 
 RANDOM = np.random.default_rng(21)
 INTEGER_BITS = {"8": np.uint8, "16": np.uint16, "32": np.uint32, "64": np.uint64}
@@ -46,6 +46,13 @@ def quieted(bits, kind):
                  bits.dtype)  # fmt: skip
 
 
+def numbers(kind):
+    """reals() of a type whose NaNs have cases of their own."""
+    bits = reals(kind)
+    isnan = np.array([math.isnan(widen(b, kind)) for b in bits])
+    return np.where(isnan, STORED[kind](0), bits)
+
+
 def signed_value(value, kind):
     bits = int(kind[1:])
     value = int(value) & ((1 << bits) - 1)
@@ -72,12 +79,15 @@ def integer_cases():
             dtype, mask = INTEGER_BITS[str(bits)], (1 << bits) - 1
             wrapped = [signed_value(v, to) & mask for v in meant]
             held = [clamp(v, to) & mask for v in meant]
+            # .sat is refused where every value fits.
+            narrower = held != wrapped
             yield Case(
                 f"cvt.{to}.{source}",
-                f"cvt.{to}.{source} %o0, %i0; cvt.sat.{to}.{source} %o1, %i0;",
+                f"cvt.{to}.{source} %o0, %i0;"
+                + (f"cvt.sat.{to}.{source} %o1, %i0;" if narrower else ""),
                 [values],
-                [f"b{bits}"] * 2,
-                [np.array(wrapped, dtype), np.array(held, dtype)],
+                [f"b{bits}"] * (1 + narrower),
+                [np.array(wrapped, dtype), np.array(held, dtype)][: 1 + narrower],
                 threads=len(values),
             )
 
@@ -87,6 +97,8 @@ def integer_to_real_cases():
         values = integers(int(source[1:]))
         meant = [signed_value(v, source) for v in values]
         for to in ("f16", "bf16", "f32", "f64"):
+            if to == "bf16" and source[1:] == "8":
+                continue
             lines, outputs, expected = [], [], []
             for mode in MODES:
                 lines.append(f"cvt.{mode}.{to}.{source} %o{len(outputs)}, %i0;")
@@ -108,6 +120,8 @@ def real_to_integer_cases():
         bits = reals(source)
         for to in INTEGER_TYPES:
             width, size = int(to[1:]), max(16, int(to[1:]))
+            if source == "bf16" and width == 8:
+                continue
             lines, outputs, expected = [], [], []
             for mode in MODES:
                 lines.append(f"cvt.{mode}i.{to}.{source} %o{len(outputs)}, %i0;")
@@ -153,7 +167,7 @@ def narrowing_cases():
         yield real_case(
             f"cvt.{to}.{source}",
             " ".join(f"cvt.{m}.{to}.{source} %o{i}, %i0;" for i, m in enumerate(modes)),
-            reals(source),
+            numbers(source),
             to,
             [lambda b, m=m, t=to, s=source: narrow(widen(b, s), t, m) for m in modes],
             target="sm_90" if newer else "sm_80",
@@ -219,12 +233,13 @@ def flushing_cases():
     def flushed(b):
         return widen(int(flush(b)), "f32")
 
+    # An H200 rounds subnormals up here, in spite of .ftz.
     yield real_case(
         "cvt.ftz to f16",
         "cvt.rn.ftz.f16.f32 %o0, %i0; cvt.rp.ftz.f16.f32 %o1, %i0;",
         bits,
         "f16",
-        [lambda b, m=m: narrow(flushed(b), "f16", m) for m in ("rn", "rp")],
+        [lambda b, m=m: narrow(widen(b, "f32"), "f16", m) for m in ("rn", "rp")],
     )
     yield real_case(
         "cvt.ftz to integers", "cvt.rpi.ftz.s32.f32 %o0, %i0; cvt.rmi.ftz.s32.f32 %o1, %i0;",
@@ -234,7 +249,7 @@ def flushing_cases():
     yield real_case(
         "cvt.ftz.f32.f64",
         "cvt.rn.ftz.f32.f64 %o0, %i0;",
-        reals("f64"),
+        numbers("f64"),
         "f32",
         [lambda b: int(flush(narrow(widen(b, "f64"), "f32")))],
     )
@@ -442,36 +457,51 @@ def register_cases():
     )
 
 
+NANS = {
+    "f16": [0x7C01, 0x7E00, 0xFE00, 0xFFFF, 0x7DFF, 0x7FFF, 0xFC01, 0x7E55],
+    "bf16": [0x7F81, 0x7FC0, 0xFFC0, 0xFFFF, 0x7FAB, 0x7FFF, 0xFF81, 0x7FC1],
+    "f32": [0x7F800001, 0x7FC00000, 0xFFC00000, 0xFFFFFFFF, 0x7FAAAAAA, 0x7FFFFFFF, 0xFF800001,
+            0x7FC12345],
+    "f64": [0x7FF0000000000001, 0x7FF8000000000000, 0xFFF8000000000000, 0xFFFFFFFFFFFFFFFF,
+            0x7FF5555555555555, 0x7FFFFFFFFFFFFFFF, 0xFFF0000000000001, 0x7FF8123456789ABC],
+}  # fmt: skip
+
+
+def moved(bits, source, to):
+    """Sign and payload kept, quiet: what the units for f64 do."""
+    exponent_bits, mantissa_bits, _ = FORMATS[to]
+    source_exponent_bits, source_mantissa_bits, _ = FORMATS[source]
+    sign = bits >> (source_exponent_bits + source_mantissa_bits) & 1
+    payload = bits & ((1 << source_mantissa_bits) - 1)
+    shift = mantissa_bits - source_mantissa_bits
+    payload = payload << shift if shift >= 0 else payload >> -shift
+    top = (sign << exponent_bits | ((1 << exponent_bits) - 1)) << mantissa_bits
+    return top | payload | 1 << (mantissa_bits - 1)
+
+
 def nan_cases():
-    """The bits of NaNs after a widening."""
-    halves = np.array(
-        [0x7C01, 0x7E00, 0xFE00, 0xFFFF, 0x7DFF, 0x7FFF, 0xFC01, 0x7E55] * 4, np.uint16
-    )
-    floats = np.array(
-        [
-            0x7F800001,
-            0x7FC00000,
-            0xFFC00000,
-            0xFFFFFFFF,
-            0x7FAAAAAA,
-            0x7FFFFFFF,
-            0xFF800001,
-            0x7FC12345,
-        ]
-        * 4,
-        np.uint32,
-    )
-    yield Case("NaN bits of cvt.f32.f16", "cvt.f32.f16 %o0, %i0;", [halves], ["b32"])
-    yield Case("NaN bits of cvt.f64.f16", "cvt.f64.f16 %o0, %i0;", [halves], ["b64"])
-    yield Case("NaN bits of cvt.f64.f32", "cvt.f64.f32 %o0, %i0;", [floats], ["b64"])
-    yield Case("NaN bits of cvt.rni.f32.f32", "cvt.rni.f32.f32 %o0, %i0;", [floats], ["b32"])
-    yield Case(
-        "NaN bits of cvt.f32.bf16",
-        "cvt.f32.bf16 %o0, %i0;",
-        [(floats >> 16).astype(np.uint16) | np.uint16(1)],
-        ["b32"],
-        target="sm_90",
-    )
+    """The bits of NaNs, as an H200 gives them."""
+    conversions = [("f32", "f16", ""), ("f64", "f16", ""), ("f64", "f32", ""), ("f32", "bf16", ""),
+                   ("f64", "bf16", ""), ("f32", "f32", "rni."), ("f16", "f16", "rni."),
+                   ("f64", "f64", "rni."), ("f32", "f64", "rn."), ("f16", "f64", "rn."),
+                   ("bf16", "f64", "rn."), ("f32", "f32", "ftz."), ("f32", "f16", "ftz."),
+                   ("f32", "f64", "rz.ftz.")]  # fmt: skip
+    for to, source, modifiers in conversions:
+        bits = np.array(NANS[source] * 4, STORED[source])
+        if "f64" in (to, source):
+            want = [moved(int(b), source, to) for b in bits]
+        elif source == "bf16":
+            want = [int(b) << 16 for b in bits]
+        else:
+            want = [FORMATS[to][2]] * len(bits)
+        yield Case(
+            f"NaN bits of cvt.{modifiers}{to}.{source}",
+            f"cvt.{modifiers}{to}.{source} %o0, %i0;",
+            [bits],
+            [f"b{STORED[to]().itemsize * 8}"],
+            [np.array(want, STORED[to])],
+            target="sm_90" if "bf16" in (to, source) else "sm_80",
+        )
 
 
 CASES = [
