@@ -234,8 +234,8 @@ TEST_CASE("Lanes of one warp are ordered; lanes are checked together as one by o
   CHECK(is_clean(
       fault_of([&] { shadow.read_lanes(machine.warp(0), 0, addresses.data(), 16, kAllLanes); })));
   barrier(machine, {0, 1});
-  shadow.write(machine.warp(2), 0, kAt + 4096, 1, 0);
-  addresses[17] = kAt + 4096;
+  shadow.write(machine.warp(2), 0, kAt + 1024, 1, 0);
+  addresses[17] = kAt + 1024;
   const RaisedFault fault =
       fault_of([&] { shadow.read_lanes(machine.warp(1), 0, addresses.data(), 16, kAllLanes); });
   CHECK(is_race(fault));
