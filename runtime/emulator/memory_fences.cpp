@@ -46,6 +46,7 @@ void decode_fence(Decoder& decoder, const Instruction& instruction, Op& op) {
     }
   } else if (modifiers.take("mbarrier_init")) {
     if (!modifiers.take("release") || !modifiers.take("cluster")) decoder.unknown();
+    op.run = fence_proxy_async;  // asynchronous units use the mbarriers behind it
   } else {
     modifiers.take_one_of({"acq_rel", "sc", "acquire", "release"});
     if (modifiers.take_one_of({"cta", "cluster", "gpu", "sys"}) < 0) decoder.unknown();
