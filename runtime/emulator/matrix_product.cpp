@@ -9,10 +9,10 @@ namespace kiln::runtime::emulator {
 namespace {
 
 // Eight columns at a time; the compiler splits these where the machine's vectors are shorter.
-using Float8 = float __attribute__((vector_size(32)));
-using Int8 = std::int32_t __attribute__((vector_size(32)));
-using Double8 = double __attribute__((vector_size(64)));
-using Long8 = std::int64_t __attribute__((vector_size(64)));
+using Float8 = float __attribute__((vector_size(32), may_alias));
+using Int8 = std::int32_t __attribute__((vector_size(32), may_alias));
+using Double8 = double __attribute__((vector_size(64), may_alias));
+using Long8 = std::int64_t __attribute__((vector_size(64), may_alias));
 
 constexpr std::int32_t kExponentMask = 0x7f800000;
 

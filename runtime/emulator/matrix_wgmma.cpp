@@ -155,6 +155,8 @@ Flow run_wgmma(Warp& warp, const Op& op, Mask mask) {
   work.accumulate = accumulate != 0;
   if (!wgmma.a_in_registers) work.a = uniform_descriptor(warp, wgmma.a_descriptor, "A");
   work.b = uniform_descriptor(warp, wgmma.b_descriptor, "B");
+  MatrixDescriptor::of(work.a);  // faults belong to this instruction, not to the wait
+  MatrixDescriptor::of(work.b);
   const MatrixRegisters& table = matrix_registers(warp);
   std::uint16_t d[kMostColumns / 2], a[4];
   const auto id_of = [&](std::uint32_t reg) {

@@ -20,7 +20,9 @@ LANES = np.arange(32, dtype=np.uint32)
 
 
 def vector(letter, count):
-    return "{" + ", ".join(f"%{letter}_{i}" if count > 1 else f"%{letter}" for i in range(count)) + "}"
+    return (
+        "{" + ", ".join(f"%{letter}_{i}" if count > 1 else f"%{letter}" for i in range(count)) + "}"
+    )
 
 
 def mma_body(instruction, counts):
@@ -117,7 +119,7 @@ SPECIAL = [
     # The sum is cut toward zero: to nearest it would be 1 + 2^-23.
     special_mma("mma.truncates", "f16", [1.5 * 2**-12], [2**-12], 1, 1),
     special_mma("mma.truncates.negative", "f16", [-1.5 * 2**-12], [2**-12], -1, -1),
-    special_mma("mma.cancels", "bf16", [2.0**60, -(2.0**60), 1], [2.0**60, 2.0**60, 1], 0, 1 - 1),
+    special_mma("mma.cancels", "bf16", [2.0**60, -(2.0**60), 1], [2.0**60, 2.0**60, 1], 0, 0),
     special_mma("mma.infinity", "f16", [INF, 1], [2, 1], 5, INF),
     special_mma("mma.minus_infinity", "bf16", [INF], [-2], 5, -INF),
     special_mma("mma.infinity_times_zero", "f16", [INF], [0], 5, np.nan),
