@@ -58,7 +58,8 @@ def mma_case(shape, kinds, accumulator, exact=True, saturate=False, target="sm_8
     want = fragment_c(mma_sum(a, b, c, kinds, accumulator, saturate), half)
     inputs = [fragment_a(a, kinds[0]), fragment_b(b, kinds[1]), fragment_c(stored, half)]
     middle = ".satfinite" if saturate else ""
-    text = f"mma.sync.aligned.{shape}.row.col{middle}.{accumulator}.{kinds[0]}.{kinds[1]}.{accumulator}"
+    text = f"mma.sync.aligned.{shape}.row.col{middle}"
+    text += f".{accumulator}.{kinds[0]}.{kinds[1]}.{accumulator}"
     outputs = {"f16": "f16x2", "f32": "f32", "s32": "u32"}[accumulator]
     tolerance = Tolerance() if exact else Tolerance(abs=0.05 if kinds[0] in FP8 else 2e-5)
     return Case(
@@ -189,11 +190,12 @@ cvta.shared.u64 %wide, %wide;
 def stmatrix_case(count, transposed):
     all_ = matrices(count)
     inputs = fragments(all_, transposed)
+    shape = f"m8n8.x{count}{'.trans' if transposed else ''}"
     body = (
         PROLOGUE
         + f"""
 mad.lo.u32 %at, %i1, 16, %base;
-stmatrix.sync.aligned.m8n8.x{count}{".trans" if transposed else ""}.shared.b16 [%at], {vector("i0", count)};
+stmatrix.sync.aligned.{shape}.shared.b16 [%at], {vector("i0", count)};
 bar.sync 0;
 and.b32 %row, %thread, {count * 8 - 1};
 mad.lo.u32 %at, %row, 16, %base;
