@@ -13,6 +13,7 @@ template <int kWidth>
 struct Vectors {
   using Real [[gnu::vector_size(4 * kWidth), gnu::may_alias]] = float;
   using Integer [[gnu::vector_size(4 * kWidth), gnu::may_alias]] = std::int32_t;
+  using Unsigned [[gnu::vector_size(4 * kWidth), gnu::may_alias]] = std::uint32_t;
   using Double [[gnu::vector_size(8 * kWidth), gnu::may_alias]] = double;
   using Long [[gnu::vector_size(8 * kWidth), gnu::may_alias]] = std::int64_t;
 };
@@ -84,6 +85,7 @@ template <int kWidth, int kFraction, int kResultBits>
                                                 int k, int columns) {
   using Real = typename Vectors<kWidth>::Real;
   using Integer = typename Vectors<kWidth>::Integer;
+  using Unsigned = typename Vectors<kWidth>::Unsigned;
   using Double = typename Vectors<kWidth>::Double;
   using Long = typename Vectors<kWidth>::Long;
   const Real accumulator = *reinterpret_cast<const Real*>(out);
@@ -100,9 +102,9 @@ template <int kWidth, int kFraction, int kResultBits>
   if (any != 0) return false;
   const Real least = Real{} + kSmallest;
   top = top > least ? top : least;  // of a sum of zeros
-  const Integer exponent = reinterpret_cast<Integer>(top);
-  const Real scale = reinterpret_cast<Real>(((254 + kFraction) << 23) - exponent);
-  const Real unit = reinterpret_cast<Real>(exponent - (kFraction << 23));
+  const Unsigned exponent = reinterpret_cast<Unsigned>(top);
+  const Real scale = reinterpret_cast<Real>(((254u + kFraction) << 23) - exponent);
+  const Real unit = reinterpret_cast<Real>(exponent - (unsigned{kFraction} << 23));
   // Two sums: 16 products below 2^27 each fill 31 bits.
   Integer low = __builtin_convertvector(accumulator * scale, Integer), high = {};
   for (int i = 0; i < k; i += 2) {
