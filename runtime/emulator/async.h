@@ -91,9 +91,9 @@ void mbarrier_arrive_async(Cluster& cluster, std::uint32_t shared_address, bool 
 // "phase 1, 3 of 4 arrivals pending, 4096 bytes awaited".
 std::string describe_mbarrier(Cluster& cluster, std::uint32_t shared_address);
 
-// Marks of matrix registers in flight (wgmma): a generic op that touches one raises
-// Fault::in_flight. The executor asks only when Program::uses_wgmma and the warp has any.
-bool matrix_in_flight(const Warp& warp);
-void check_in_flight(Warp& warp, const Op& op);
+// The executor calls this first for ops that touch registers of wgmma (Op::matrix). Raises
+// Fault::in_flight where those are in flight; true when it has executed the op itself: compilers
+// leave moves of accumulators in flight between wgmmas, which become part of the queue.
+bool watch_matrix(Warp& warp, const Op& op, Mask mask);
 
 }  // namespace kiln::runtime::emulator

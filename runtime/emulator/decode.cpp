@@ -307,6 +307,7 @@ Program decode(std::shared_ptr<const Module> module, std::string_view entry,
   Op end;  // a body may end without ret
   end.run = [](Warp&, const Op&, Mask) { return Flow::exit; };
   program.ops.push_back(end);
+  if (program.uses_wgmma) mark_matrix_registers(program);
   return program;
 }
 

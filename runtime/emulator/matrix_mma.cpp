@@ -1,20 +1,15 @@
 // mma.sync: products of fragments in registers. PTX ISA, "Matrix multiply-accumulate operation
 // using mma instruction".
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "runtime/emulator/matrix.h"
-#include "runtime/emulator/matrix_elements.h"
+#include "runtime/emulator/matrix_fragments.h"
 #include "runtime/emulator/matrix_product.h"
 
 namespace kiln::runtime::emulator {
 namespace {
 
-// All shapes share one scheme. A register holds 32 / bits elements, neighbours in k; four lanes
-// side by side cover one chunk of k, the warp's eight quads cover eight rows (of A) or columns (of
-// B). A's registers go over its two halves of rows first, then over the chunks of k.
-constexpr int kQuads = 8;
 constexpr int kColumns = 8;
 constexpr int kMostK = 64;
 
@@ -30,7 +25,7 @@ enum class Accumulator : std::uint8_t { f32, f16, s32, s32_saturated };
 
 struct MmaExtra : OpExtra {
   Accumulator accumulator = Accumulator::f32;
-  std::uint8_t rows = 16, k = 16;
+  std::uint8_t rows = 16, k = 16, accumulators = 4;
   // Rows of registers.
   std::array<Ref, 8> a{};
   std::array<Ref, 4> b{};
@@ -38,88 +33,6 @@ struct MmaExtra : OpExtra {
 };
 
 const MmaExtra& extra_of(const Warp& warp, const Op& op);
-
-template <Element kElement>
-struct Fragments {
-  using Value = ElementValue<kElement>;
-  static constexpr int kBits = [] { return kElements[static_cast<std::size_t>(kElement)].bits; }();
-  static constexpr int kPerRegister = 32 / kBits;
-  static constexpr int kChunk = 4 * kPerRegister;
-
-  static void load_a(const Warp& warp, const MmaExtra& mma, Value* a) {
-    const int halves = mma.rows / kQuads;
-    for (int chunk = 0; chunk < mma.k / kChunk; ++chunk) {
-      for (int half = 0; half < halves; ++half) {
-        const std::uint32_t* bits =
-            warp.u32(mma.a[static_cast<std::size_t>(chunk * halves + half)]);
-        for (int quad = 0; quad < kQuads; ++quad) {
-          Value* out = a + (half * kQuads + quad) * mma.k + chunk * kChunk;
-          for (int i = 0; i < kChunk; ++i) {
-            out[i] = element_value<kElement>(bits[quad * 4 + i / kPerRegister] >>
-                                             (i % kPerRegister * kBits));
-          }
-        }
-      }
-    }
-  }
-
-  static void load_b(const Warp& warp, const MmaExtra& mma, Value* b) {
-    for (int chunk = 0; chunk < mma.k / kChunk; ++chunk) {
-      const std::uint32_t* bits = warp.u32(mma.b[static_cast<std::size_t>(chunk)]);
-      for (int i = 0; i < kChunk; ++i) {
-        Value* out = b + (chunk * kChunk + i) * kColumns;
-        for (int quad = 0; quad < kQuads; ++quad) {
-          out[quad] = element_value<kElement>(bits[quad * 4 + i / kPerRegister] >>
-                                              (i % kPerRegister * kBits));
-        }
-      }
-    }
-  }
-};
-
-// Accumulators of 32 bits: register 2 * half + e is row 8 * half + quad, column 2 * (lane % 4) + e.
-template <class Value>
-void load_c(const Warp& warp, const MmaExtra& mma, Value* c) {
-  for (int r = 0; r < mma.rows / 4; ++r) {
-    const std::uint32_t* bits = warp.u32(mma.c[static_cast<std::size_t>(r)]);
-    Value* out = c + r / 2 * kQuads * kColumns + r % 2;
-    for (int lane = 0; lane < kLanes; ++lane) out[2 * lane] = std::bit_cast<Value>(bits[lane]);
-  }
-}
-template <class Value>
-void store_d(Warp& warp, const MmaExtra& mma, const Value* c) {
-  for (int r = 0; r < mma.rows / 4; ++r) {
-    const Ref ref = mma.d[static_cast<std::size_t>(r)];
-    if (ref == kNoRef) continue;
-    std::uint32_t* bits = warp.u32_out(ref);
-    const Value* in = c + r / 2 * kQuads * kColumns + r % 2;
-    for (int lane = 0; lane < kLanes; ++lane)
-      bits[lane] = std::bit_cast<std::uint32_t>(in[2 * lane]);
-  }
-}
-
-// Accumulators of f16, two columns in one register.
-void load_c_f16(const Warp& warp, const MmaExtra& mma, float* c) {
-  for (int half = 0; half < mma.rows / kQuads; ++half) {
-    const std::uint32_t* bits = warp.u32(mma.c[static_cast<std::size_t>(half)]);
-    float* out = c + half * kQuads * kColumns;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      out[2 * lane] = real_element<Element::f16>(bits[lane]);
-      out[2 * lane + 1] = real_element<Element::f16>(bits[lane] >> 16);
-    }
-  }
-}
-void store_d_f16(Warp& warp, const MmaExtra& mma, const float* c) {
-  for (int half = 0; half < mma.rows / kQuads; ++half) {
-    const Ref ref = mma.d[static_cast<std::size_t>(half)];
-    if (ref == kNoRef) continue;
-    std::uint32_t* bits = warp.u32_out(ref);
-    const float* in = c + half * kQuads * kColumns;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      bits[lane] = f16_bits(in[2 * lane]) | f16_bits(in[2 * lane + 1]) << 16;
-    }
-  }
-}
 
 template <Element kA, Element kB>
 Flow run_mma(Warp& warp, const Op& op, Mask mask) {
@@ -134,21 +47,25 @@ Flow run_mma(Warp& warp, const Op& op, Mask mask) {
     std::fill(std::begin(a), std::end(a), Value{});
     std::fill(std::begin(c), std::end(c), Value{});
   }
-  Fragments<kA>::load_a(warp, mma, a);
-  Fragments<kB>::load_b(warp, mma, b);
+  const int halves = mma.rows / kQuads;
+  const AccumulatorShape shape{halves, kColumns};
+  const auto in = std::span(mma.c).first(mma.accumulators);
+  const auto out = std::span(mma.d).first(mma.accumulators);
+  Fragments<kA>::load_a(warp, mma.a, halves, mma.k, a);
+  Fragments<kB>::load_b(warp, mma.b, mma.k, b);
   if constexpr (kA >= Element::s8) {
-    load_c(warp, mma, c);
+    load_accumulators(warp, in, shape, c);
     multiply_add(a, b, c, mma.k, kColumns, mma.accumulator == Accumulator::s32_saturated);
-    store_d(warp, mma, c);
+    store_accumulators(warp, out, shape, c);
   } else {
     const bool half = mma.accumulator == Accumulator::f16;
-    half ? load_c_f16(warp, mma, c) : load_c(warp, mma, c);
+    half ? load_accumulators_f16(warp, in, shape, c) : load_accumulators(warp, in, shape, c);
     if constexpr (kA == Element::e4m3 || kA == Element::e5m2) {
       multiply_add_fp8(a, b, c, mma.k, kColumns);
     } else {
       multiply_add(a, b, c, mma.k, kColumns);
     }
-    half ? store_d_f16(warp, mma, c) : store_d(warp, mma, c);
+    half ? store_accumulators_f16(warp, out, shape, c) : store_accumulators(warp, out, shape, c);
   }
   return Flow::next;
 }
@@ -237,6 +154,7 @@ void decode_mma(Decoder& decoder, const Instruction& instruction, Op& op) {
   const Type type = half ? Type::f16x2 : kind->integer ? Type::s32 : Type::f32;
   const auto& operands = instruction.operands;
   const int accumulators = shape->rows / (half ? 8 : 4);
+  mma->accumulators = static_cast<std::uint8_t>(accumulators);
   take_refs(decoder, decoder.destinations(operands[0], type), accumulators, mma->d, "D");
   take_refs(decoder, decoder.sources(operands[1], Type::b32), shape->rows / 8 * chunks, mma->a,
             "A");

@@ -46,6 +46,7 @@ struct Op {
   Handler run = nullptr;
   std::int32_t guard = -1;  // predicate index; -1 = none
   bool guard_negated = false;
+  bool matrix = false;     // touches registers of wgmma: watch_matrix (async.h) comes first
   Type type = Type::none;  // for handlers that are not specialised by type
   std::uint8_t flags = 0;  // the handler's own
   std::uint8_t size = 0;   // the handler's own: bytes of an access, vector length
@@ -90,7 +91,11 @@ struct Program {
   std::vector<SharedVariable> shared_variables;
   std::vector<SharedAddressRow> shared_addresses;
   bool uses_wgmma = false;
+  std::unique_ptr<OpExtra> matrix_registers;  // MatrixRegisters (matrix_groups.h) of such a kernel
 };
+
+// For a decoded program that uses wgmma: fills in matrix_registers and Op::matrix.
+void mark_matrix_registers(Program& program);
 
 // Decodes one entry of a module. Addresses of .global and .const variables are those of `globals`.
 class GlobalVariables;

@@ -34,7 +34,7 @@ void visit(const Instruction& instruction, Use use, Define define) {
   if (instruction.guard >= 0) use(static_cast<std::uint32_t>(instruction.guard));
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     const Operand& operand = instruction.operands[i];
-    const bool defines = i == 0 && !operand.is(Operand::Kind::address) && !reads_first(instruction);
+    const bool defines = i == 0 && defines_first_operand(instruction);
     if (defines) {
       // Lanes that a guard leaves out keep the old value, which is hence needed.
       if (instruction.guard >= 0) for_each_register(operand, use);
@@ -231,6 +231,11 @@ Pool pool_of(Type type) {
 }
 
 }  // namespace
+
+bool defines_first_operand(const Instruction& instruction) {
+  return !instruction.operands.empty() && !instruction.operands[0].is(Operand::Kind::address) &&
+         !reads_first(instruction);
+}
 
 Allocation allocate_registers(const Function& function) {
   const std::vector<Life> lives = lives_of(function);

@@ -14,6 +14,9 @@ struct Allocation {
   std::uint32_t slots = 0, predicates = 0;
 };
 
+// Whether the first operand (or the registers of a vector there) is written; all others are read.
+bool defines_first_operand(const Instruction& instruction);
+
 // A destination never shares a row with a source of the same instruction, so handlers may write one
 // lane before they read the next. Registers that wgmma reads or writes, and copies of them, keep
 // rows of their own: the hardware reads and writes them long after the instruction.

@@ -146,8 +146,8 @@ Warp::Turn Warp::step(std::uint64_t quantum) {
           continue;
         }
       }
-      if (program.uses_wgmma && matrix_in_flight(*this)) check_in_flight(*this, op);
-      const Flow flow = op.run(*this, op, mask);
+      const bool taken = op.matrix && watch_matrix(*this, op, mask);
+      const Flow flow = taken ? Flow::next : op.run(*this, op, mask);
       if (traced && flow != Flow::blocked && (mask >> launch.options.trace_thread % kLanes & 1)) {
         trace(*this, pc, launch.options.trace_thread % kLanes);
       }
