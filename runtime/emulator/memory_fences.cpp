@@ -84,16 +84,4 @@ void decode_prefetch(Decoder& decoder, const Instruction& instruction, Op& op) {
   op.run = nothing;
 }
 
-bool decode_async_form(Decoder& decoder, const Instruction& instruction, Op& op,
-                       std::string_view name) {
-  if (!instruction.has("async")) return false;
-  for (const OpcodeRow& row : async_opcodes()) {
-    if (row.opcode == name) {
-      row.decode(decoder, instruction, op);
-      return true;
-    }
-  }
-  decoder.unknown();
-}
-
 }  // namespace kiln::runtime::emulator
