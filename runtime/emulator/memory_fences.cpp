@@ -1,6 +1,7 @@
 // fence, membar, and instructions that only concern caches.
 #include <atomic>
 
+#include "runtime/emulator/async_hooks.h"
 #include "runtime/emulator/memory_ops.h"
 #include "runtime/emulator/modifiers.h"
 #include "runtime/emulator/shadow.h"
@@ -17,7 +18,13 @@ Flow fence_threads(Warp&, const Op&, Mask) {
 
 Flow fence_proxy_async(Warp& warp, const Op&, Mask mask) {
   if (Shadow* shadow = warp.block().cluster().shadow()) shadow->fence_proxy(warp, mask);
+  fence_mbarrier_init(warp, mask);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  return Flow::next;
+}
+
+Flow fence_init(Warp& warp, const Op&, Mask mask) {
+  fence_mbarrier_init(warp, mask);
   return Flow::next;
 }
 
@@ -46,6 +53,7 @@ void decode_fence(Decoder& decoder, const Instruction& instruction, Op& op) {
     }
   } else if (modifiers.take("mbarrier_init")) {
     if (!modifiers.take("release") || !modifiers.take("cluster")) decoder.unknown();
+    op.run = fence_init;
   } else {
     modifiers.take_one_of({"acq_rel", "sc", "acquire", "release"});
     if (modifiers.take_one_of({"cta", "cluster", "gpu", "sys"}) < 0) decoder.unknown();
