@@ -1,5 +1,7 @@
 #include "jit/argument_errors.h"
 
+#include "jit/device_choice.h"
+
 namespace kiln {
 
 const char* name(DType dtype) {
@@ -68,10 +70,29 @@ std::string shape_text(const TensorView& tensor) {
   return text + "]";
 }
 
+int check_other_device(Subject subject, const TensorView& tensor, int ordinal) {
+  const bool is_host = tensor.given() && tensor.device_type == DeviceType::cpu;
+  if (is_host && ordinal < 0 && emulates_host_tensors()) return chosen_emulator().info().ordinal;
+  if (is_host && is_emulated(ordinal)) return ordinal;
+  refuse_device(subject, tensor, ordinal);
+}
+
 void refuse_device(Subject subject, const TensorView& tensor, int ordinal) {
   if (!tensor.given()) throw_type(subject, "is missing");
-  if (tensor.device_type != DeviceType::cuda) {
-    throw_type(subject, "is in host memory; move it to a GPU first (tensor.cuda() in PyTorch)");
+  const bool is_host = tensor.device_type == DeviceType::cpu;
+  if (is_host && ordinal < 0) {
+    throw_type(subject,
+               "is in host memory; move it to a GPU first (tensor.cuda() in PyTorch), or choose "
+               "the emulated device (KILN_DEVICE=emulator or kiln.device(\"emulator\"))");
+  }
+  if (is_host) {
+    throw_type(subject, "is in host memory but the first tensor is on cuda:" +
+                            std::to_string(ordinal) + "; move it there (tensor.cuda() in PyTorch)");
+  }
+  if (is_emulated(ordinal)) {
+    throw_type(subject, "is on cuda:" + std::to_string(tensor.device_ordinal) +
+                            " but the first tensor is in host memory; move all of them to the GPU "
+                            "(tensor.cuda() in PyTorch) or all to the host");
   }
   throw_value(subject, "is on cuda:" + std::to_string(tensor.device_ordinal) +
                            " but the first tensor is on cuda:" + std::to_string(ordinal) +

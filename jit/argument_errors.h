@@ -26,12 +26,16 @@ std::string shape_text(const TensorView& tensor);  // "[2, 128, 8, 64]"
                                const char* why);
 [[noreturn]] void refuse_last_stride(Subject subject, const TensorView& tensor);
 
-// On a CUDA device, and on `ordinal` when that is not negative; returns the tensor's ordinal.
+// check_device for what is not simply on the right CUDA device: host memory goes to the emulated
+// device where that is chosen, anything else is refused.
+int check_other_device(Subject subject, const TensorView& tensor, int ordinal);
+
+// On a device, and on that of `ordinal` when it is not negative; returns the ordinal.
 inline int check_device(Subject subject, const TensorView& tensor, int ordinal) {
   const bool there = tensor.given() && tensor.device_type == DeviceType::cuda &&
                      (ordinal < 0 || tensor.device_ordinal == ordinal);
   if (!there) [[unlikely]]
-    refuse_device(subject, tensor, ordinal);
+    return check_other_device(subject, tensor, ordinal);
   return tensor.device_ordinal;
 }
 inline void check_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {

@@ -4,7 +4,10 @@
 
 #include "jit/arch.h"
 #include "jit/config.h"
+#include "jit/device_choice.h"
+#include "jit/device_errors.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/emulator/emulated_device.h"
 #include "templates/attention/params.h"
 #include "templates/gemm/params.h"
 
@@ -47,6 +50,9 @@ int overridden_row(const GemmProblem& problem, int arch) {
 }  // namespace
 
 runtime::Device& device_of(int ordinal) {
+  if (is_emulated(ordinal)) [[unlikely]] {
+    if (runtime::Device* device = runtime::emulated_device_of(ordinal)) return *device;
+  }
   try {
     return runtime::cuda_device(ordinal);
   } catch (const runtime::NoDeviceError& error) {
@@ -92,7 +98,7 @@ void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::
   try {
     device.launch(*kernel.kernel, shape, stream, arguments.bytes(), arguments.spans());
   } catch (const runtime::DeviceError& error) {
-    throw CudaError(error.what());
+    throw_device_error(error);
   }
 }
 

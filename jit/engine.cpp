@@ -8,6 +8,7 @@
 #include "cache/memory_cache.h"
 #include "jit/blocking.h"
 #include "jit/compile_policy.h"
+#include "jit/device_errors.h"
 #include "jit/log.h"
 #include "jit/statistics.h"
 #include "kiln/control.h"
@@ -116,7 +117,7 @@ const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
       if (stream && device.is_capturing(*stream)) refuse_capture(id.spec, texts);
       kernel = cache.get(id, [&] { return build(id.spec, texts, device); });
     } catch (const runtime::DeviceError& error) {
-      throw CudaError(error.what());
+      throw_device_error(error);
     }
   }
   t_hot[ResidentHash{}(id) % kHotSlots] = {id, kernel.get(), generation};

@@ -57,6 +57,7 @@ std::string explain(const Problem& problem, const char* op) {
   const KernelSource source = source_of(spec, texts_of(problem));
   return json{{"op", op},
               {"path", "portable"},
+              {"device", device.info().name},
               {"template", spec.family() == Family::attention ? "attention/flash_attention.cuh"
                                                               : "gemm/gemm.cuh"},
               {"what", source.what},

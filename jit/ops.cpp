@@ -1,14 +1,27 @@
 // The public operations: check, specialise, find the kernel, launch.
 #include "jit/calls.h"
+#include "jit/device_choice.h"
+#include "jit/emulation.h"
 #include "kiln/kiln.h"
 
 namespace kiln {
 namespace {
 
 template <class Problem>
+void emulate(const Problem& problem, runtime::Device& device) {
+  const Specialization spec = specialize(problem, device);
+  admit_emulation(problem, spec);
+  const LoadedKernel& kernel = preload_kernel(spec, texts_of(problem), device);
+  const EmulationScope scope;
+  launch(device, kernel, launch_shape(problem, spec, kernel), problem.arguments, nullptr);
+}
+
+template <class Problem>
 void run(const Problem& problem, void* stream) {
   if (problem.empty()) return;  // nothing to write
   runtime::Device& device = device_of(problem.device_ordinal);
+  if (is_emulated(problem.device_ordinal)) [[unlikely]]
+    return emulate(problem, device);
   const Specialization spec = specialize(problem, device);
   const LoadedKernel& kernel = resident_kernel(spec, texts_of(problem), device, stream);
   launch(device, kernel, launch_shape(problem, spec, kernel), problem.arguments, stream);

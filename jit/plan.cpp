@@ -1,4 +1,6 @@
 #include "jit/calls.h"
+#include "jit/device_choice.h"
+#include "jit/emulation.h"
 #include "jit/recipe.h"
 #include "kiln/kiln.h"
 
@@ -9,6 +11,7 @@ struct Plan::Impl {
   Recipe recipe;
   CallArguments arguments;
   std::size_t alignment = 1;  // of the planned tensors, bytes
+  bool emulated = false;
 };
 
 namespace {
@@ -21,6 +24,8 @@ Plan make_plan(const Problem& problem, bool aligned) {
   if (!problem.empty()) {
     impl->device = &device_of(problem.device_ordinal);
     const Specialization spec = specialize(problem, *impl->device);
+    impl->emulated = is_emulated(problem.device_ordinal);
+    if (impl->emulated) admit_emulation(problem, spec);
     const LoadedKernel& kernel = preload_kernel(spec, texts_of(problem), *impl->device);
     impl->recipe.add({&kernel, launch_shape(problem, spec, kernel)});
   }
@@ -62,6 +67,9 @@ void Plan::launch(std::initializer_list<void*> pointers, void* stream, void* wor
     arguments.set_pointer(i++, pointer);
   }
   if (!impl_->device) return;
+  std::optional<EmulationScope> scope;
+  if (impl_->emulated) [[unlikely]]
+    scope.emplace();
   for (const KernelStep& step : impl_->recipe.list()) {
     kiln::launch(*impl_->device, *step.kernel, step.shape, arguments, stream);
   }

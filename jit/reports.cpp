@@ -3,6 +3,7 @@
 
 #include "jit/blocking.h"
 #include "jit/compile_policy.h"
+#include "jit/device_choice.h"
 #include "jit/engine.h"
 #include "jit/kernel_source.h"
 #include "jit/settings.h"
@@ -40,6 +41,17 @@ json devices_report() {
     }
   }
   return devices;
+}
+
+// What calls on host arrays would run on, and why.
+json choice_report() {
+  json report{{"choice", device_choice().text}, {"host_arrays", nullptr}, {"problem", ""}};
+  try {
+    if (emulates_host_tensors()) report["host_arrays"] = chosen_emulator().info().name;
+  } catch (const std::exception& error) {
+    report["problem"] = error.what();
+  }
+  return report;
 }
 
 json layers_report() {
@@ -127,6 +139,7 @@ std::string diagnose() {
                 {"archs", nvrtc.archs},
                 {"problem", nvrtc.problem}}},
               {"devices", devices_report()},
+              {"device", choice_report()},
               {"cache", {{"layers", layers_report()}, {"max_bytes", s.cache_max_bytes}}},
               {"environment",
                {{"KILN_JIT", name(jit_mode())},

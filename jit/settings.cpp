@@ -71,6 +71,13 @@ Settings read_environment() {
       throw std::invalid_argument(std::string("KILN_JIT: ") + error.what());
     }
   }
+  if (auto device = variable("KILN_DEVICE")) {
+    try {
+      s.device = parse_device_choice(*device);
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(std::string("KILN_DEVICE: ") + error.what());
+    }
+  }
   s.template_dir = variable("KILN_TEMPLATE_DIR").value_or("");
   s.nvrtc = variable("KILN_NVRTC").value_or("");
   s.cuda_home = variable("CUDA_HOME").value_or(variable("CUDA_PATH").value_or(""));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/device_choice.h"
 #include "kiln/control.h"
 
 namespace kiln {
@@ -16,6 +17,7 @@ struct Settings {
   std::vector<std::filesystem::path> cache_path;
   std::uint64_t cache_max_bytes = 0;  // 0 = unlimited
   JitMode jit = JitMode::automatic;
+  DeviceChoice device;
   std::string template_dir;  // empty = the embedded templates
   std::string nvrtc;         // empty = search
   std::string cuda_home;

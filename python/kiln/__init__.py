@@ -24,6 +24,7 @@ from .control import (
     set_log,
     stats,
 )
+from .devices import device
 from .emulation import emulate
 
 __version__ = _core.version()
@@ -35,6 +36,7 @@ __all__ = [
     "EmulatorError",
     "Error",
     "clear_memory_cache",
+    "device",
     "diagnose",
     "emulate",
     "enumerate_specs",

@@ -1,4 +1,4 @@
-// __cuda_array_interface__ (versions 2 and 3).
+// __cuda_array_interface__ (versions 2 and 3) and __array_interface__.
 #include "array_interface.h"
 
 #include "dtypes.h"
@@ -73,7 +73,9 @@ py::object get(const py::dict& interface, const char* key) {
 ArrayInterface read_interface(const TensorArgument& argument, const char* op) {
   const Subject subject{op, argument.name};
   const py::handle object(argument.object);
-  const py::dict interface = object.attr("__cuda_array_interface__");
+  const bool is_host = argument.framework.transport == Transport::numpy;
+  const py::dict interface =
+      object.attr(is_host ? "__array_interface__" : "__cuda_array_interface__");
   if (!get(interface, "mask").is_none()) throw_type(subject, "is a masked array; pass a plain one");
   const py::tuple shape = interface["shape"], data = interface["data"];
   ArrayInterface array;
@@ -88,7 +90,8 @@ ArrayInterface read_interface(const TensorArgument& argument, const char* op) {
   tensor.dtype = element_type(object, py::cast<std::string>(interface["typestr"]), subject);
   tensor.data = reinterpret_cast<void*>(py::cast<std::uintptr_t>(data[0]));
   if (argument.written && py::cast<bool>(data[1])) throw_type(subject, "is read-only");
-  tensor.device = {kDlCuda, device_ordinal(object, tensor.data)};
+  tensor.device =
+      is_host ? DlDevice{kDlCpu, 0} : DlDevice{kDlCuda, device_ordinal(object, tensor.data)};
   read_strides(get(interface, "strides"), tensor.dtype.bits / 8, array, subject);
   const py::object stream = get(interface, "stream");
   if (!stream.is_none()) {

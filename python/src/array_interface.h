@@ -1,4 +1,5 @@
-// __cuda_array_interface__ (versions 2 and 3): CuPy, Numba and others without DLPack.
+// __cuda_array_interface__ (versions 2 and 3): CuPy, Numba and others without DLPack; and NumPy's
+// __array_interface__, which has bfloat16 where NumPy's DLPack has not.
 #pragma once
 
 #include <array>

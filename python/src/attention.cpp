@@ -112,8 +112,10 @@ struct AttentionCall {
   TensorView lse_view() const {
     const TensorView& q = tensors[0].view;
     const bool is_bshd = options.layout == AttentionLayout::bshd;
-    return contiguous_view(nullptr, DType::f32, intake.device_ordinal(), q.shape[0],
-                           q.shape[is_bshd ? 2 : 1], q.shape[is_bshd ? 1 : 2]);
+    TensorView view = contiguous_view(nullptr, DType::f32, intake.device_ordinal(), q.shape[0],
+                                      q.shape[is_bshd ? 2 : 1], q.shape[is_bshd ? 1 : 2]);
+    view.device_type = intake.device_type();
+    return view;
   }
 };
 

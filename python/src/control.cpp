@@ -121,6 +121,8 @@ void register_control(py::module_& module) {
   module.def("version", &version);
   module.def("set_jit",
              [](const std::string& mode) { return mode_name(set_jit(parse_jit_mode(mode))); });
+  module.def("set_device", &set_device);
+  module.def("device", &device);
   module.def("stats", &stats);
   module.def("reset_stats", &reset_stats);
   module.def("clear_memory_cache", &clear_memory_cache, unlocked());

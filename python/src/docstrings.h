@@ -11,7 +11,8 @@ inline constexpr const char* kFlashAttentionDoc =
 
 Attention, softmax(scale * q k^T) v, in one kernel.
 
-q             [batch, len_q, heads, head_dim], float16 or bfloat16, on a CUDA device
+q             [batch, len_q, heads, head_dim], float16 or bfloat16, on a CUDA device, or NumPy
+              arrays and CPU tensors for the emulated one (see kiln.device)
 k, v          [batch, len_kv, heads_kv, head_dim], [batch, len_kv, heads_kv, head_dim_v]
 causal        query i sees keys up to i + len_kv - len_q (aligned bottom-right)
 window        keys visible before and after the diagonal one, both inclusive; -1 = open
@@ -30,8 +31,8 @@ the last stride of each tensor is 1, the others are free. A row that sees no key
 The result is a new tensor of the caller's framework, computed on its current stream without
 waiting. Inputs that require grad are refused unless under torch.no_grad(): forward only.
 
-Raises ValueError and TypeError for bad arguments, and kiln.CompileError, kiln.CudaError or
-kiln.CompileDisabled (see KILN_JIT) beside them.
+Raises ValueError and TypeError for bad arguments, and kiln.CompileError, kiln.CudaError,
+kiln.EmulatorError or kiln.CompileDisabled (see KILN_JIT) beside them.
 )";
 
 inline constexpr const char* kExplainFlashAttentionDoc =
@@ -47,7 +48,8 @@ inline constexpr const char* kGemmDoc =
 
 Matrix product with its epilogue: cast(activation(alpha * a b + bias) + residual).
 
-a            [m, k] or [batch, m, k], float16, bfloat16 or float32, on a CUDA device
+a            [m, k] or [batch, m, k], float16, bfloat16 or float32, on a CUDA device, or NumPy
+             arrays and CPU tensors for the emulated one (see kiln.device)
 b            [k, n] or [batch, k, n], of a's dtype; a batch of 1 or none is broadcast
 trans_a/_b   shorthand for a.mT / b.mT; layouts are read from strides, so w.t() and trans_b=True
              are the same kernel
@@ -66,8 +68,8 @@ One of the last two strides of a and of b is 1, and the last one of out, bias an
 result is a new tensor of the caller's framework, computed on its current stream without waiting.
 Inputs that require grad are refused unless under torch.no_grad(): forward only.
 
-Raises ValueError and TypeError for bad arguments, and kiln.CompileError, kiln.CudaError or
-kiln.CompileDisabled (see KILN_JIT) beside them.
+Raises ValueError and TypeError for bad arguments, and kiln.CompileError, kiln.CudaError,
+kiln.EmulatorError or kiln.CompileDisabled (see KILN_JIT) beside them.
 )";
 
 inline constexpr const char* kExplainGemmDoc =

@@ -78,17 +78,19 @@ Framework find_framework(PyObject* object, Subject subject) {
   } else if (is_in_package(module, "cupy")) {
     framework.transport = Transport::cupy;
   } else if (is_in_package(module, "numpy")) {
-    throw_type(subject,
-               "is a NumPy array, in host memory; Kiln needs a CUDA device: move it there, "
-               "for example with cupy.asarray(x) or torch.from_numpy(x).cuda()");
+    // Of its subclasses, masked arrays and matrices mean more than their memory says.
+    if (name != "ndarray" && name != "memmap") {
+      throw_type(subject, "must be a plain NumPy array, got " + type_name(object));
+    }
+    framework.transport = Transport::numpy;
   } else if (has_attribute(object, "__dlpack__") && has_attribute(object, "__dlpack_device__")) {
     framework.transport = Transport::dlpack;
   } else if (has_attribute(object, "__cuda_array_interface__")) {
     framework.transport = Transport::array_interface;
   } else {
     throw_type(subject,
-               "must be a tensor on a CUDA device (PyTorch, CuPy, or any object with "
-               "__dlpack__ or __cuda_array_interface__), got " +
+               "must be a tensor on a CUDA device (PyTorch, CuPy, or any object with __dlpack__ or "
+               "__cuda_array_interface__) or a NumPy array for the emulated one, got " +
                    type_name(object));
   }
   return framework;

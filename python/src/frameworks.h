@@ -14,7 +14,7 @@ namespace kiln::python {
 namespace py = pybind11;
 
 // From the fastest to the most general. `torch` is a PyTorch without the exchange table (< 2.10).
-enum class Transport : std::uint8_t { exchange, torch, cupy, dlpack, array_interface };
+enum class Transport : std::uint8_t { exchange, torch, cupy, numpy, dlpack, array_interface };
 
 struct Framework {
   PyTypeObject* type = nullptr;
@@ -37,7 +37,7 @@ struct Subject {
 // "numpy.ndarray", for messages.
 std::string type_name(PyObject* object);
 
-// Throws TypeError, naming the cure, for what is no tensor on a device.
+// Throws TypeError, naming the cure, for what is no tensor.
 Framework framework_of(PyObject* object, Subject subject);
 
 // The table that the type publishes, or null. A newer major version is walked back.

@@ -6,6 +6,7 @@
 #include "array_interface.h"
 #include "dtypes.h"
 #include "errors.h"
+#include "kiln/error.h"
 
 namespace kiln::python {
 namespace {
@@ -20,7 +21,8 @@ void set_allocation_error(void*, const char* kind, const char* message) {
 
 py::object allocate_exchange(const DlExchangeApi& api, TensorView& view) {
   DlTensor prototype{};
-  prototype.device = {kDlCuda, view.device_ordinal};
+  prototype.device = view.device_type == DeviceType::cpu ? DlDevice{kDlCpu, 0}
+                                                         : DlDevice{kDlCuda, view.device_ordinal};
   prototype.ndim = view.rank;
   prototype.dtype = dlpack_type_of(view.dtype);
   prototype.shape = view.shape;
@@ -50,10 +52,25 @@ py::object allocate_torch(const TensorArgument& like, TensorView& view) {
   return tensor;
 }
 
-py::object cupy_dtype(const TensorArgument& like, DType dtype) {
+// Of NumPy's or CuPy's.
+py::object array_dtype(const TensorArgument& like, DType dtype) {
   if (dtype == like.view.dtype) return py::handle(like.object).attr("dtype");
-  if (dtype == DType::bf16) return py::module_::import("ml_dtypes").attr("bfloat16");
-  return py::str(name(dtype));
+  if (dtype != DType::bf16) return py::str(name(dtype));
+  try {
+    return py::module_::import("ml_dtypes").attr("bfloat16");
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_ImportError)) throw;
+    throw TypeError(
+        "a bfloat16 array needs the package ml_dtypes: install it (pip install ml_dtypes) "
+        "or pass out=");
+  }
+}
+
+py::object allocate_numpy(const TensorArgument& like, TensorView& view) {
+  const py::object array = py::module_::import("numpy").attr("empty")(
+      shape_of(view), py::arg("dtype") = array_dtype(like, view.dtype));
+  view.data = reinterpret_cast<void*>(py::cast<std::uintptr_t>(array.attr("ctypes").attr("data")));
+  return array;
 }
 
 py::object allocate_cupy(const TensorArgument& like, TensorView& view) {
@@ -62,7 +79,7 @@ py::object allocate_cupy(const TensorArgument& like, TensorView& view) {
   device.attr("__enter__")();
   py::object tensor;
   try {
-    tensor = cupy.attr("empty")(shape_of(view), py::arg("dtype") = cupy_dtype(like, view.dtype));
+    tensor = cupy.attr("empty")(shape_of(view), py::arg("dtype") = array_dtype(like, view.dtype));
   } catch (...) {
     device.attr("__exit__")(py::none(), py::none(), py::none());
     throw;
@@ -86,13 +103,17 @@ py::object allocate_like(const TensorArgument& like, TensorView& view, Subject s
       return allocate_torch(like, view);
     case Transport::cupy:
       return allocate_cupy(like, view);
+    case Transport::numpy:
+      return allocate_numpy(like, view);
     case Transport::dlpack:
     case Transport::array_interface:
       break;
   }
   throw_type(subject, "cannot be allocated for " + type_name(like.object) +
                           ", whose framework offers no allocator to others; pass " +
-                          subject.argument + "=, for example a PyTorch or CuPy tensor");
+                          subject.argument + "=, for example a PyTorch" +
+                          (view.device_type == DeviceType::cpu ? " tensor or a NumPy array"
+                                                               : " or CuPy tensor"));
 }
 
 }  // namespace kiln::python

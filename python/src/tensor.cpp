@@ -1,9 +1,10 @@
-// Python tensors to views of device memory.
+// Python tensors to views of device or host memory.
 #include "tensor.h"
 
 #include "array_interface.h"
 #include "dtypes.h"
 #include "errors.h"
+#include "jit/device_choice.h"
 #include "names.h"
 #include "streams.h"
 
@@ -11,8 +12,15 @@ namespace kiln::python {
 namespace {
 
 constexpr const char* kHostCure =
-    "is in host memory; Kiln needs a CUDA device: move it to a GPU, for example with tensor.cuda()";
+    "is in host memory; Kiln needs a CUDA device: move it to a GPU, for example with "
+    "tensor.cuda(), or choose the emulated one with kiln.device(\"emulator\")";
+constexpr const char* kNumpyCure =
+    "is a NumPy array, in host memory; Kiln needs a CUDA device: move it there, for example with "
+    "cupy.asarray(x) or torch.from_numpy(x).cuda(), or choose the emulated one with "
+    "kiln.device(\"emulator\")";
 
+bool is_cuda(DlDevice device) { return device.type == kDlCuda || device.type == kDlCudaManaged; }
+bool is_host(DlDevice device) { return device.type == kDlCpu || device.type == kDlCudaHost; }
 std::string device_text(int ordinal) { return "cuda:" + std::to_string(ordinal); }
 
 // The capsule's tensor, and whether it must not be written.
@@ -61,7 +69,8 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
   for (TensorArgument& argument : arguments) {
     if (argument.given() && argument.framework.transport != Transport::dlpack) read_one(argument);
   }
-  find_stream(arguments);
+  if (!is_host_) [[likely]]
+    find_stream(arguments);
   if (all_fast) return;
   // A generic producer is told our stream and orders its work before ours, so it comes last.
   for (TensorArgument& argument : arguments) {
@@ -111,6 +120,7 @@ void TensorIntake::read_one(TensorArgument& argument) {
     case Transport::dlpack:
       return read_dlpack(argument);
     case Transport::cupy:
+    case Transport::numpy:
     case Transport::array_interface:
       return read_array_interface(argument);
   }
@@ -127,6 +137,17 @@ void TensorIntake::read_exchange(TensorArgument& argument) {
 
 py::object TensorIntake::export_dlpack(const TensorArgument& argument) const {
   const py::handle object(argument.object);
+  if (is_host_) {  // host memory knows no streams
+    const py::object tensor =
+        argument.framework.is_torch ? object.attr("detach")() : py::cast<py::object>(object);
+    if (argument.framework.is_torch) return tensor.attr("__dlpack__")();
+    try {
+      return tensor.attr("__dlpack__")(py::arg("max_version") = py::make_tuple(1, 0));
+    } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_TypeError)) throw;
+      return tensor.attr("__dlpack__")();
+    }
+  }
   if (argument.framework.transport == Transport::torch) {
     // Work goes to PyTorch's current stream, so nothing needs ordering: -1.
     return object.attr("detach")().attr("__dlpack__")(py::arg("stream") = -1);
@@ -144,8 +165,7 @@ py::object TensorIntake::export_dlpack(const TensorArgument& argument) const {
 
 void TensorIntake::read_dlpack(TensorArgument& argument) {
   const Subject subject{op_, argument.name};
-  const DlDevice device = dlpack_device(argument.object);
-  if (device.type == kDlCpu || device.type == kDlCudaHost) throw_type(subject, kHostCure);
+  enter_device(argument, dlpack_device(argument.object));
   py::object capsule;
   try {
     capsule = export_dlpack(argument);
@@ -174,7 +194,7 @@ void TensorIntake::read_array_interface(TensorArgument& argument) {
   tensor.shape = const_cast<std::int64_t*>(array.shape.data());
   tensor.strides = const_cast<std::int64_t*>(array.strides.data());
   set_view(argument, tensor);
-  if (argument.framework.transport == Transport::cupy || !array.stream) return;
+  if (argument.framework.transport != Transport::array_interface || !array.stream) return;
   if (has_stream_ && *array.stream != stream_) {
     throw_value({op_, argument.name},
                 "was produced on another stream than the tensors before it; "
@@ -184,22 +204,49 @@ void TensorIntake::read_array_interface(TensorArgument& argument) {
   has_stream_ = true;
 }
 
-void TensorIntake::set_view(TensorArgument& argument, const DlTensor& tensor) {
+// The first tensor decides where the call belongs.
+void TensorIntake::enter_device(const TensorArgument& argument, DlDevice device) {
+  if (device_argument_ == nullptr) {
+    const bool emulates = !is_cuda(device) && is_host(device) && emulates_host_tensors();
+    if (!is_cuda(device) && !emulates) refuse_device(argument, device);
+    device_argument_ = argument.name;
+    is_host_ = emulates;
+    device_ordinal_ = emulates ? 0 : device.id;
+    return;
+  }
+  const bool together =
+      is_host_ ? is_host(device) : is_cuda(device) && device.id == device_ordinal_;
+  if (!together) [[unlikely]]
+    refuse_device(argument, device);
+}
+
+void TensorIntake::refuse_device(const TensorArgument& argument, DlDevice device) const {
   const Subject subject{op_, argument.name};
-  const DlDevice device = tensor.device;
-  if (device.type != kDlCuda && device.type != kDlCudaManaged) {
-    if (device.type == kDlCpu || device.type == kDlCudaHost) throw_type(subject, kHostCure);
+  if (!is_cuda(device) && !is_host(device)) {
     throw_type(subject, "is on a device of DLPack type " + std::to_string(device.type) +
                             "; Kiln needs a CUDA device (type 2)");
   }
   if (device_argument_ == nullptr) {
-    device_argument_ = argument.name;
-    device_ordinal_ = device.id;
-  } else if (device.id != device_ordinal_) {
-    throw_value(subject, "is on " + device_text(device.id) + " but " + device_argument_ +
-                             " is on " + device_text(device_ordinal_) +
-                             "; move all tensors to one device");
+    throw_type(subject, argument.framework.transport == Transport::numpy ? kNumpyCure : kHostCure);
   }
+  const std::string first = device_argument_;
+  if (is_host(device)) {
+    throw_type(subject, "is in host memory but " + first + " is on " +
+                            device_text(device_ordinal_) +
+                            "; move it there, for example with tensor.cuda() or cupy.asarray(x)");
+  }
+  if (is_host_) {
+    throw_type(subject, "is on " + device_text(device.id) + " but " + first +
+                            " is in host memory; move all tensors to the GPU, for example with "
+                            "tensor.cuda() or cupy.asarray(x)");
+  }
+  throw_value(subject, "is on " + device_text(device.id) + " but " + first + " is on " +
+                           device_text(device_ordinal_) + "; move all tensors to one device");
+}
+
+void TensorIntake::set_view(TensorArgument& argument, const DlTensor& tensor) {
+  const Subject subject{op_, argument.name};
+  enter_device(argument, tensor.device);
   if (tensor.ndim > kMaxRank) {
     throw_value(subject, "has " + std::to_string(tensor.ndim) +
                              " dimensions; no tensor of Kiln's "
@@ -213,8 +260,8 @@ void TensorIntake::set_view(TensorArgument& argument, const DlTensor& tensor) {
                             ", which Kiln does not compute with");
   }
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  view.device_type = DeviceType::cuda;
-  view.device_ordinal = device.id;
+  view.device_type = device_type();
+  view.device_ordinal = device_ordinal_;
   view.rank = tensor.ndim;
   std::int64_t contiguous = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {

@@ -1,4 +1,5 @@
-// Python tensors to views of device memory, for the length of one call (or of a bound variant).
+// Python tensors to views of device or host memory, for the length of one call (or of a bound
+// variant).
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -23,19 +24,20 @@ struct TensorArgument {
   bool given() const { return object != nullptr && object != Py_None; }
 };
 
-// The tensors of one call: read, on one device, with the stream that the work belongs to. Keeps
-// what their producers handed out alive.
+// The tensors of one call: read, on one device or all in host memory (for the emulated device),
+// with the stream that the work belongs to. Keeps what their producers handed out alive.
 class TensorIntake {
  public:
   explicit TensorIntake(const char* op) : op_(op) {}
 
   // Fills the views of the given arguments. Throws TypeError and ValueError naming the cure:
-  // host memory, several devices, inputs that require grad.
+  // host memory without the emulated device, several devices, inputs that require grad.
   void read(std::span<TensorArgument> arguments);
 
   // The caller's current stream on the tensors' device.
   void* stream() const { return stream_; }
   int device_ordinal() const { return device_ordinal_; }
+  DeviceType device_type() const { return is_host_ ? DeviceType::cpu : DeviceType::cuda; }
 
   std::vector<py::object> release_owners() { return std::move(owners_); }
 
@@ -48,11 +50,14 @@ class TensorIntake {
   void read_array_interface(TensorArgument& argument);
   void read_capsule(TensorArgument& argument, const py::object& capsule);
   void set_view(TensorArgument& argument, const DlTensor& tensor);
+  void enter_device(const TensorArgument& argument, DlDevice device);
+  [[noreturn]] void refuse_device(const TensorArgument& argument, DlDevice device) const;
   py::object export_dlpack(const TensorArgument& argument) const;
 
   const char* op_;
   void* stream_ = nullptr;
   int device_ordinal_ = -1;
+  bool is_host_ = false;
   const char* device_argument_ = nullptr;  // the argument that set device_ordinal_
   bool has_stream_ = false;
   std::vector<py::object> owners_;

@@ -80,9 +80,9 @@ bool defer_mov(Warp& warp, const Op& op, Mask mask, const MatrixRegisters::Uses&
 }  // namespace
 
 MatrixGroups& matrix_groups(Warp& warp) {
-  std::unique_ptr<MatrixGroups>& groups = warp.async().matrix;
+  std::shared_ptr<MatrixGroups>& groups = warp.async().matrix;
   if (groups == nullptr) {
-    groups = std::make_unique<MatrixGroups>();
+    groups = std::make_shared<MatrixGroups>();
     groups->registers.resize(matrix_registers(warp).names.size());
   }
   return *groups;

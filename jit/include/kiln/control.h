@@ -23,6 +23,13 @@ class NoCompile {
   ~NoCompile();
 };
 
+// The device of this thread's calls on host memory: "auto" (the emulated device where there is no
+// CUDA driver; else none, and such calls are refused), "cuda", "cuda:1", or the emulated device:
+// "emulator", "emulator:sm_90a,late,seed=3,checks=off". KILN_DEVICE sets it for the process.
+// Tensors in a GPU's memory always go to their own device. Returns the previous choice.
+std::string set_device(const std::string& choice);
+std::string device();
+
 // {"memory_hits", "disk_hits": [per layer], "misses", "compiles", "compile_seconds",
 //  "load_seconds", "nvrtc_loaded", "kernels_resident"}
 std::string stats();
@@ -31,8 +38,8 @@ void reset_stats();
 // Drops the kernels that this process holds (the disk keeps them). For tests and long-lived tools.
 void clear_memory_cache();
 
-// What a call would run, without running it: {"op", "path", "template", "config", "spec", "key",
-// "arch", "layer": "memory" | a folder | null, "why": [..]}.
+// What a call would run, without running it: {"op", "path", "device", "template", "config", "spec",
+// "key", "arch", "layer": "memory" | a folder | null, "why": [..]}.
 std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                                     const TensorView& out, const TensorView& lse,
                                     const AttentionOptions& options);
@@ -67,7 +74,8 @@ std::string inspect(const std::string& spec, const std::string& arch);
 // Every spec that the built-in tables can give for an arch, one config row each: JSON array.
 std::string enumerate_specs(const std::string& arch);
 
-// {"version", "driver": {..}, "nvrtc": {..}, "devices": [..], "cache": {..}, "environment": {..}}
+// {"version", "driver": {..}, "nvrtc": {..}, "devices": [..], "device": {..}, "cache": {..},
+//  "environment": {..}}
 std::string diagnose();
 
 std::string cache_info();    // {"layers": [..]}

@@ -1,4 +1,5 @@
-// Kiln's public C++ API: attention and GEMM on views of device memory.
+// Kiln's public C++ API: attention and GEMM on views of device memory, or of host memory where the
+// emulated device computes (set_device in kiln/control.h); such calls return when they are done.
 //
 // Every function is thread-safe, enqueues on `stream` (a CUstream or cudaStream_t; null = the
 // default stream) and returns without waiting. The first call of a kind compiles a kernel or reads

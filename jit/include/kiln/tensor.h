@@ -9,6 +9,8 @@ enum class DType : std::uint8_t { none, f16, bf16, f32, f64, i32, i64, u8, boole
 const char* name(DType dtype);  // "float16", "bfloat16", "float32", …
 int size_of(DType dtype);       // bytes; 0 for none and other
 
+// Tensors in host memory (cpu) are computed in place on the emulated device: see set_device in
+// kiln/control.h. Their ordinal is not looked at.
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
 inline constexpr int kMaxRank = 5;

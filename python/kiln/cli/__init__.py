@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from .. import CompileError, CudaError, Error, __version__
-from . import cache, doctor, inspect, prewarm
+from . import cache, doctor, emulate, inspect, prewarm
 from .output import COMPILE_FAILED, ENVIRONMENT, USAGE, nvrtc_problem
 
 
@@ -17,7 +17,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kiln", description="Kernels compiled at run time.")
     parser.add_argument("--version", action="version", version=f"kiln {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (doctor, prewarm, cache, inspect):
+    for module in (doctor, prewarm, cache, inspect, emulate):
         module.add_parser(commands)
     return parser
 

@@ -65,6 +65,7 @@ def _print_report(report: dict[str, Any]) -> None:
     print(f"driver  {_version_text(driver) if driver['found'] else driver['problem']}")
     for device in report["devices"]:
         print(f"gpu     cuda:{device['ordinal']} {_device_text(device)}")
+    print(f"device  {_choice_text(report['device'])}")
     if nvrtc["loaded"]:
         print(f"nvrtc   {nvrtc['version']}, {nvrtc['path']} (found by: {nvrtc['how']})")
     else:
@@ -75,6 +76,16 @@ def _print_report(report: dict[str, Any]) -> None:
             f"cache   {layer['path']} ({access}): {layer['entries']} kernels, "
             f"{byte_text(layer['bytes'])}, {layer['verdict']}"
         )
+
+
+def _choice_text(device: dict[str, Any]) -> str:
+    if device["host_arrays"]:
+        where = f"NumPy arrays and CPU tensors run on {device['host_arrays']}"
+    elif device["problem"]:
+        where = "NumPy arrays and CPU tensors are refused, because the driver fails"
+    else:
+        where = "NumPy arrays and CPU tensors are refused; KILN_DEVICE=emulator computes them"
+    return f"{device['choice']}: {where}"
 
 
 def _version_text(driver: dict[str, Any]) -> str:

@@ -1,0 +1,135 @@
+"""`kiln emulate`: runs a kernel of a PTX file on the emulated device, buffers made from flags."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from .. import EmulatorError
+from ..emulation import emulate
+from .buffers import SPEC_HELP, Buffer, parse_argument
+from .output import CHECK_FAILED, OK, add_json_flag, print_json, print_table
+
+_SITE = ("fault", "kernel", "block", "warp", "lane", "ptx_line", "instruction", "source")
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Adds the command."""
+    text = "run a kernel of a PTX file on the emulated device and report what it did"
+    parser = commands.add_parser(
+        "emulate",
+        help=text,
+        description=text,
+        epilog=SPEC_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", help="PTX as nvcc -ptx, NVRTC or a person writes it")
+    parser.add_argument("--entry", help="the kernel's name; default: the only one")
+    parser.add_argument("--grid", type=_triple, default=(1, 1, 1), help="X[,Y[,Z]]; default: 1")
+    parser.add_argument("--block", type=_triple, default=(32, 1, 1), help="default: 32")
+    parser.add_argument("--cluster", type=_triple, default=(1, 1, 1), help="default: 1")
+    parser.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
+    parser.add_argument(
+        "--arg", dest="arguments", metavar="SPEC", action="append", default=[], help="see below"
+    )
+    parser.add_argument("--arch", help="of the device, such as sm_90a; default: the file's target")
+    parser.add_argument("--schedule", choices=["late", "eager"], default="late")
+    parser.add_argument("--seed", type=int, default=0, help="shuffles warps and blocks; 0 = not")
+    parser.add_argument("--no-checks", dest="checks", action="store_false")
+    parser.add_argument("--steps", type=int, default=0, help="warp instructions a block may take")
+    parser.add_argument(
+        "--trace", type=_trace, metavar="BLOCK:THREAD", help="print that thread's instructions"
+    )
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the kernel and prints what became of its buffers."""
+    arguments = [parse_argument(text, index) for index, text in enumerate(options.arguments)]
+    start = time.perf_counter()
+    error = None
+    try:
+        emulate(
+            _read(options.file),
+            entry=options.entry,
+            grid=options.grid,
+            block=options.block,
+            cluster=options.cluster,
+            arguments=[argument.value for argument in arguments],
+            shared_bytes=options.shared,
+            arch=options.arch,
+            schedule=options.schedule,
+            seed=options.seed,
+            checks=options.checks,
+            step_limit=options.steps,
+            trace=options.trace,
+        )
+    except EmulatorError as fault:
+        error = fault
+    seconds = time.perf_counter() - start
+    buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
+    for buffer in buffers:
+        buffer.save()
+    if options.json:
+        print_json(_report(buffers, seconds, error))
+    else:
+        _print(buffers, seconds, error)
+    return CHECK_FAILED if error else OK
+
+
+def _report(buffers: list[Buffer], seconds: float, error: EmulatorError | None) -> dict[str, Any]:
+    fault = error and {"report": str(error), **{name: getattr(error, name) for name in _SITE}}
+    return {"buffers": [buffer.summary() for buffer in buffers], "seconds": seconds, "fault": fault}
+
+
+def _print(buffers: list[Buffer], seconds: float, error: EmulatorError | None) -> None:
+    if buffers:
+        rows = [buffer.summary() for buffer in buffers]
+        print_table(
+            ["argument", "type", "changed", "min", "max", "mean", "nan", "first values"],
+            [
+                [
+                    row["argument"],
+                    f"{row['type']}{row['shape']}",
+                    row["changed"],
+                    *(_text(row[name]) for name in ("min", "max", "mean")),
+                    row["nan"],
+                    " ".join(_text(value) for value in row["first"]),
+                ]
+                for row in rows
+            ],
+        )
+    if error:
+        print(f"\n{error}")
+    else:
+        print(f"ok: {seconds:.3f} s")
+
+
+def _text(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _triple(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        sizes = ()
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f"must be X[,Y[,Z]], each at least 1, got {text!r}")
+    return sizes
+
+
+def _trace(text: str) -> tuple[int, int]:
+    block, _, thread = text.partition(":")
+    if not (block.isdigit() and thread.isdigit()):
+        raise argparse.ArgumentTypeError(f"must be BLOCK:THREAD, such as 0:5, got {text!r}")
+    return int(block), int(thread)

@@ -1,0 +1,54 @@
+"""kiln.device: which device computes what lies in host memory."""
+
+from __future__ import annotations
+
+from . import _core
+
+
+class device:
+    """Sets the device of this thread's calls on host memory, until the end of a `with` or for good.
+
+        kiln.device("emulator:sm_90a", schedule="late", seed=3)
+        with kiln.device("cuda"): ...
+
+    choice    "auto": the emulated device where there is no CUDA driver, with one notice; else such
+              calls are refused. "cuda" or "cuda:1": refused. "emulator" or "emulator:sm_80": the
+              emulated device computes NumPy arrays and CPU tensors in place
+    schedule  of asynchronous work: "late", at the last legal moment, or "eager", at once
+    seed      0 = warps and blocks take turns in order; any other shuffles them
+    checks    watch shared memory for races, reads of what was never written and missing fences
+
+    The last three belong to the emulator, and may be written behind it:
+    "emulator:sm_90a,late,seed=3,checks=off". A tensor in a GPU's memory always goes to its own
+    device. KILN_DEVICE sets the process's default. Raises ValueError for anything else.
+    """
+
+    def __init__(
+        self,
+        choice: str = "auto",
+        *,
+        schedule: str | None = None,
+        seed: int | None = None,
+        checks: bool | None = None,
+    ) -> None:
+        options = [] if schedule is None else [str(schedule)]
+        if seed is not None:
+            options.append(f"seed={seed:d}")
+        if checks is not None:
+            options.append(f"checks={'on' if checks else 'off'}")
+        if options and not choice.startswith("emulator"):
+            raise ValueError(
+                f"device: schedule, seed and checks belong to the emulator, got {choice!r}"
+            )
+        if options:
+            choice += ("," if ":" in choice else ":") + ",".join(options)
+        self._previous = _core.set_device(choice)
+
+    def __enter__(self) -> device:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _core.set_device(self._previous)
+
+    def __repr__(self) -> str:
+        return f"<kiln.device, before it {self._previous!r}>"
