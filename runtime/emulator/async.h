@@ -69,7 +69,7 @@ struct AsyncState {
   ~AsyncState();
   std::unique_ptr<CopyGroups> copies;    // cp.async of this warp's lanes
   std::unique_ptr<BulkGroups> bulk;      // bulk stores and reductions of this warp's lanes
-  std::unique_ptr<MatrixGroups> matrix;  // wgmma of this warp; made by the first one
+  std::shared_ptr<MatrixGroups> matrix;  // wgmma of this warp; made by the first one
 
   // barrier.cluster: lanes that have arrived in the current phase, and the phase that each lane has
   // arrived in and not waited for yet (0 = none).
