@@ -4,6 +4,7 @@
 #include "runtime/emulator/async.h"
 #include "runtime/emulator/async_copy.h"
 #include "runtime/emulator/bulk.h"
+#include "runtime/emulator/matrix_groups.h"
 #include "runtime/emulator/mbarrier.h"
 
 namespace kiln::runtime::emulator {
@@ -68,7 +69,8 @@ AsyncState::AsyncState()
     : copies(std::make_unique<CopyGroups>()), bulk(std::make_unique<BulkGroups>()) {}
 AsyncState::~AsyncState() = default;
 
-void AsyncState::check_finished(const Warp&) const {
+void AsyncState::check_finished(const Warp& warp) const {
+  check_matrix_finished(warp);
   for (const CopyBatch& batch : copies->batches) {
     if (batch.pending == 0) continue;
     raise(Fault::in_flight,

@@ -12,4 +12,8 @@ void decode_cluster_barrier(Decoder& decoder, const Instruction& instruction, Op
 // instruction is not .async.
 bool decode_async_store(Decoder& decoder, const Instruction& instruction, Op& op);
 
+// fence.mbarrier_init and fence.proxy.async: the mbarriers that these lanes have initialised may be
+// used by asynchronous units.
+void fence_mbarrier_init(Warp& warp, Mask lanes);
+
 }  // namespace kiln::runtime::emulator

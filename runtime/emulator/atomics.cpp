@@ -2,6 +2,7 @@
 // compare-and-swap; lanes take their turns in order.
 #include <atomic>
 
+#include "runtime/emulator/async_hooks.h"
 #include "runtime/emulator/atomic_values.h"
 #include "runtime/emulator/memory_ops.h"
 #include "runtime/emulator/modifiers.h"
@@ -11,7 +12,7 @@ namespace kiln::runtime::emulator {
 namespace {
 
 const std::initializer_list<std::string_view> kNames = {"add", "min", "max", "inc",  "dec",
-                                                            "and", "or",  "xor", "exch", "cas"};
+                                                        "and", "or",  "xor", "exch", "cas"};
 
 struct Atomic : OpExtra {
   MemoryOperand memory;
@@ -142,7 +143,7 @@ void decode_atomic(Decoder& decoder, const Instruction& instruction, Op& op) {
 }
 
 void decode_reduction(Decoder& decoder, const Instruction& instruction, Op& op) {
-  if (decode_async_form(decoder, instruction, op, "red.async")) return;
+  if (decode_async_store(decoder, instruction, op)) return;
   decode(decoder, instruction, op, false);
 }
 

@@ -8,8 +8,6 @@
 namespace kiln::runtime::emulator {
 namespace {
 
-constexpr std::uint32_t kBarrierBytes = 8;
-
 BulkGroups& groups_of(Warp& warp) { return *warp.async().bulk; }
 
 Flow run_commit(Warp& warp, const Op&, Mask mask) {
@@ -80,10 +78,8 @@ void issue_bulk_load(Warp& warp, BulkLoad load, int lane) {
   }
   for (const std::uint32_t rank : load.targets) {
     const std::uint32_t barrier = in_block(rank, load.barrier);
-    mbarrier_check(warp, barrier, lane);
+    mbarrier_check_async(warp, barrier, lane);
     if (Shadow* shadow = cluster.shadow()) {
-      // The unit must see the barrier's initialisation.
-      shadow->read(*operation, static_cast<int>(rank), offset_of(barrier), kBarrierBytes);
       shadow->write(*operation, static_cast<int>(rank), offset_of(load.destination), load.bytes);
     }
   }

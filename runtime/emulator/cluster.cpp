@@ -130,7 +130,9 @@ bool Cluster::run(std::uint64_t quantum) {
   while (!done()) {
     const Pass pass = run_warps();
     if (pass.blocked && !async_->empty() && ++passes_without_delivery_ >= kPatience) deliver();
-    if (!pass.progressed && !deliver() && !pass.polled) report_deadlock();
+    if (!pass.progressed && !deliver() && !async_->time_out() && !pass.polled) {
+      report_deadlock();
+    }
     const std::uint64_t now = steps();
     if (limit != 0 && now >= limit) {
       throw EmulatorError(Fault::step_limit,

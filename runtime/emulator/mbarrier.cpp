@@ -5,6 +5,7 @@
 
 #include "runtime/emulator/async.h"
 #include "runtime/emulator/async_address.h"
+#include "runtime/emulator/async_hooks.h"
 #include "runtime/emulator/memory.h"
 
 namespace kiln::runtime::emulator {
@@ -125,7 +126,8 @@ void mbarrier_init(Warp& warp, std::uint32_t address, std::uint32_t count, int l
     misuse(cluster, address, "is initialised again without mbarrier.inval", lane);
   }
   Mbarrier& object = table.objects[address];
-  object = {.phase = 0, .expected = count, .pending = count, .tx = 0};
+  object = {
+      .phase = 0, .expected = count, .pending = count, .tx = 0, .unfenced = &warp, .lane = lane};
   store_image(at, image_of(object, address));
   ++table.changes;
   if (Shadow* shadow = cluster.shadow()) {
@@ -157,6 +159,24 @@ const Mbarrier& mbarrier_check(Warp& warp, std::uint32_t address, int lane) {
     shadow->read(warp, rank_of(address), offset_of(address), kBytes, lane);
   }
   return object;
+}
+
+void mbarrier_check_async(Warp& warp, std::uint32_t address, int lane) {
+  Cluster& cluster = warp.block().cluster();
+  const Mbarrier& object = mbarrier_check(warp, address, lane);
+  if (object.unfenced == nullptr || !cluster.launch().options.checks) return;
+  raise(Fault::unfenced_proxy,
+        where(cluster, address) + " is used by an asynchronous unit, but lane " +
+            std::to_string(object.lane) + " of warp " + std::to_string(object.unfenced->index()) +
+            ", which initialised it, has executed neither fence.mbarrier_init nor "
+            "fence.proxy.async since",
+        lane);
+}
+
+void fence_mbarrier_init(Warp& warp, Mask lanes) {
+  for (auto& [address, object] : table_of(warp.block().cluster()).objects) {
+    if (object.unfenced == &warp && (lanes >> object.lane & 1) != 0) object.unfenced = nullptr;
+  }
 }
 
 std::uint64_t mbarrier_arrive(Warp& warp, std::uint32_t address, const MbarrierArrival& arrival,

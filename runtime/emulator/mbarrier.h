@@ -19,6 +19,9 @@ struct Mbarrier {
   std::uint32_t expected = 0;  // arrivals of the next phases
   std::uint32_t pending = 0;   // arrivals that the current phase still awaits
   std::int32_t tx = 0;         // bytes: expected minus completed
+  // Who has initialised it and not executed a fence for asynchronous units since; null = fenced.
+  const Warp* unfenced = nullptr;
+  int lane = -1;
 };
 
 // PTX ISA, "Contents of the mbarrier object": the ranges of its counts.
@@ -56,6 +59,9 @@ inline std::uint64_t token_phase(std::uint64_t token) { return token >> 20; }
 inline std::uint32_t token_pending(std::uint64_t token) {
   return static_cast<std::uint32_t>(token) & kMaxArrivals;
 }
+
+// The same for an object that an asynchronous unit, set off by the lane, will complete.
+void mbarrier_check_async(Warp& warp, std::uint32_t address, int lane);
 
 // By asynchronous units, which know no warp.
 void mbarrier_add_pending(Cluster& cluster, std::uint32_t address);

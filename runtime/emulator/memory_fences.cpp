@@ -1,6 +1,7 @@
 // fence, membar, and instructions that only concern caches.
 #include <atomic>
 
+#include "runtime/emulator/async_hooks.h"
 #include "runtime/emulator/memory_ops.h"
 #include "runtime/emulator/modifiers.h"
 #include "runtime/emulator/shadow.h"
@@ -17,7 +18,13 @@ Flow fence_threads(Warp&, const Op&, Mask) {
 
 Flow fence_proxy_async(Warp& warp, const Op&, Mask mask) {
   if (Shadow* shadow = warp.block().cluster().shadow()) shadow->fence_proxy(warp, mask);
+  fence_mbarrier_init(warp, mask);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  return Flow::next;
+}
+
+Flow fence_init(Warp& warp, const Op&, Mask mask) {
+  fence_mbarrier_init(warp, mask);
   return Flow::next;
 }
 
@@ -46,7 +53,7 @@ void decode_fence(Decoder& decoder, const Instruction& instruction, Op& op) {
     }
   } else if (modifiers.take("mbarrier_init")) {
     if (!modifiers.take("release") || !modifiers.take("cluster")) decoder.unknown();
-    op.run = fence_proxy_async;  // asynchronous units use the mbarriers behind it
+    op.run = fence_init;
   } else {
     modifiers.take_one_of({"acq_rel", "sc", "acquire", "release"});
     if (modifiers.take_one_of({"cta", "cluster", "gpu", "sys"}) < 0) decoder.unknown();
@@ -83,18 +90,6 @@ void decode_prefetch(Decoder& decoder, const Instruction& instruction, Op& op) {
   decoder.address(instruction.operands[0], unused);
   if (instruction.operands.size() > 1) decoder.literal(instruction.operands[1]);
   op.run = nothing;
-}
-
-bool decode_async_form(Decoder& decoder, const Instruction& instruction, Op& op,
-                       std::string_view name) {
-  if (!instruction.has("async")) return false;
-  for (const OpcodeRow& row : async_opcodes()) {
-    if (row.opcode == name) {
-      row.decode(decoder, instruction, op);
-      return true;
-    }
-  }
-  decoder.unknown();
 }
 
 }  // namespace kiln::runtime::emulator

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "runtime/emulator/async_hooks.h"
 #include "runtime/emulator/modifiers.h"
 #include "runtime/emulator/warp_access.h"
 
@@ -190,7 +191,7 @@ void decode_load(Decoder& decoder, const Instruction& instruction, Op& op) {
 }
 
 void decode_store(Decoder& decoder, const Instruction& instruction, Op& op) {
-  if (decode_async_form(decoder, instruction, op, "st.async")) return;
+  if (decode_async_store(decoder, instruction, op)) return;
   Form form = decode_transfer(decoder, instruction, 0, 1);
   for (const Operand& element : form.elements) {
     const bool is_register = element.is(Operand::Kind::reg);

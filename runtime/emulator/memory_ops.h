@@ -16,9 +16,4 @@ void decode_membar(Decoder& decoder, const Instruction& instruction, Op& op);
 // prefetch, prefetchu, applypriority, discard: nothing to do.
 void decode_prefetch(Decoder& decoder, const Instruction& instruction, Op& op);
 
-// st.async and red.async: where the instruction is .async, decoded by the row of that name
-// ("st.async") of async_opcodes().
-bool decode_async_form(Decoder& decoder, const Instruction& instruction, Op& op,
-                       std::string_view name);
-
 }  // namespace kiln::runtime::emulator

@@ -1,0 +1,37 @@
+// Small kernels of hand-written PTX for the tests of asynchronous units.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/emulator/options.h"
+
+namespace kiln::testing {
+
+// The body sees %t (thread), %rank (of the block in its cluster), %s (shared address of `memory`,
+// an array of `shared` bytes), %bar (of 8 mbarriers), %in and %out (global addresses of `input` and
+// `output`), %map (the generic address of `map`), and free registers %r0.., %d0.., %f0.., %p0...
+struct AsyncKernel {
+  std::string body;
+  unsigned threads = 32, blocks = 1, cluster = 1;
+  unsigned shared = 16384;
+  std::string directives = "";
+  std::vector<std::uint32_t> input = std::vector<std::uint32_t>(4096);
+  std::vector<std::uint32_t> output = std::vector<std::uint32_t>(4096);
+  runtime::TensorMap map{};
+  runtime::emulator::Options options{};
+
+  AsyncKernel();
+  // 16 KiB of input, input[i] = i * 3 + 7; the output full of kUntouched.
+  static constexpr std::uint32_t kUntouched = 0xa5a5a5a5u;
+
+  std::string ptx() const;
+  void run();
+  // The report of the fault that it ends with; empty when it does not.
+  std::string fault();
+};
+
+}  // namespace kiln::testing

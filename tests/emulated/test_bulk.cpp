@@ -1,0 +1,466 @@
+// Bulk and tensor copies: both schedules, completion, bounds, swizzles, and what misuse reports.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/emulator/tensor_map.h"
+#include "tests/emulated/async_kernel.h"
+#include "tests/support/catch.h"
+
+namespace kiln::testing {
+namespace {
+
+using runtime::TensorMapElement;
+using runtime::TensorMapSpec;
+using runtime::TensorMapSwizzle;
+using runtime::emulator::Schedule;
+
+bool has(const std::string& text, const std::string& part) {
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+  return text.find(part) != std::string::npos;
+}
+
+void replace(std::string& text, const std::string& what, const std::string& with) {
+  const auto at = text.find(what);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, what.size(), with);
+}
+
+const std::string kInit = R"(
+  setp.eq.u32 %p0, %t, 0;
+  @%p0 mbarrier.init.shared.b64 [%bar], 1;
+  @%p0 fence.mbarrier_init.release.cluster;
+  bar.sync 0;
+)";
+const std::string kWait = R"(
+W:
+  mbarrier.try_wait.parity.shared.b64 %p1, [%bar], 0;
+  @!%p1 bra W;
+)";
+// Copies the shared words i = thread, thread + 32, ... < %r20 to the output.
+const std::string kDump = R"(
+  mov.u32 %r21, %t;
+DUMP:
+  setp.ge.u32 %p7, %r21, %r20;
+  @%p7 bra DUMPED;
+  shl.b32 %r22, %r21, 2;
+  add.u32 %r23, %s, %r22;
+  ld.shared.u32 %r24, [%r23];
+  cvt.u64.u32 %d10, %r22;
+  add.u64 %d10, %out, %d10;
+  st.global.u32 [%d10], %r24;
+  add.u32 %r21, %r21, 32;
+  bra DUMP;
+DUMPED:
+)";
+// Fills `count` shared words with i + 1.
+std::string fill(int count) {
+  return "mov.u32 %r21, %t;\nFILL:\nshl.b32 %r22, %r21, 2;\nadd.u32 %r23, %s, %r22;\n"
+         "add.u32 %r24, %r21, 1;\nst.shared.u32 [%r23], %r24;\nadd.u32 %r21, %r21, 32;\n"
+         "setp.lt.u32 %p7, %r21, " +
+         std::to_string(count) +
+         ";\n@%p7 bra FILL;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n"
+         "setp.eq.u32 %p0, %t, 0;\n";
+}
+
+AsyncKernel bulk_load() {
+  AsyncKernel kernel;
+  kernel.body = kInit + R"(
+  @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 1024;
+  @%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%in], 1024, [%bar];
+)" + kWait + "mov.u32 %r20, 256;\n" +
+                kDump;
+  return kernel;
+}
+
+const std::string kStore =
+    "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%out], [%s], 1024;\n"
+    "@%p0 cp.async.bulk.commit_group;\n";
+const std::string kWaitRead = "cp.async.bulk.wait_group.read 0;\n";
+
+}  // namespace
+
+TEST_CASE("a bulk load completes its mbarrier", "[emulator]") {
+  AsyncKernel kernel = bulk_load();
+  for (const Schedule schedule : {Schedule::eager, Schedule::late}) {
+    kernel.options.schedule = schedule;
+    kernel.run();
+    for (std::size_t i = 0; i < 256; ++i) CHECK(kernel.output[i] == kernel.input[i]);
+  }
+}
+
+TEST_CASE("what is wrong with a bulk load is told", "[emulator]") {
+  AsyncKernel kernel = bulk_load();
+  SECTION("no bytes expected") {
+    replace(kernel.body, "arrive.expect_tx.shared.b64 _, [%bar], 1024",
+            "arrive.shared.b64 _, [%bar]");
+    has(kernel.fault(), "memory");  // read before it lands
+  }
+  SECTION("too many bytes expected") {
+    replace(kernel.body, "[%bar], 1024;", "[%bar], 1040;");
+    const std::string report = kernel.fault();
+    has(report, "deadlock");
+    has(report, "16 bytes awaited");
+  }
+  SECTION("bytes expected, no arrival") {
+    replace(kernel.body, "arrive.expect_tx.shared.b64 _, [%bar]",
+            "expect_tx.relaxed.cta.shared::cta.b64 [%bar]");
+    has(kernel.fault(), "1 of 1 arrivals pending");
+  }
+  SECTION("wrong parity") {
+    replace(kernel.body, "%p1, [%bar], 0", "%p1, [%bar], 1");
+    CHECK(!kernel.fault().empty());
+  }
+  SECTION("no wait at all") {
+    replace(kernel.body, "@!%p1 bra W;", "");
+    replace(kernel.body, "mbarrier.try_wait", "mbarrier.test_wait");
+    CHECK(!kernel.fault().empty());
+  }
+  SECTION("unfenced initialisation") {
+    replace(kernel.body, "@%p0 fence.mbarrier_init.release.cluster;", "");
+    has(kernel.fault(), "proxy");
+  }
+  SECTION("size") {
+    replace(kernel.body, "[%in], 1024", "[%in], 1016");
+    has(kernel.fault(), "the size must be a multiple of 16");
+  }
+  SECTION("source") {
+    kernel.body.insert(0, "add.u64 %in, %in, 4;");
+    has(kernel.fault(), "must be a multiple of 16");
+  }
+  SECTION("destination") {
+    kernel.body.insert(0, "add.u32 %s, %s, 8;");
+    has(kernel.fault(), "must be a multiple of 16");
+  }
+  SECTION("beyond the source") {
+    kernel.body.insert(0, "add.u64 %in, %in, 15376;");
+    has(kernel.fault(), "out-of-bounds");
+  }
+  SECTION("beyond the destination") {
+    kernel.body.insert(0, "add.u32 %s, %s, 16384;");
+    has(kernel.fault(), "out-of-bounds");
+  }
+}
+
+TEST_CASE("a bulk store reads at the wait and lands at the latest at the end", "[emulator]") {
+  AsyncKernel kernel;
+  for (const Schedule schedule : {Schedule::eager, Schedule::late}) {
+    kernel.options.schedule = schedule;
+    for (const std::string& wait : {kWaitRead, std::string("cp.async.bulk.wait_group 0;\n")}) {
+      kernel.body = fill(256) + kStore + wait + "@%p0 st.shared.u32 [%s], 77;\n";
+      kernel.output.assign(4096, AsyncKernel::kUntouched);
+      kernel.run();
+      for (std::size_t i = 0; i < 256; ++i) CHECK(kernel.output[i] == i + 1);
+    }
+  }
+  // Not landed yet where only the reads were waited for.
+  kernel.body = fill(256) + kStore + kWaitRead + R"(
+  @%p0 ld.global.u32 %r1, [%out];
+  @%p0 st.global.u32 [%out+4096], %r1;
+)";
+  kernel.output.assign(4096, AsyncKernel::kUntouched);
+  kernel.run();
+  CHECK(kernel.output[1024] == AsyncKernel::kUntouched);
+}
+
+TEST_CASE("a bulk store needs its wait, its commit and its fence", "[emulator]") {
+  AsyncKernel kernel;
+  SECTION("wait") {
+    kernel.body = fill(256) + kStore;
+    has(kernel.fault(), "wait_group.read is missing");
+  }
+  SECTION("commit") {
+    kernel.body = fill(256) + kStore + kWaitRead;
+    replace(kernel.body, "@%p0 cp.async.bulk.commit_group;", "");
+    has(kernel.fault(), "wait_group.read is missing");
+  }
+  SECTION("too few waited for") {
+    kernel.body = fill(256) + kStore + "cp.async.bulk.wait_group.read 1;\n";
+    has(kernel.fault(), "wait_group.read is missing");
+  }
+  SECTION("source written too early") {
+    kernel.body = fill(256) + kStore +
+                  "bar.sync 0;\nsetp.eq.u32 %p2, %t, 1;\n"
+                  "@%p2 st.shared.u32 [%s], 77;\n" +
+                  kWaitRead;
+    kernel.threads = 64;
+    replace(kernel.body, "%t, 1;", "%t, 33;");
+    has(kernel.fault(), "race");
+  }
+  SECTION("fence") {
+    kernel.body = fill(256) + kStore + kWaitRead;
+    replace(kernel.body, "fence.proxy.async.shared::cta;", "");
+    has(kernel.fault(), "proxy");
+  }
+}
+
+TEST_CASE("bulk reductions", "[emulator]") {
+  AsyncKernel kernel;
+  kernel.blocks = 5;
+  const auto body = [](const std::string& operation) {
+    return fill(256) + "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group" + operation +
+           " [%out], [%s], 1024;\n@%p0 cp.async.bulk.commit_group;\n"
+           "cp.async.bulk.wait_group 0;\n";
+  };
+  const auto check = [&](const std::string& operation, std::uint32_t before, auto want) {
+    CAPTURE(operation);
+    kernel.body = body(operation);
+    kernel.output.assign(4096, before);
+    kernel.run();
+    for (std::uint32_t i = 0; i < 256; ++i) CHECK(kernel.output[i] == want(i + 1));
+    CHECK(kernel.output[256] == before);
+  };
+  using U = std::uint32_t;
+  check(".add.u32", 10, [](U i) { return 10 + 5 * i; });
+  check(".min.s32", 100, [](U i) { return std::min(i, U{100}); });
+  check(".max.s32", 0xffffffffu, [](U i) { return i; });
+  check(".max.u32", 0xffffffffu, [](U) { return 0xffffffffu; });
+  check(".or.b32", 1024, [](U i) { return 1024 | i; });
+  check(".xor.b32", 0, [](U i) { return i; });
+  check(".and.b32", 15, [](U i) { return 15 & i; });
+  // 4, ... 8, or back to 0 beyond the limit i.
+  check(".inc.u32", 3, [](U i) {
+    U value = 3;
+    for (int block = 0; block < 5; ++block) value = value >= i ? 0 : value + 1;
+    return value;
+  });
+  // Subnormal bits add like integers; halves of each word alike.
+  check(".add.f32", 0, [](U i) { return 5 * i; });
+  check(".add.noftz.f16", 0, [](U i) { return 5 * i; });
+  kernel.body = body(".add.f16");
+  has(kernel.fault(), "unknown instruction");
+}
+
+namespace {
+
+// The input as rows of 64 words' worth of 16-bit elements, 128 a row: 32 rows of 256 bytes.
+TensorMapSpec matrix(const std::vector<std::uint32_t>& words) {
+  return {.address = reinterpret_cast<std::uint64_t>(words.data()),
+          .element = TensorMapElement::u16,
+          .rank = 2,
+          .dims = {128, 32},
+          .strides_bytes = {256},
+          .box = {64, 16},
+          .swizzle = TensorMapSwizzle::none};
+}
+
+AsyncKernel tensor_load(int x, int y) {
+  AsyncKernel kernel;
+  kernel.body = kInit + "mov.b32 %r1, " + std::to_string(x) + ";\nmov.b32 %r2, " +
+                std::to_string(y) + R"(;
+  @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 2048;
+  @%p0 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%s], [%map, {%r1, %r2}], [%bar];
+)" + kWait + "mov.u32 %r20, 512;\n" +
+                kDump;
+  return kernel;
+}
+
+// What a box of 16 rows of 64 elements must hold: word w of row r, or zero.
+std::uint32_t element_of(const AsyncKernel& kernel, int column, int row) {
+  if (column < 0 || column >= 128 || row < 0 || row >= 32) return 0;
+  const std::uint32_t word = kernel.input[static_cast<std::size_t>(row * 64 + column / 2)];
+  return column % 2 != 0 ? word >> 16 : word & 0xffff;
+}
+
+}  // namespace
+
+TEST_CASE("tensor loads: boxes, bounds and swizzles", "[emulator]") {
+  struct Place {
+    int x, y;
+  };
+  for (const Place at : {Place{0, 0}, {64, 16}, {32, 8}, {100, 25}, {-10, -3}, {3, 40}}) {
+    for (const TensorMapSwizzle swizzle : {TensorMapSwizzle::none, TensorMapSwizzle::b128}) {
+      CAPTURE(at.x, at.y);
+      AsyncKernel kernel = tensor_load(at.x, at.y);
+      for (std::size_t i = 0; i < kernel.input.size(); ++i) {
+        kernel.input[i] = static_cast<std::uint32_t>(i * 0x9e3779b1u);
+      }
+      TensorMapSpec spec = matrix(kernel.input);
+      spec.swizzle = swizzle;
+      kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
+      kernel.run();
+      int wrong = 0;
+      for (int row = 0; row < 16; ++row) {
+        for (int word = 0; word < 32; ++word) {
+          const std::uint32_t want = element_of(kernel, at.x + 2 * word, at.y + row) |
+                                     element_of(kernel, at.x + 2 * word + 1, at.y + row) << 16;
+          const int placed = swizzle == TensorMapSwizzle::none ? word : word ^ (row % 8 * 4);
+          wrong += kernel.output[static_cast<std::size_t>(row * 32 + placed)] != want;
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("narrower swizzles", "[emulator]") {
+  for (const auto& [swizzle, span] :
+       {std::pair{TensorMapSwizzle::b32, 32}, std::pair{TensorMapSwizzle::b64, 64}}) {
+    AsyncKernel kernel = tensor_load(0, 0);
+    TensorMapSpec spec = matrix(kernel.input);
+    spec.swizzle = swizzle;
+    spec.box = {static_cast<std::uint32_t>(span / 2), static_cast<std::uint32_t>(32)};
+    kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
+    replace(kernel.body, "[%bar], 2048", "[%bar], " + std::to_string(span * 32));
+    replace(kernel.body, "%r20, 512", "%r20, " + std::to_string(span * 8));
+    kernel.run();
+    int wrong = 0;
+    for (int at = 0; at < span * 32; at += 4) {
+      const int place = at ^ ((at >> 7 & (span / 16 - 1)) << 4);
+      const int row = at / span, word = at % span / 4;
+      wrong += kernel.output[static_cast<std::size_t>(place / 4)] !=
+               kernel.input[static_cast<std::size_t>(row * 64 + word)];
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("a tensor store drops what lies outside; reductions add", "[emulator]") {
+  AsyncKernel kernel;
+  TensorMapSpec spec = matrix(kernel.output);
+  spec.element = TensorMapElement::u32;
+  spec.dims = {60, 30};
+  spec.box = {32, 8};
+  spec.strides_bytes = {256};
+  for (const bool reduces : {false, true}) {
+    spec.swizzle = TensorMapSwizzle::none;
+    kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
+    kernel.body = fill(256) + "mov.b32 %r1, 40; mov.b32 %r2, -2;\n@%p0 " +
+                  std::string(reduces ? "cp.reduce" : "cp") +
+                  ".async.bulk.tensor.2d.global.shared::cta" + (reduces ? ".add" : "") +
+                  ".tile.bulk_group [%map, {%r1, %r2}], [%s];\n"
+                  "@%p0 cp.async.bulk.commit_group;\n" +
+                  kWaitRead;
+    kernel.output.assign(4096, 1000);
+    kernel.run();
+    int wrong = 0;
+    for (std::uint32_t i = 0; i < 4096; ++i) {
+      const std::uint32_t x = i % 64, y = i / 64;
+      const bool stored = x >= 40 && x < 60 && y < 6;
+      const std::uint32_t value = (y + 2) * 32 + (x - 40) + 1;
+      wrong += kernel.output[i] != (stored ? value + (reduces ? 1000 : 0) : 1000);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("a multicast lands in every block of its mask", "[emulator]") {
+  AsyncKernel kernel = tensor_load(64, 3);
+  kernel.blocks = kernel.cluster = 2;
+  kernel.map = runtime::emulator::encode_emulated_tensor_map(matrix(kernel.input));
+  // Each block issues half of the rows to both.
+  kernel.body = kInit + R"(
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  shl.b32 %r2, %rank, 4;
+  shl.b32 %r3, %rank, 11;
+  add.u32 %r3, %s, %r3;
+  mov.b32 %r1, 64;
+  @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 4096;
+  .reg .b16 %h;
+  mov.b16 %h, 3;
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  @%p0 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r3], [%map, {%r1, %r2}], [%bar], %h;
+)" + kWait + R"(
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  mov.u32 %r20, 1024;
+  shl.b32 %r4, %rank, 12;
+  cvt.u64.u32 %d1, %r4;
+  add.u64 %out, %out, %d1;
+)" + kDump;
+  for (const std::uint64_t seed : {0, 5, 6}) {
+    kernel.options.seed = seed;
+    kernel.run();
+    int wrong = 0;
+    for (std::size_t i = 0; i < 2048; ++i) {
+      const std::size_t row = i % 1024 / 32, word = i % 32;
+      wrong += kernel.output[i] != kernel.input[row * 64 + 32 + word];
+    }
+    CHECK(wrong == 0);
+  }
+  replace(kernel.body, "mov.b16 %h, 3;", "mov.b16 %h, 5;");
+  has(kernel.fault(), "a multicast to the blocks 0x5 of a cluster of 2");
+}
+
+TEST_CASE("misuse of tensor maps is told", "[emulator]") {
+  AsyncKernel kernel = tensor_load(0, 0);
+  has(kernel.fault(), "is no tensor map");
+  TensorMapSpec spec = matrix(kernel.input);
+  kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
+  replace(kernel.body, "[%s], [%map", "[%s+64], [%map");
+  has(kernel.fault(), "must be a multiple of 128");
+  replace(kernel.body, "[%s+64], [%map", "[%s], [%map");
+  ++kernel.map.words[3];
+  has(kernel.fault(), "is no tensor map");
+  spec.dims = {128, 64, 2};
+  spec.strides_bytes = {256, 256};
+  spec.rank = 3;
+  spec.box = {64, 16, 1};
+  kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
+  has(kernel.fault(), "2 dimensions by a tensor map of 3");
+  spec.rank = 2;
+  spec.dims = {128, 1 << 20};
+  kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
+  replace(kernel.body, "mov.b32 %r2, 0", "mov.b32 %r2, 60");
+  has(kernel.fault(), "out-of-bounds");
+  spec.strides_bytes = {100};
+  CHECK_THROWS_AS(runtime::emulator::encode_emulated_tensor_map(spec), std::invalid_argument);
+}
+
+TEST_CASE("tensor maps survive their encoding and tensormap.replace", "[emulator]") {
+  AsyncKernel kernel;
+  TensorMapSpec spec = matrix(kernel.input);
+  spec.rank = 5;
+  spec.dims = {128, 2, std::uint64_t{1} << 32, 4, 5};
+  spec.strides_bytes = {256, 512, (std::uint64_t{1} << 40) - 16, 64};
+  spec.box = {64, 2, 256, 4, 5};
+  spec.swizzle = TensorMapSwizzle::b128;
+  const auto back = runtime::emulator::decode_emulated_tensor_map(
+      runtime::emulator::encode_emulated_tensor_map(spec));
+  REQUIRE(back.has_value());
+  CHECK(back->address == spec.address);
+  CHECK(back->element == spec.element);
+  CHECK(back->rank == 5);
+  CHECK(back->dims == spec.dims);
+  CHECK(back->strides_bytes == spec.strides_bytes);
+  CHECK(back->box == spec.box);
+  CHECK(back->swizzle == spec.swizzle);
+
+  // A map in global memory, moved on by one row.
+  kernel = tensor_load(0, 0);
+  const runtime::TensorMap map =
+      runtime::emulator::encode_emulated_tensor_map(matrix(kernel.input));
+  kernel.output.resize(8192);
+  const auto base = reinterpret_cast<std::uintptr_t>(kernel.output.data());
+  const std::size_t at = ((base + 16384 + 63) / 64 * 64 - base) / 4;
+  std::memcpy(kernel.output.data() + at, &map, sizeof map);
+  kernel.body = "add.u64 %map, %out, " + std::to_string(at * 4) + R"(;
+  add.u64 %d0, %in, 256;
+  setp.eq.u32 %p0, %t, 0;
+  @%p0 tensormap.replace.tile.global_address.global.b1024.b64 [%map], %d0;
+)" + kernel.body;
+  kernel.run();
+  CHECK(kernel.output[0] == kernel.input[64]);
+  CHECK(kernel.output[511] == kernel.input[64 * 16 + 31]);
+}
+
+TEST_CASE("a block may not end before what is sent to it", "[emulator]") {
+  AsyncKernel kernel;
+  kernel.blocks = kernel.cluster = 2;
+  kernel.body = kInit + R"(
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  setp.ne.u32 %p2, %rank, 0;
+  @%p2 exit;
+  mov.u32 %r0, 1;
+  mapa.shared::cluster.u32 %r1, %s, %r0;
+  mapa.shared::cluster.u32 %r2, %bar, %r0;
+  @%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%in], 64, [%r2];
+)";
+  CHECK(!kernel.fault().empty());
+}
+
+}  // namespace kiln::testing
