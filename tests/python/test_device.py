@@ -296,6 +296,48 @@ def test_variants_with_host_tensors(emulator):
     assert close(out, np.broadcast_to(v[:, 3:4].astype(np.float64), out.shape))
 
 
+def test_threads_compute_at_once():
+    a = random(48, 64)
+    want = a.astype(np.float64) @ a.T.astype(np.float64)
+    results = []
+
+    def work(seed):
+        with kiln.device("emulator", seed=seed):
+            results.append(jit.gemm(a, a.T))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(np.array_equal(result, results[0]) for result in results) and close(results[0], want)
+
+
+def test_a_cache_is_served_without_nvrtc(environment, kiln_command):
+    script = """if True:
+        import json, sys
+        import kiln, numpy
+        from kiln import jit
+        a = numpy.ones((16, 16), numpy.float16)
+        try:
+            answer = float(jit.gemm(a, a)[0, 0])
+        except kiln.CompileDisabled as error:
+            answer = error.spec
+        print(json.dumps([answer, kiln.stats()["nvrtc_loaded"]]))
+    """
+    variables = {"KILN_DEVICE": "emulator", "KILN_JIT": "off", "KILN_NVRTC": "/nonexistent"}
+
+    def run():
+        command = [sys.executable, "-c", script]
+        return json.loads(subprocess.check_output(command, env={**environment, **variables}))
+
+    spec, _ = run()
+    done = kiln_command("prewarm", "--spec", "-", "--arch", "sm_90a", stdin=json.dumps(spec))
+    assert done.code == 0, done.stderr
+    assert run() == [16.0, False]
+
+
 @without_driver
 def test_one_notice_in_a_process(environment):
     script = (
