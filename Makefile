@@ -19,7 +19,7 @@ cpp_files = $(shell find $(rooms) tests examples \( -name '*.h' -o -name '*.cpp'
 
 .PHONY: help demo test setup build format lint clean
 help:
-	@echo "make demo    the main job: compile, cache and inspect (and run, on a GPU) two kernels"
+	@echo "make demo    the main job: compile, cache, inspect and run two kernels (emulated without a GPU)"
 	@echo "make test    all tests; without a GPU, tests/gpu is skipped and says so"
 	@echo "make setup   system packages, .venv/ with the package and its command kiln"
 	@echo "make build   the libraries, the Python module and the C++ tests, in build/dev"

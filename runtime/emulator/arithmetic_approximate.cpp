@@ -33,6 +33,13 @@ struct Logarithm {
 struct HyperbolicTangent {
   static float of(float x) { return static_cast<float>(std::tanh(static_cast<double>(x))); }
 };
+// Coefficients from the highest power down.
+template <class... C>
+double polynomial(double t, C... coefficients) {
+  double sum = 0;
+  ((sum = sum * t + coefficients), ...);
+  return sum;
+}
 // 2^x = 2^n · e^(r ln 2) with n the nearest integer: without branches or calls, for attention
 // spends its time here. Eleven terms of the series leave an error below 2^-44.
 struct Exponential {
@@ -42,11 +49,9 @@ struct Exponential {
     constexpr double kRound = 0x1.8p52;  // the sum's lowest bits are n
     const double shifted = bounded + kRound;
     const double t = (bounded - (shifted - kRound)) * 0x1.62e42fefa39efp-1;  // ln 2
-    double sum = 1.0 / 39916800;
-    for (double factorial : {1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
-                             1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0}) {
-      sum = sum * t + factorial;
-    }
+    const double sum =
+        polynomial(t, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+                   1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0);
     const double scale =
         std::bit_cast<double>((std::bit_cast<std::uint64_t>(shifted) + 1023) << 52);
     return x != x ? x : static_cast<float>(sum * scale);

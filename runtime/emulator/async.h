@@ -95,5 +95,7 @@ std::string describe_mbarrier(Cluster& cluster, std::uint32_t shared_address);
 // Fault::in_flight where those are in flight; true when it has executed the op itself: compilers
 // leave moves of accumulators in flight between wgmmas, which become part of the queue.
 bool watch_matrix(Warp& warp, const Op& op, Mask mask);
+// At the end of a warp: Fault::in_flight when a wgmma was never waited for.
+void check_matrix_finished(const Warp& warp);
 
 }  // namespace kiln::runtime::emulator

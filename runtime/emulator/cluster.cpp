@@ -157,6 +157,7 @@ void Cluster::finish() {
   for (const Warp* warp : turns_) {
     try {
       const_cast<Warp*>(warp)->async().check_finished(*warp);
+      check_matrix_finished(*warp);
     } catch (const RaisedFault& fault) {
       throw EmulatorError(fault.fault, fault.message, site_of(*warp, fault.lane));
     }

@@ -252,7 +252,7 @@ void decode_pair(Decoder& decoder, const Instruction& instruction, const Request
   op.type = element(request.to);
   const bool to8 = request.to == Type::e4m3x2 || request.to == Type::e5m2x2;
   const bool from8 = request.from == Type::e4m3x2 || request.from == Type::e5m2x2;
-  if ((request.flags & (kIntegral | kSat)) != 0 || !request.rounds) decoder.unknown();
+  if ((request.flags & (kIntegral | kSat | kFtz)) != 0 || !request.rounds) decoder.unknown();
   if (to8 && ((request.flags & kSatfinite) == 0 || request.rounding != Rounding::rn)) {
     decoder.fail("a conversion to 8 bits is .rn.satfinite");
   }
@@ -325,6 +325,9 @@ void decode_scalar(Decoder& decoder, const Instruction& instruction, const Reque
   const auto is_known = [](Type type) { return is_integer(type) || is_scalar_real(type); };
   const bool to_tf32 = request.to == Type::tf32 && request.from == Type::f32;
   if (!(is_known(request.to) || to_tf32) || !is_known(request.from)) decoder.unknown();
+  // There is no conversion between bf16 and 8-bit integers.
+  const bool bf16 = request.to == Type::bf16 || request.from == Type::bf16;
+  if (bf16 && (info(request.to).bits == 8 || info(request.from).bits == 8)) decoder.unknown();
   if (info(request.to).name.ends_with("x2") || info(request.from).name.ends_with("x2")) {
     decoder.unknown();
   }

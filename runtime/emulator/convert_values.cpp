@@ -57,7 +57,8 @@ double read_real(std::uint64_t bits, const Conversion& how) {
       return std::bit_cast<double>(bits);
     default: {
       const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-      return how.ftz ? flush(value) : value;
+      // Measured: to f16, the hardware rounds a subnormal f32 as it is, in spite of .ftz.
+      return how.ftz && how.to != Type::f16 ? flush(value) : value;
     }
   }
 }
@@ -95,6 +96,45 @@ double to_integral(double value, Rounding rounding) {
     default:
       return std::nearbyint(value);
   }
+}
+
+// The fields of a NaN: its payload moves with the top of the mantissa.
+struct NanFormat {
+  int bits, mantissa_bits;
+};
+NanFormat nan_format(Type type) {
+  switch (type) {
+    case Type::f16:
+      return {16, 10};
+    case Type::bf16:
+      return {16, 7};
+    case Type::f32:
+      return {32, 23};
+    default:
+      return {64, 52};
+  }
+}
+
+// Sign and payload kept, quiet.
+std::uint64_t moved_nan(const Conversion& how, std::uint64_t bits) {
+  const NanFormat from = nan_format(how.from);
+  const NanFormat to = nan_format(how.to);
+  const std::uint64_t sign = bits >> (from.bits - 1) & 1;
+  const std::uint64_t payload = low_bits(bits, from.mantissa_bits);
+  const int shift = to.mantissa_bits - from.mantissa_bits;
+  const std::uint64_t exponent = low_bits(~std::uint64_t{0}, to.bits - 1 - to.mantissa_bits)
+                                 << to.mantissa_bits;
+  return sign << (to.bits - 1) | exponent | std::uint64_t{1} << (to.mantissa_bits - 1) |
+         (shift >= 0 ? payload << shift : payload >> -shift);
+}
+
+// What becomes of a NaN, as measured on an H200: the units that convert from or to f64 keep its
+// payload, bf16 to f32 is a shift, all others give the canonical NaN.
+std::uint64_t convert_nan(const Conversion& how, std::uint64_t bits) {
+  if (how.to == Type::tf32) return 0x7fffe000u;
+  if (how.from == Type::f64 || how.to == Type::f64) return moved_nan(how, bits);
+  if (how.from == Type::bf16 && how.to == Type::f32) return low_bits(bits, 16) << 16;
+  return write_real(read_real(bits, how), how);
 }
 
 }  // namespace
@@ -144,6 +184,7 @@ std::uint64_t real_to_integer(const Conversion& how, std::uint64_t bits) {
 
 std::uint64_t real_to_real(const Conversion& how, std::uint64_t bits) {
   double value = read_real(bits, how);
+  if (std::isnan(value) && !how.saturate) return convert_nan(how, bits);
   if (how.to_integral) value = to_integral(value, how.rounding);
   if (how.saturate) value = saturate(value);
   return write_real(value, how);

@@ -54,8 +54,8 @@ constexpr std::array<float, 256> fp8_values() {
   }
   return values;
 }
-inline constexpr std::array<float, 256> kE4m3 = fp8_values<4, 7, false>();
-inline constexpr std::array<float, 256> kE5m2 = fp8_values<5, 15, true>();
+inline constexpr std::array<float, 256> kE4m3Values = fp8_values<4, 7, false>();
+inline constexpr std::array<float, 256> kE5m2Values = fp8_values<5, 15, true>();
 
 // One element's number; `bits` may hold others above the element's own. Branchless for f16 and
 // bf16, so that loops over fragments vectorise.
@@ -74,10 +74,10 @@ inline float real_element(std::uint32_t bits) {
   } else if constexpr (kElement == Element::tf32) {
     return std::bit_cast<float>(bits & 0xffffe000u);  // the hardware ignores the low 13 bits
   } else if constexpr (kElement == Element::e4m3) {
-    return kE4m3[bits & 0xffu];
+    return kE4m3Values[bits & 0xffu];
   } else {
     static_assert(kElement == Element::e5m2);
-    return kE5m2[bits & 0xffu];
+    return kE5m2Values[bits & 0xffu];
   }
 }
 

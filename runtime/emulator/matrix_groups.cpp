@@ -118,7 +118,10 @@ void claim_registers(Warp& warp, std::span<const std::uint16_t> accumulators,
   }
   const auto check_fence = [&](std::uint16_t id) {
     if (groups.registers[id].written <= groups.fence_time) return;
-    raise(Fault::in_flight, quoted(warp, id) + " was written after the last wgmma.fence");
+    raise(Fault::in_flight,
+          quoted(warp, id) +
+              " was written after the last wgmma.fence (compilers move arithmetic across it: keep "
+              "the value in front with asm volatile(\"\" : \"+r\"(x) :: \"memory\"))");
   };
   const std::uint64_t group = groups.committed + 1;
   for (std::uint16_t id : a) {

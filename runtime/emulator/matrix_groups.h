@@ -81,7 +81,4 @@ void fence_matrix(Warp& warp);
 void commit_matrix(Warp& warp);
 void wait_matrix(Warp& warp, std::uint64_t pending);
 
-// At the end of a warp: Fault::in_flight when work was never waited for.
-void check_matrix_finished(const Warp& warp);
-
 }  // namespace kiln::runtime::emulator

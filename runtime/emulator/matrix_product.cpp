@@ -8,11 +8,15 @@
 namespace kiln::runtime::emulator {
 namespace {
 
-// Eight columns at a time; the compiler splits these where the machine's vectors are shorter.
-using Float8 = float __attribute__((vector_size(32)));
-using Int8 = std::int32_t __attribute__((vector_size(32)));
-using Double8 = double __attribute__((vector_size(64)));
-using Long8 = std::int64_t __attribute__((vector_size(64)));
+// As many columns at a time as a vector of the machine holds: wider ones are compiled badly.
+template <int kWidth>
+struct Vectors {
+  using Real [[gnu::vector_size(4 * kWidth), gnu::may_alias]] = float;
+  using Integer [[gnu::vector_size(4 * kWidth), gnu::may_alias]] = std::int32_t;
+  using Unsigned [[gnu::vector_size(4 * kWidth), gnu::may_alias]] = std::uint32_t;
+  using Double [[gnu::vector_size(8 * kWidth), gnu::may_alias]] = double;
+  using Long [[gnu::vector_size(8 * kWidth), gnu::may_alias]] = std::int64_t;
+};
 
 constexpr std::int32_t kExponentMask = 0x7f800000;
 
@@ -59,86 +63,101 @@ float careful_sum(const float* a, const float* b, int k, int columns, float c, i
   return static_cast<float>(kept);  // exact, or beyond the largest f32: infinity
 }
 
-// Inlined into each of its callers, so that every instruction set gets its own code.
-template <int kFraction, int kResultBits>
-[[gnu::always_inline]] inline void multiply_rows(const float* a, const float* b, float* c, int k,
-                                                 int columns, bool special) {
+// Infinities, NaN and subnormals (of bf16 and tf32) are not for the fast path.
+template <int kWidth>
+[[gnu::always_inline]] inline bool has_special(const float* values, int count) {
+  using Integer = typename Vectors<kWidth>::Integer;
+  Integer found = {};
+  for (int i = 0; i < count; i += kWidth) {
+    const Integer bits = *reinterpret_cast<const Integer*>(values + i);
+    const Integer exponent = bits & kExponentMask;
+    found |= (exponent == kExponentMask) | ((exponent == 0) & ((bits & 0x7fffff) != 0));
+  }
+  std::int32_t any = 0;
+  for (int i = 0; i < kWidth; ++i) any |= found[i];
+  return any != 0;
+}
+
+// One row of one vector of columns; false where the careful sum must do it. Inlined into each of
+// its callers, so that every instruction set gets its own code.
+template <int kWidth, int kFraction, int kResultBits>
+[[gnu::always_inline]] inline bool multiply_row(const float* row, const float* rhs, float* out,
+                                                int k, int columns) {
+  using Real = typename Vectors<kWidth>::Real;
+  using Integer = typename Vectors<kWidth>::Integer;
+  using Unsigned = typename Vectors<kWidth>::Unsigned;
+  using Double = typename Vectors<kWidth>::Double;
+  using Long = typename Vectors<kWidth>::Long;
+  const Real accumulator = *reinterpret_cast<const Real*>(out);
+  Real top = reinterpret_cast<Real>(reinterpret_cast<Integer>(accumulator) & kExponentMask);
+  for (int i = 0; i < k; ++i) {
+    const Integer y = *reinterpret_cast<const Integer*>(rhs + i * columns);
+    const Real exponent = reinterpret_cast<Real>(y & kExponentMask) * exponent_part(row[i]);
+    top = exponent > top ? exponent : top;
+  }
+  const Integer zero = (top == 0.0f) & (accumulator == 0.0f);
+  const Integer outside = ((top < kSmallest) & ~zero) | (top >= kLargest);
+  std::int32_t any = 0;
+  for (int i = 0; i < kWidth; ++i) any |= outside[i];
+  if (any != 0) return false;
+  const Real least = Real{} + kSmallest;
+  top = top > least ? top : least;  // of a sum of zeros
+  const Unsigned exponent = reinterpret_cast<Unsigned>(top);
+  const Real scale = reinterpret_cast<Real>(((254u + kFraction) << 23) - exponent);
+  const Real unit = reinterpret_cast<Real>(exponent - (unsigned{kFraction} << 23));
+  // Two sums: 16 products below 2^27 each fill 31 bits.
+  Integer low = __builtin_convertvector(accumulator * scale, Integer), high = {};
+  for (int i = 0; i < k; i += 2) {
+    const Real y0 = *reinterpret_cast<const Real*>(rhs + i * columns);
+    const Real y1 = *reinterpret_cast<const Real*>(rhs + (i + 1) * columns);
+    low += __builtin_convertvector(y0 * row[i] * scale, Integer);
+    high += __builtin_convertvector(y1 * row[i + 1] * scale, Integer);
+  }
   constexpr std::int64_t keep = -(std::int64_t{1} << (52 - kResultBits));
-  for (int column = 0; column < columns; column += 8) {
+  Double sum = __builtin_convertvector(low, Double) + __builtin_convertvector(high, Double);
+  sum *= __builtin_convertvector(unit, Double);
+  sum = reinterpret_cast<Double>(reinterpret_cast<Long>(sum) & keep);
+  *reinterpret_cast<Real*>(out) = __builtin_convertvector(sum, Real);
+  return true;
+}
+
+template <int kWidth, int kFraction, int kResultBits>
+[[gnu::always_inline]] inline void multiply_rows(const float* a, const float* b, float* c, int k,
+                                                 int columns) {
+  const bool special =
+      has_special<kWidth>(a, kMatrixRows * k) || has_special<kWidth>(b, k * columns);
+  for (int column = 0; column < columns; column += kWidth) {
     for (int m = 0; m < kMatrixRows; ++m) {
       const float* row = a + m * k;
       const float* rhs = b + column;
       float* out = c + m * columns + column;
-      const Float8 accumulator = *reinterpret_cast<const Float8*>(out);
-      Float8 top = reinterpret_cast<Float8>(reinterpret_cast<Int8>(accumulator) & kExponentMask);
-      for (int i = 0; i < k; ++i) {
-        const Float8 y = *reinterpret_cast<const Float8*>(rhs + i * columns);
-        const Float8 exponent =
-            reinterpret_cast<Float8>(reinterpret_cast<Int8>(y) & kExponentMask) *
-            exponent_part(row[i]);
-        top = exponent > top ? exponent : top;
-      }
-      const Int8 zero = (top == 0.0f) & (accumulator == 0.0f);
-      const Int8 outside = ((top < kSmallest) & ~zero) | (top >= kLargest);
-      std::int32_t any = special;
-      for (int i = 0; i < 8; ++i) any |= outside[i];
-      if (any != 0) {
-        for (int i = 0; i < 8; ++i) {
-          out[i] = careful_sum(row, rhs + i, k, columns, out[i], kFraction, kResultBits);
-        }
+      if (!special && multiply_row<kWidth, kFraction, kResultBits>(row, rhs, out, k, columns)) {
         continue;
       }
-      const Float8 least = Float8{} + kSmallest;
-      top = top > least ? top : least;  // of a sum of zeros
-      const Int8 exponent = reinterpret_cast<Int8>(top);
-      const Float8 scale = reinterpret_cast<Float8>(((254 + kFraction) << 23) - exponent);
-      const Float8 unit = reinterpret_cast<Float8>(exponent - (kFraction << 23));
-      // Two sums: 16 products below 2^27 each fill 31 bits.
-      Int8 low = __builtin_convertvector(accumulator * scale, Int8), high = {};
-      int i = 0;
-      for (; i + 1 < k; i += 2) {
-        const Float8 y0 = *reinterpret_cast<const Float8*>(rhs + i * columns);
-        const Float8 y1 = *reinterpret_cast<const Float8*>(rhs + (i + 1) * columns);
-        low += __builtin_convertvector(y0 * row[i] * scale, Int8);
-        high += __builtin_convertvector(y1 * row[i + 1] * scale, Int8);
+      for (int i = 0; i < kWidth; ++i) {
+        out[i] = careful_sum(row, rhs + i, k, columns, out[i], kFraction, kResultBits);
       }
-      Double8 sum = __builtin_convertvector(low, Double8) + __builtin_convertvector(high, Double8);
-      sum *= __builtin_convertvector(unit, Double8);
-      sum = reinterpret_cast<Double8>(reinterpret_cast<Long8>(sum) & keep);
-      *reinterpret_cast<Float8*>(out) = __builtin_convertvector(sum, Float8);
     }
   }
 }
 
-// Infinities, NaN and subnormals (of bf16 and tf32): not for the fast path.
-bool has_special(const float* values, int count) {
-  std::int32_t found = 0;
-  for (int i = 0; i < count; ++i) {
-    const std::int32_t bits = std::bit_cast<std::int32_t>(values[i]);
-    const std::int32_t exponent = bits & kExponentMask;
-    found |= (exponent == kExponentMask) | ((exponent == 0) & ((bits & 0x7fffff) != 0));
-  }
-  return found != 0;
-}
+using Multiply = void (*)(const float*, const float*, float*, int, int);
 
-using Multiply = void (*)(const float*, const float*, float*, int, int, bool);
-
-void multiply_plain(const float* a, const float* b, float* c, int k, int columns, bool special) {
-  multiply_rows<kSumFractionBits, kSumResultBits>(a, b, c, k, columns, special);
+void multiply_plain(const float* a, const float* b, float* c, int k, int columns) {
+  multiply_rows<4, kSumFractionBits, kSumResultBits>(a, b, c, k, columns);
 }
-void multiply_fp8_plain(const float* a, const float* b, float* c, int k, int columns,
-                        bool special) {
-  multiply_rows<kFp8SumFractionBits, kFp8SumResultBits>(a, b, c, k, columns, special);
+void multiply_fp8_plain(const float* a, const float* b, float* c, int k, int columns) {
+  multiply_rows<4, kFp8SumFractionBits, kFp8SumResultBits>(a, b, c, k, columns);
 }
 #if defined(__x86_64__)
 // Not target_clones: its resolvers run before sanitizers have set themselves up.
 [[gnu::target("avx2")]] void multiply_avx2(const float* a, const float* b, float* c, int k,
-                                           int columns, bool special) {
-  multiply_rows<kSumFractionBits, kSumResultBits>(a, b, c, k, columns, special);
+                                           int columns) {
+  multiply_rows<8, kSumFractionBits, kSumResultBits>(a, b, c, k, columns);
 }
 [[gnu::target("avx2")]] void multiply_fp8_avx2(const float* a, const float* b, float* c, int k,
-                                               int columns, bool special) {
-  multiply_rows<kFp8SumFractionBits, kFp8SumResultBits>(a, b, c, k, columns, special);
+                                               int columns) {
+  multiply_rows<8, kFp8SumFractionBits, kFp8SumResultBits>(a, b, c, k, columns);
 }
 #endif
 
@@ -160,25 +179,24 @@ const Kernels& kernels() {
 }  // namespace
 
 void multiply_add(const float* a, const float* b, float* c, int k, int columns) {
-  const bool special = has_special(a, kMatrixRows * k) || has_special(b, k * columns);
-  kernels().real(a, b, c, k, columns, special);
+  kernels().real(a, b, c, k, columns);
 }
 
 void multiply_add_fp8(const float* a, const float* b, float* c, int k, int columns) {
-  const bool special = has_special(a, kMatrixRows * k) || has_special(b, k * columns);
-  kernels().fp8(a, b, c, k, columns, special);
+  kernels().fp8(a, b, c, k, columns);
 }
 
 void multiply_add(const std::int32_t* a, const std::int32_t* b, std::int32_t* c, int k, int columns,
                   bool saturate) {
-  for (int column = 0; column < columns; column += 8) {
+  using Integer = Vectors<4>::Integer;
+  for (int column = 0; column < columns; column += 4) {
     for (int m = 0; m < kMatrixRows; ++m) {
       std::int32_t* out = c + m * columns + column;
-      Int8 sum = {};
+      Integer sum = {};
       for (int i = 0; i < k; ++i) {
-        sum += *reinterpret_cast<const Int8*>(b + i * columns + column) * a[m * k + i];
+        sum += *reinterpret_cast<const Integer*>(b + i * columns + column) * a[m * k + i];
       }
-      for (int i = 0; i < 8; ++i) {
+      for (int i = 0; i < 4; ++i) {
         std::int64_t exact = std::int64_t{out[i]} + sum[i];
         if (saturate) exact = std::clamp<std::int64_t>(exact, INT32_MIN, INT32_MAX);
         out[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(exact & 0xffffffff));

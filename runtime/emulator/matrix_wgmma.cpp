@@ -55,19 +55,7 @@ struct SharedOperand {
   // Element (row, k) goes to out[row * row_step + k * k_step], for `count` rows from `first` on.
   static void load(MatrixReader& reader, const MatrixDescriptor& from, bool transposed, int first,
                    int count, Value* out, int row_step, int k_step) {
-    if (transposed) {
-      for (int k = 0; k < kK; ++k) {
-        for (int row = 0; row < count; row += 8) {
-          std::byte chunk[16];
-          reader.mn_major(from, static_cast<std::uint32_t>((first + row) / 8),
-                          static_cast<std::uint32_t>(k), chunk);
-          for (int i = 0; i < 8; ++i) {
-            out[(row + i) * row_step + k * k_step] = element_at<kElement>(chunk, i);
-          }
-        }
-      }
-      return;
-    }
+    if (transposed) return load_transposed(reader, from, first, count, out, row_step, k_step);
     for (int row = 0; row < count; row += 8) {
       MatrixReader::Rows rows;
       reader.k_major(from, static_cast<std::uint32_t>(first + row), rows);
@@ -77,6 +65,26 @@ struct SharedOperand {
       }
       for (int k = 0; k < kK; ++k) {
         for (int i = 0; i < 8; ++i) out[(row + i) * row_step + k * k_step] = values[i][k];
+      }
+    }
+  }
+
+ private:
+  static void load_transposed([[maybe_unused]] MatrixReader& reader,
+                              [[maybe_unused]] const MatrixDescriptor& from,
+                              [[maybe_unused]] int first, [[maybe_unused]] int count,
+                              [[maybe_unused]] Value* out, [[maybe_unused]] int row_step,
+                              [[maybe_unused]] int k_step) {
+    if constexpr (kBits == 16) {  // of other types operands are K-major
+      for (int k = 0; k < kK; ++k) {
+        for (int row = 0; row < count; row += 8) {
+          std::byte chunk[16];
+          reader.mn_major(from, static_cast<std::uint32_t>((first + row) / 8),
+                          static_cast<std::uint32_t>(k), chunk);
+          for (int i = 0; i < 8; ++i) {
+            out[(row + i) * row_step + k * k_step] = element_at<kElement>(chunk, i);
+          }
+        }
       }
     }
   }
@@ -155,6 +163,8 @@ Flow run_wgmma(Warp& warp, const Op& op, Mask mask) {
   work.accumulate = accumulate != 0;
   if (!wgmma.a_in_registers) work.a = uniform_descriptor(warp, wgmma.a_descriptor, "A");
   work.b = uniform_descriptor(warp, wgmma.b_descriptor, "B");
+  MatrixDescriptor::of(work.a);  // faults belong to this instruction, not to the wait
+  MatrixDescriptor::of(work.b);
   const MatrixRegisters& table = matrix_registers(warp);
   std::uint16_t d[kMostColumns / 2], a[4];
   const auto id_of = [&](std::uint32_t reg) {

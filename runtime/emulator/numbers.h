@@ -105,29 +105,30 @@ std::uint16_t integer_to_bf16(std::uint64_t magnitude, bool negative, Rounding r
 inline double odd_sum(double x, double y) {
   const double sum = x + y;
   const double part = sum - x;
-  const double error = (x - (sum - part)) + (y - part);
+  const double error = (x - (sum - part)) + (y - part);  // NaN where something is not finite
   const auto bits = std::bit_cast<std::uint64_t>(sum);
-  const std::uint64_t up = (error > 0) == (sum > 0) ? 1 : ~std::uint64_t{0};
-  const bool inexact = (error > 0) | (error < 0);  // neither where an operand is not finite
-  return std::bit_cast<double>(bits + (inexact & ~bits & 1 ? up : 0));
+  const std::uint64_t step = (std::fabs(error) > 0 ? 1u : 0u) & ~bits;
+  const std::uint64_t down = (std::bit_cast<std::uint64_t>(error) ^ bits) >> 63;  // toward zero
+  return std::bit_cast<double>(bits + step - 2 * (step & down));
 }
 inline float odd_sum(float x, float y) {
   const float sum = x + y;
   const float part = sum - x;
   const float error = (x - (sum - part)) + (y - part);
   const auto bits = std::bit_cast<std::uint32_t>(sum);
-  const std::uint32_t up = (error > 0) == (sum > 0) ? 1 : ~std::uint32_t{0};
-  const bool inexact = (error > 0) | (error < 0);
-  return std::bit_cast<float>(bits + (inexact & ~bits & 1 ? up : 0));
+  const std::uint32_t step = (std::fabs(error) > 0 ? 1u : 0u) & ~bits;
+  const std::uint32_t down = (std::bit_cast<std::uint32_t>(error) ^ bits) >> 31;
+  return std::bit_cast<float>(bits + step - 2 * (step & down));
 }
 // A double to a float, rounded to odd.
 inline float odd_float(double x) {
   const auto near = static_cast<float>(x);
   const auto bits = std::bit_cast<std::uint32_t>(near);
-  const double back = near;
-  const std::uint32_t up = (x > back) == (x > 0) ? 1 : ~std::uint32_t{0};
-  const bool inexact = (x > back) | (x < back);
-  return std::bit_cast<float>(bits + (inexact & ~bits & 1 ? up : 0));
+  const double error = x - near;  // exact, but for overflow: then near moves toward x all the same
+  const std::uint32_t step = (std::fabs(error) > 0 ? 1u : 0u) & ~bits;
+  const auto error_sign = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(error) >> 63);
+  const std::uint32_t down = error_sign ^ (bits >> 31);
+  return std::bit_cast<float>(bits + step - 2 * (step & down));
 }
 
 // a * b + c in one rounding. The product of two floats is exact in double. (std::fma is a slow call

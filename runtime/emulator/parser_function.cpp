@@ -17,9 +17,10 @@ Parameter Parser::parse_parameter(bool is_entry) {
   Parameter parameter;
   std::uint32_t align = 0;
   if (accept_word(".align")) align = parse_alignment();
+  const std::uint32_t line = token_.line;
   parameter.type = expect_type("the type of a parameter");
   if (parameter.type == Type::pred && !in_register) {
-    raise_ptx(token_.line, "a predicate cannot be in memory");
+    raise_ptx(line, "a predicate cannot be in memory");
   }
   // .ptr, its space and its alignment tell of what the pointer points to.
   if (accept_word(".ptr")) {

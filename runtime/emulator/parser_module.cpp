@@ -139,9 +139,10 @@ void Parser::parse_directive() {
     expect_kind(TokenKind::string, "a string");
     return expect(';');
   }
-  if (accept_word(".address_size")) {
+  if (token_.is_word(".address_size")) {
+    const std::uint32_t line = take().line;
     if (parse_small("an address size", 64) != 64) {
-      raise_ptx(token_.line, "only modules with .address_size 64 are supported");
+      raise_ptx(line, "only modules with .address_size 64 are supported");
     }
     return;
   }

@@ -29,22 +29,20 @@ void for_each_register(const Operand& operand, F f) {
   for (const Operand& item : operand.items) for_each_register(item, f);
 }
 
+// All uses first: an instruction reads its sources before it writes.
 template <class Use, class Define>
 void visit(const Instruction& instruction, Use use, Define define) {
   if (instruction.guard >= 0) use(static_cast<std::uint32_t>(instruction.guard));
-  for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
-    const Operand& operand = instruction.operands[i];
-    const bool defines = i == 0 && defines_first_operand(instruction);
-    if (defines) {
-      // Lanes that a guard leaves out keep the old value, which is hence needed.
-      if (instruction.guard >= 0) for_each_register(operand, use);
-      for_each_register(operand, define);
-    } else {
-      for_each_register(operand, use);
-      // wgmma accumulates into its first operand.
-      if (i == 0 && instruction.opcode == "wgmma") for_each_register(operand, define);
-    }
+  if (instruction.operands.empty()) return;
+  const Operand& first = instruction.operands[0];
+  const bool defines = !first.is(Operand::Kind::address) && !reads_first(instruction);
+  // Lanes that a guard leaves out keep the old value, which is hence needed.
+  if (!defines || instruction.guard >= 0) for_each_register(first, use);
+  for (std::size_t i = 1; i < instruction.operands.size(); ++i) {
+    for_each_register(instruction.operands[i], use);
   }
+  // wgmma accumulates into its first operand.
+  if (defines || instruction.opcode == "wgmma") for_each_register(first, define);
 }
 
 class BitSet {

@@ -123,13 +123,14 @@ void Shadow::State::write(const Actor& actor, int rank, std::uint32_t offset, st
   const std::uint32_t mine = record_of(actor) << kLaneBits | lane;
   std::uint32_t record = 0, set = 0;  // what needs no check
   for (std::uint32_t i = 0; i < bytes;) {
-    if (writers[i] >> kLaneBits != record) {
-      record = writers[i] >> kLaneBits;
-      check_writer(actor, record, true, rank, offset + i);
-    }
+    // The readers first: to be told of a read that is overwritten helps more than of the write.
     if (readers[i] != set) {
       set = readers[i];
       check_readers(actor, set, rank, offset + i);
+    }
+    if (writers[i] >> kLaneBits != record) {
+      record = writers[i] >> kLaneBits;
+      check_writer(actor, record, true, rank, offset + i);
     }
     do {
       writers[i] = mine;

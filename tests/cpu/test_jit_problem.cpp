@@ -3,6 +3,7 @@
 #include <string>
 
 #include "jit/problem.h"
+#include "kiln/control.h"
 #include "templates/attention/params.h"
 #include "tests/support/catch.h"
 
@@ -126,8 +127,14 @@ TEST_CASE("attention: each bad argument is named in one sentence") {
     CHECK(contains(call.error(), "k must be bfloat16 like q, got float16"));
   }
   SECTION("host memory") {
+    const std::string previous = set_device("cuda");
     call.q.device_type = DeviceType::cpu;
-    CHECK(contains(call.error(), "q is in host memory"));
+    CHECK(contains(call.error(), "q is in host memory; move it to a GPU first"));
+    set_device(previous);
+  }
+  SECTION("host memory beside a device's") {
+    call.k.device_type = DeviceType::cpu;
+    CHECK(contains(call.error(), "k is in host memory but the first tensor is on cuda:0"));
   }
   SECTION("mixed devices") {
     call.v.device_ordinal = 1;
@@ -263,4 +270,63 @@ TEST_CASE("gemm: spans cover what the kernel may touch") {
   REQUIRE(spans.size() == 3);
   CHECK(spans[0].bytes == (5 * 32 + 16) * 2);
   CHECK(spans[2].written);
+}
+
+TEST_CASE("attention: spans reach from the lowest to the highest byte, and no further") {
+  Attention call;
+  call.lse = half({2, 8, 5}, DType::f32);
+  // Rows from the last to the first; the address is that of row 0, the highest.
+  call.k.strides[1] = -call.k.strides[1];
+  call.v.strides[2] = 0;  // one head for all
+  call.options.alibi_slopes = half({8}, DType::f32);
+  call.check();
+  const auto spans = call.problem.arguments.spans();
+  REQUIRE(spans.size() == 6);
+  const auto base = reinterpret_cast<std::uint64_t>(kMemory);
+  CHECK(spans[1].address == base - 6 * 4 * 64 * 2);
+  CHECK(spans[1].bytes == (7 * 4 * 64 + 6 * 4 * 64 + 4 * 64) * 2);
+  CHECK(spans[2].bytes == ((7 + 6) * 4 * 32 + 32) * 2);
+  for (std::size_t i = 0; i < 6; ++i) {
+    CHECK(spans[i].written == (i == 3 || i == 4));
+    CHECK((i == 1 || spans[i].address == base));
+  }
+  CHECK(spans[4].bytes == 2 * 8 * 5 * 4);
+  CHECK(spans[5].bytes == 8 * 4);
+}
+
+TEST_CASE("attention: a tensor without elements has no memory") {
+  Attention call;
+  call.k = half({2, 0, 4, 64}), call.v = half({2, 0, 4, 32});
+  call.check();
+  const auto spans = call.problem.arguments.spans();
+  CHECK(spans[1].bytes == 0);
+  CHECK(spans[2].bytes == 0);
+  CHECK(spans[3].bytes == 2 * 5 * 8 * 32 * 2);
+}
+
+TEST_CASE("attention: a variant's tensors are among the spans") {
+  VariantDefinition definition;
+  definition.name = "biased";
+  definition.tensors = {{"bias", DType::f32, {"h", "q", "kv"}}};
+  definition.logits = "logit + bias";
+  const Variant variant(definition);
+  const BoundVariant bound = variant.bind({}, {half({8, 1, 7}, DType::f32)});
+  Attention call;
+  call.options.variant = &bound;
+  call.check();
+  const auto spans = call.problem.arguments.spans();
+  REQUIRE(spans.size() == 5);
+  CHECK(spans[4].bytes == 8 * 7 * 4);
+  CHECK_FALSE(spans[4].written);
+}
+
+TEST_CASE("gemm: patched pointers move their spans") {
+  Gemm call;
+  call.a.strides[0] = -16;
+  call.check();
+  CallArguments& arguments = call.problem.arguments;
+  arguments.set_pointer(0, reinterpret_cast<void*>(0x20000));
+  CHECK(arguments.spans()[0].address == 0x20000 - 5 * 16 * 2);
+  CHECK(arguments.spans()[0].bytes == 6 * 16 * 2);
+  CHECK(arguments.pointer(0) == 0x20000);
 }

@@ -134,6 +134,7 @@ MOVES = [
     ),
 ]
 
+
 def special(name, kind, expected, **options):
     bits = {"u32": 32, "u64": 64}.get(kind)
     body = f"mov.{kind if bits else 'pred'} %o0, %{name};"
@@ -194,7 +195,8 @@ SPECIALS = [
     special("cluster_nctarank", "u32", full(4, count=THREADS), **CLUSTERED),
     special("is_explicit_cluster", "pred", full(True, np.bool_, THREADS), **CLUSTERED),
     special("laneid", "u32", IN_BLOCK % np.uint32(32), **SHAPE),
-    special("warpid", "u32", IN_BLOCK // np.uint32(32), **SHAPE),
+    # On hardware the slot of the warp in its multiprocessor.
+    special("warpid", "u32", IN_BLOCK // np.uint32(32), emulator_only=True, **SHAPE),
     special("lanemask_eq", "u32", np.uint32(1) << LANES),
     special("lanemask_lt", "u32", (np.uint32(1) << LANES) - np.uint32(1)),
     special("lanemask_le", "u32", ((2 << LANES.astype(np.uint64)) - 1).astype(np.uint32)),
@@ -205,7 +207,7 @@ SPECIALS = [
         "%total_smem_size",
         "st.shared.u32 [memory], %thread; mov.u32 %o0, %total_smem_size;",
         outputs=["u32"],
-        expected=[full(384, count=1)],
+        expected=[full(1280, count=1)],
         threads=1,
         shared=100,
         dynamic=156,
@@ -327,7 +329,7 @@ SELECTORS = RANDOM.integers(0, 1 << 16, 32, dtype=np.uint32)
 PERMUTATIONS = [
     Case(
         "prmt.b32",
-        "prmt.b32 %o0, %i0, %i1, %i2; prmt.b32 %o1, %i0, %i1, 0x5410; prmt.b32 %o2, %i0, 0, 0xba98;",
+        "prmt.b32 %o0, %i0, %i1, %i2; prmt.b32 %o1, %i0, %i1, 0x5410;prmt.b32 %o2, %i0, 0, 0xba98;",
         [WORDS, OTHERS, SELECTORS | np.uint32(0xABCD0000)],
         ["b32"] * 3,
         [
@@ -352,7 +354,8 @@ ADDRESSES = [
     Case(
         "cvta.shared",
         """.reg .b64 %a, %g, %s; .reg .b32 %r;
-        mov.u64 %a, memory; cvta.shared.u64 %g, %a; st.u32 [%g+4], 77; ld.shared.u32 %o0, [memory+4];
+        mov.u64 %a, memory; cvta.shared.u64 %g, %a; st.u32 [%g+4], 77;
+        ld.shared.u32 %o0, [memory+4];
         cvta.to.shared.u64 %s, %g; cvt.u32.u64 %r, %s; st.shared.u32 [%r], 78; ld.u32 %o1, [%g];
         isspacep.shared %o2, %g; isspacep.global %o3, %g; isspacep.local %o4, %g;
         cvta.shared.u64 %g, memory; ld.u32 %o5, [%g];""",

@@ -9,6 +9,7 @@
 #include "jit/calls.h"
 #include "jit/config.h"
 #include "jit/kernel_source.h"
+#include "kiln/control.h"
 #include "runtime/emulator/emulated_device.h"
 #include "tests/emulated/reference.h"
 
@@ -170,6 +171,7 @@ void KernelCase::make_gemm() {
 
 KernelCase::KernelCase(const Specialization& spec)
     : spec_(spec), ordinal_(runtime::emulated_device(kArch).info().ordinal) {
+  set_python_paths({KILN_TEST_SITE_PACKAGES});  // where pip put NVRTC
   const bool is_attention = spec.family() == Family::attention;
   is_attention ? make_attention() : make_gemm();
   const KernelSource source =
@@ -205,10 +207,12 @@ std::vector<std::byte> KernelCase::run(const std::string& ptx,
 double KernelCase::error(const std::vector<std::byte>& output) const {
   const DType dtype = output_->view.dtype;
   const auto size = static_cast<std::size_t>(size_of(dtype));
-  double worst = 0;
+  double worst = 0, squares = 0;
+  for (double value : expected_) squares += value * value;
+  const double typical = std::sqrt(squares / static_cast<double>(expected_.size()));
   for (std::size_t i = 0; i < expected_.size(); ++i) {
     const double value = value_at(output.data() + i * size, dtype);
-    const double allowed = tolerance_ * std::max(1.0, std::abs(expected_[i]));
+    const double allowed = tolerance_ * std::max(typical, std::abs(expected_[i]));
     const double error = std::abs(value - expected_[i]) / allowed;
     worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
   }

@@ -14,6 +14,7 @@ CACHE = tempfile.TemporaryDirectory(prefix="kiln-python-tests-")
 os.environ["KILN_CACHE_DIR"] = CACHE.name  # before the first import: it is read once
 os.environ["KILN_CACHE_PATH"] = ""
 os.environ.pop("KILN_JIT", None)
+os.environ.pop("KILN_DEVICE", None)
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for fake_tensors.py, in every import mode
 
 # One row of the GEMM table: the quickest kernel to compile.

@@ -1,0 +1,280 @@
+"""kiln.emulate and the command `kiln emulate`: packing arguments, faults, reports."""
+
+import json
+
+import kiln
+import numpy as np
+import pytest
+import torch
+
+HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+# out[i] = in[i] * factor + extra for the threads of a grid; 32-bit.
+SCALE = (
+    HEADER
+    + """
+.visible .entry scale(
+  .param .u64 out, .param .u64 in, .param .u32 factor, .param .align 8 .b8 extra[16]
+)
+{
+  .reg .b32 %r<8>;
+  .reg .b64 %d<8>;
+  ld.param.u64 %d1, [out];
+  ld.param.u64 %d2, [in];
+  ld.param.u32 %r1, [factor];
+  ld.param.u32 %r2, [extra+8];
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %ntid.x;
+  mov.u32 %r5, %tid.x;
+  mad.lo.s32 %r5, %r3, %r4, %r5;
+  mul.wide.u32 %d3, %r5, 4;
+  add.s64 %d4, %d2, %d3;
+  ld.global.u32 %r6, [%d4];
+  mad.lo.s32 %r6, %r6, %r1, %r2;
+  add.s64 %d4, %d1, %d3;
+  st.global.u32 [%d4], %r6;
+  ret;
+}
+"""
+)
+STRUCT = np.array([0, 0, 7, 0], np.uint32).tobytes()
+TWO = HEADER + "\n".join(f".visible .entry {name}() {{ ret; }}" for name in ("first", "second"))
+LOOP = HEADER + ".visible .entry loop() { L: bra L; }\n"
+
+
+def iota(count):
+    return np.arange(count, dtype=np.uint32)
+
+
+def scale(out, source, factor=3, extra=STRUCT, **options):
+    options = {"grid": 2, "block": 32, **options}
+    kiln.emulate(SCALE, arguments=[out, source, factor, extra], **options)
+
+
+@pytest.mark.parametrize("schedule", ["late", "eager"])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_kernel_runs_in_place(schedule, seed):
+    out = np.zeros(64, np.uint32)
+    scale(out, iota(64), schedule=schedule, seed=seed, arch="sm_90a")
+    assert np.array_equal(out, iota(64) * 3 + 7)
+
+
+@pytest.mark.parametrize("factor", [3, np.uint32(3), np.int32(3), b"\3\0\0\0"])
+def test_scalars_of_several_kinds(factor):
+    out = np.zeros(64, np.uint32)
+    scale(out, iota(64), factor)
+    assert out[10] == 37
+
+
+def test_text_paths_and_bytes(tmp_path):
+    path = tmp_path / "scale.ptx"
+    path.write_text(SCALE)
+    for ptx in (path, str(path), SCALE.encode() + b"\0"):
+        out = np.zeros(64, np.uint32)
+        kiln.emulate(ptx, grid=(2, 1), block=[32], arguments=[out, iota(64), 1, STRUCT])
+        assert out[63] == 70
+    with pytest.raises(FileNotFoundError):
+        kiln.emulate("nowhere.ptx")
+    with pytest.raises(TypeError, match="text or a path, got int"):
+        kiln.emulate(3)
+
+
+def test_torch_tensors_views_and_other_buffers():
+    out = torch.zeros(64, dtype=torch.int32)
+    scale(out, iota(128)[64:])
+    assert out[1] == 65 * 3 + 7
+    # A pointer that hides in a number is known through buffers=.
+    source, out = iota(64), np.zeros(64, np.uint32)
+    kiln.emulate(
+        SCALE,
+        grid=2,
+        arguments=[out, np.uint64(source.ctypes.data), 1, STRUCT],
+        buffers=[source],
+    )
+    assert out[5] == 12
+
+
+def test_entries_by_name():
+    kiln.emulate(TWO, entry="second")
+    with pytest.raises(ValueError, match="name the kernel with entry=; the module has first, sec"):
+        kiln.emulate(TWO)
+    with pytest.raises(ValueError, match="no kernel 'third'; it has first, second"):
+        kiln.emulate(TWO, entry="third")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ([iota(4)], ValueError, r"takes 4 arguments \(.u64 out, .u64 in, .u32 factor"),
+        ([iota(4), iota(4), np.uint16(1), STRUCT], ValueError, "4 bytes, as .u32.*got 2"),
+        ([iota(4), iota(4), iota(1), STRUCT], TypeError, "argument 2 .factor.*no pointer"),
+        ([iota(4), iota(4), 1.5, STRUCT], TypeError, "is a .u32; pass a whole number"),
+        ([iota(4), iota(4), 1 << 32, STRUCT], ValueError, "4294967296 does not fit .u32"),
+        ([iota(4), iota(4), 1, STRUCT[:8]], ValueError, "must have 16 bytes.*got 8"),
+        ([iota(4), iota(4), 1, 5], TypeError, "a struct of 16 bytes; pass bytes"),
+        ([iota(4), "in", 1, STRUCT], TypeError, "must be a NumPy array.*got str"),
+        ([iota(4), np.array([None]), 1, STRUCT], TypeError, "Python objects"),
+    ],
+)
+def test_arguments_are_checked(arguments, kind, text):
+    with pytest.raises(kind, match=text):
+        kiln.emulate(SCALE, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"grid": 0}, "grid must be"),
+        ({"block": (1, 1, 1, 1)}, "block must be"),
+        ({"cluster": ("a",)}, "cluster must be"),
+        ({"schedule": "lazy"}, "'late' or 'eager'"),
+        ({"arch": "sm_12x"}, "does not model 'sm_12x'"),
+        ({"seed": -1}, "seed=N"),
+    ],
+)
+def test_options_are_checked(options, text):
+    with pytest.raises(ValueError, match=text):
+        scale(iota(64), iota(64), **options)
+
+
+def test_a_fault_says_where():
+    out = np.zeros(60, np.uint32)
+    with pytest.raises(kiln.EmulatorError, match="out-of-bounds access") as error:
+        scale(out, iota(64))
+    fault = error.value
+    assert isinstance(fault, kiln.Error)
+    assert (fault.fault, fault.kernel) == ("out-of-bounds access", "scale")
+    assert (fault.block, fault.warp, fault.lane) == ((1, 0, 0), 0, 28)
+    assert SCALE.splitlines()[fault.ptx_line - 1].strip().startswith("st.global")
+    assert fault.instruction.startswith("st.global")
+    assert fault.source is None
+
+
+def test_reads_and_writes_are_told_apart():
+    source = iota(64)
+    source.flags.writeable = False
+    scale(np.zeros(64, np.uint32), source)
+    with pytest.raises(kiln.EmulatorError) as error:
+        scale(source, iota(64))
+    assert error.value.fault == "out-of-bounds access"
+    with pytest.raises(kiln.EmulatorError):
+        scale(None, iota(64))
+
+
+@pytest.mark.parametrize(
+    ("ptx", "fault"),
+    [
+        (SCALE[: len(SCALE) // 2] + "\n", "bad PTX"),
+        (SCALE.replace("mad.lo.s32 %r6", "frobnicate.s32 %r6"), "unknown instruction"),
+    ],
+)
+def test_bad_modules(ptx, fault):
+    with pytest.raises(kiln.EmulatorError) as error:
+        kiln.emulate(ptx, arguments=[iota(64), iota(64), 1, STRUCT])
+    assert error.value.fault == fault
+    assert error.value.ptx_line
+
+
+def test_bad_launches():
+    for options in ({"block": 1025}, {"shared_bytes": 1 << 20}, {"arch": "sm_80", "cluster": 2}):
+        with pytest.raises(kiln.EmulatorError) as error:
+            scale(iota(64), iota(64), **options)
+        assert error.value.fault == "bad launch"
+
+
+def test_a_step_limit_ends_what_does_not():
+    with pytest.raises(kiln.EmulatorError) as error:
+        kiln.emulate(LOOP, step_limit=1000)
+    assert error.value.fault == "step limit reached"
+
+
+def test_a_trace_prints_one_thread(capfd):
+    scale(np.zeros(64, np.uint32), iota(64), trace=(1, 4))
+    lines = capfd.readouterr().err.splitlines()
+    assert sum("st.global" in line for line in lines) == 1
+    assert len(lines) >= 14
+
+
+# --------------------------------------------------------------------------------- command line
+
+
+@pytest.fixture
+def scale_file(tmp_path):
+    path = tmp_path / "scale.ptx"
+    # A plain last parameter: structs are bytes, which have no SPEC.
+    text = SCALE.replace(".param .align 8 .b8 extra[16]", ".param .u32 extra")
+    path.write_text(text.replace("[extra+8]", "[extra]"))
+    return path
+
+
+def test_the_command_summarises_buffers(kiln_command, scale_file):
+    arguments = ["--arg", "u32[64]=zeros", "--arg", "u32[64]=iota", "--arg", "u32=2"]
+    arguments += ["--arg", "u32=1", "--grid", "2", "--block", "32,1"]
+    done = kiln_command("emulate", scale_file, *arguments)
+    assert done.code == 0, done.stdout + done.stderr
+    assert "1 3 5 7" in done.stdout and done.stdout.splitlines()[-1].startswith("ok: ")
+    report = kiln_command("emulate", scale_file, *arguments, "--json").json()
+    out, source = report["buffers"]
+    assert report["fault"] is None and report["seconds"] > 0
+    assert (out["type"], out["shape"], out["changed"]) == ("u32", [64], 64)
+    assert (out["min"], out["max"], out["mean"], out["nan"]) == (1, 127, 64.0, 0)
+    assert out["first"] == [1, 3, 5, 7]
+    assert source["changed"] == 0
+
+
+def test_the_command_reads_and_writes_files(kiln_command, scale_file, tmp_path):
+    np.save(tmp_path / "in.npy", iota(32))
+    np.save(tmp_path / "zeros.npy", np.zeros(32, np.uint32))
+    out = tmp_path / "out.npy"
+    arguments = ["--arg", f"{tmp_path}/zeros.npy:{out}", "--arg", tmp_path / "in.npy"]
+    done = kiln_command("emulate", scale_file, *arguments, "--arg", "u32=5", "--arg", "u32=0")
+    assert done.code == 0, done.stdout + done.stderr
+    assert np.array_equal(np.load(out), iota(32) * 5)
+    assert not np.load(tmp_path / "zeros.npy").any()
+
+
+def test_the_command_reports_faults(kiln_command, scale_file):
+    arguments = ["--arg", "u32[8]=zeros", "--arg", "u32[32]=ones", "--arg", "u32=1"]
+    arguments += ["--arg", "u32=1"]
+    done = kiln_command("emulate", scale_file, *arguments, "--trace", "0:3")
+    assert done.code == 1
+    assert "out-of-bounds access" in done.stdout and "kernel scale" in done.stdout
+    assert "add.s64" in done.stderr
+    done = kiln_command("emulate", scale_file, *arguments, "--json", "--no-checks", "--seed", "3")
+    assert done.code == 1
+    assert done.json()["fault"]["lane"] == 8
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--grid", "0"],
+        ["--trace", "5"],
+        ["--schedule", "lazy"],
+        ["--arg", "u33[4]=zeros"],
+        ["--arg", "u32[4]=many"],
+        ["--arg", "u8=256"],
+        ["--arg", "what"],
+        ["--arg", "none.npy"],
+        [],  # too few arguments
+    ],
+)
+def test_usage_of_the_command(kiln_command, scale_file, arguments):
+    done = kiln_command("emulate", scale_file, *arguments)
+    assert done.code == 2
+    assert done.stdout == "" and done.stderr
+
+
+def test_buffers_of_every_type():
+    from kiln.cli.buffers import parse_argument
+
+    for kind in ("f16", "f32", "f64", "u8", "u64", "s8", "i32", "s64", "bf16"):
+        for fill in ("random", "zeros", "ones", "iota", "3"):
+            buffer = parse_argument(f"{kind}[4,8]={fill}", 0)
+            summary = buffer.summary()
+            json.dumps(summary)
+            assert summary["shape"] == [4, 8] and summary["nan"] == 0
+            assert fill == "random" or summary["first"][1] == {"zeros": 0, "3": 3}.get(fill, 1)
+    assert parse_argument("bf16=1.5", 0).value == 0x3FC0
+    assert parse_argument("s32=-5", 0).value == np.int32(-5)
+    assert parse_argument("null", 0).value is None
