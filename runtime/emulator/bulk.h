@@ -59,16 +59,18 @@ inline std::uint32_t in_block(std::uint32_t rank, std::uint32_t address) {
 // mbarriers at `barrier` of each of them get the bytes. Checks the barrier at issue.
 struct BulkLoad {
   std::vector<std::uint32_t> targets;
-  std::uint32_t destination = 0, barrier = 0, bytes = 0;
+  std::uint32_t destination = 0, barrier = 0;
+  std::uint32_t bytes = 0;   // what the mbarrier counts
+  std::uint32_t extent = 0;  // of the destination
   std::function<void()> read;
   std::function<void(std::uint32_t address)> write;
   // The source, when it is shared memory.
   std::optional<std::uint32_t> shared_source;
 };
 void issue_bulk_load(Warp& warp, BulkLoad load, int lane);
-// A store's: `read` takes `bytes` at the shared address `source`.
+// A store's: `read` takes what lies in the `extent` bytes from the shared address `source` on.
 void issue_bulk_store(Warp& warp, std::function<void()> read, std::function<void()> write,
-                      std::uint32_t source, std::uint32_t bytes, int lane);
+                      std::uint32_t source, std::uint32_t extent, int lane);
 
 void decode_bulk(Decoder& decoder, const Instruction& instruction, Op& op);
 void decode_bulk_tensor(Decoder& decoder, const Instruction& instruction, Op& op);

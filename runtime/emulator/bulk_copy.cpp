@@ -37,7 +37,7 @@ void land(std::byte* to, const std::vector<std::byte>& data, BulkReduce reduce, 
 void load_lane(Warp& warp, const BulkExtra& extra, int lane) {
   Cluster& cluster = warp.block().cluster();
   BulkLoad load;
-  load.bytes = size_of(warp, extra, lane);
+  load.bytes = load.extent = size_of(warp, extra, lane);
   load.destination = extra.destination.shared(warp, lane);
   load.barrier = extra.barrier.shared(warp, lane);
   if (extra.multicast == kNoRef && rank_of(load.barrier) != rank_of(load.destination)) {

@@ -80,7 +80,7 @@ void issue_bulk_load(Warp& warp, BulkLoad load, int lane) {
     const std::uint32_t barrier = in_block(rank, load.barrier);
     mbarrier_check_async(warp, barrier, lane);
     if (Shadow* shadow = cluster.shadow()) {
-      shadow->write(*operation, static_cast<int>(rank), offset_of(load.destination), load.bytes);
+      shadow->write(*operation, static_cast<int>(rank), offset_of(load.destination), load.extent);
     }
   }
   BulkWork work;
@@ -101,7 +101,7 @@ void issue_bulk_load(Warp& warp, BulkLoad load, int lane) {
 }
 
 void issue_bulk_store(Warp& warp, std::function<void()> read, std::function<void()> write,
-                      std::uint32_t source, std::uint32_t bytes, int lane) {
+                      std::uint32_t source, std::uint32_t extent, int lane) {
   Cluster& cluster = warp.block().cluster();
   BulkGroups& groups = groups_of(warp);
   BulkTransfer transfer;
@@ -109,7 +109,7 @@ void issue_bulk_store(Warp& warp, std::function<void()> read, std::function<void
   transfer.group = groups.committed[static_cast<std::size_t>(lane)];
   if (Shadow* shadow = cluster.shadow()) {
     transfer.operation = std::make_shared<const Shadow::Operation>(shadow->begin(warp, lane, true));
-    shadow->read(*transfer.operation, rank_of(source), offset_of(source), bytes);
+    shadow->read(*transfer.operation, rank_of(source), offset_of(source), extent);
   }
   transfer.work.issuer = &warp;
   transfer.work.lane = lane;

@@ -37,6 +37,7 @@ void load_lane(Warp& warp, const TensorExtra& extra, int lane) {
       std::make_shared<const TensorBox>(box_of(warp, extra, map, /*write=*/false, lane));
   BulkLoad load;
   load.bytes = box->bytes;
+  load.extent = box->extent;
   load.destination = extra.destination.shared(warp, lane);
   load.barrier = extra.barrier.shared(warp, lane);
   if (extra.multicast == kNoRef && rank_of(load.barrier) != rank_of(load.destination)) {
@@ -47,13 +48,10 @@ void load_lane(Warp& warp, const TensorExtra& extra, int lane) {
   }
   load.targets = bulk_targets(warp, load.destination, extra.multicast, lane);
   for (const std::uint32_t rank : load.targets) {
-    shared_at(cluster, in_block(rank, load.destination), load.bytes, kSharedAlign, lane);
+    shared_at(cluster, in_block(rank, load.destination), load.extent, kSharedAlign, lane);
   }
   auto buffer = std::make_shared<std::vector<std::byte>>();
-  load.read = [box, buffer] {
-    buffer->assign(box->bytes, std::byte{0});  // zeros outside of the tensor
-    for (const BoxRow& row : box->rows) std::memcpy(buffer->data() + row.at, row.global, row.bytes);
-  };
+  load.read = [box, buffer] { gather(*box, *buffer); };
   load.write = [box, buffer, &cluster](std::uint32_t to) {
     Block& block = cluster.blocks()[static_cast<std::size_t>(rank_of(to))];
     swizzle_in(*box, block.shared().data(), offset_of(to), buffer->data());
@@ -98,7 +96,7 @@ void store_lane(Warp& warp, const TensorExtra& extra, int lane) {
     }
   }
   const std::uint32_t source = extra.source.shared(warp, lane);
-  shared_at(cluster, source, box->bytes, kSharedAlign, lane);
+  shared_at(cluster, source, box->extent, kSharedAlign, lane);
   auto buffer = std::make_shared<std::vector<std::byte>>();
   const std::byte* base = warp.block().shared().data();
   issue_bulk_store(
@@ -116,7 +114,7 @@ void store_lane(Warp& warp, const TensorExtra& extra, int lane) {
           }
         }
       },
-      source, box->bytes, lane);
+      source, box->extent, lane);
 }
 
 Flow run_load(Warp& warp, const Op& op, Mask mask) {

@@ -41,15 +41,25 @@ std::uint32_t swizzled(std::uint32_t offset, std::uint32_t span) {
   return offset ^ ((offset >> 7 & (span / kChunk - 1)) * kChunk);
 }
 
+// copy(offset in shared memory, offset in the packed rows, bytes).
 template <class Copy>
 void for_each_chunk(const TensorBox& box, std::uint32_t offset, Copy copy) {
   if (box.swizzle == 0) {
     copy(offset, 0u, box.bytes);
     return;
   }
-  for (std::uint32_t at = 0; at < box.bytes; at += kChunk) {
-    copy(swizzled(offset + at, box.swizzle), at, kChunk);
+  for (std::uint32_t at = 0, row = offset; at < box.bytes; at += box.row_bytes, row += box.pitch) {
+    for (std::uint32_t in_row = 0; in_row < box.row_bytes; in_row += kChunk) {
+      copy(swizzled(row + in_row, box.swizzle), at + in_row, kChunk);
+    }
   }
+}
+
+// The tf32 type rounds what it loads to nearest even, as an H200 was seen to; a NaN becomes the
+// canonical one.
+std::uint32_t rounded_to_tf32(std::uint32_t bits) {
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffe000u;
+  return (bits + 0xfffu + (bits >> 13 & 1u)) & 0xffffe000u;
 }
 
 }  // namespace
@@ -82,19 +92,17 @@ TensorBox locate_box(const Warp& warp, const TensorMapSpec& map,
   const std::uint32_t element = element_bytes(map.element);
   TensorBox box;
   box.swizzle = swizzle_span(map.swizzle);
-  const std::uint32_t row_bytes = map.box[0] * element;
-  if (box.swizzle != 0 && row_bytes != box.swizzle) {
-    raise(Fault::tensor_map,
-          "a box of " + std::to_string(row_bytes) + " inner bytes, swizzled by " +
-              std::to_string(box.swizzle) + ": the emulator models rows that fill the span",
-          lane);
-  }
-  std::uint32_t rows = 1;
-  for (std::size_t i = 1; i < static_cast<std::size_t>(rank); ++i) rows *= map.box[i];
-  box.bytes = rows * row_bytes;
-  if (box.bytes > kSharedOffsetMask) {
+  box.rounds = map.element == TensorMapElement::tf32;
+  box.row_bytes = map.box[0] * element;
+  box.pitch = box.swizzle != 0 ? box.swizzle : box.row_bytes;
+  std::uint64_t rows = 1;
+  for (std::size_t i = 1; i < static_cast<std::size_t>(rank); ++i) rows *= map.box[i];  // < 2^40
+  const std::uint64_t extent = rows * box.pitch;
+  if (extent > kSharedOffsetMask) {
     raise(Fault::tensor_map, "a box larger than any shared memory", lane);
   }
+  box.bytes = static_cast<std::uint32_t>(rows) * box.row_bytes;
+  box.extent = static_cast<std::uint32_t>(extent);
   const std::int64_t begin = coordinates[0];
   const std::int64_t first = std::max<std::int64_t>(begin, 0);
   const std::int64_t last = std::min(begin + map.box[0], static_cast<std::int64_t>(map.dims[0]));
@@ -114,10 +122,22 @@ TensorBox locate_box(const Warp& warp, const TensorMapSpec& map,
     if (!inside) continue;
     const auto bytes = static_cast<std::uint32_t>(last - first) * element;
     box.rows.push_back({memory.find(address, bytes, write, lane),
-                        row * row_bytes + static_cast<std::uint32_t>(first - begin) * element,
+                        row * box.row_bytes + static_cast<std::uint32_t>(first - begin) * element,
                         bytes});
   }
   return box;
+}
+
+void gather(const TensorBox& box, std::vector<std::byte>& linear) {
+  linear.assign(box.bytes, std::byte{0});
+  for (const BoxRow& row : box.rows) std::memcpy(linear.data() + row.at, row.global, row.bytes);
+  if (!box.rounds) return;
+  for (std::size_t at = 0; at < linear.size(); at += 4) {
+    std::uint32_t bits;
+    std::memcpy(&bits, linear.data() + at, 4);
+    bits = rounded_to_tf32(bits);
+    std::memcpy(linear.data() + at, &bits, 4);
+  }
 }
 
 void swizzle_in(const TensorBox& box, std::byte* base, std::uint32_t offset,

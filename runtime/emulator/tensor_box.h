@@ -15,13 +15,16 @@ namespace kiln::runtime::emulator {
 // A run of elements that lie inside the tensor.
 struct BoxRow {
   std::byte* global = nullptr;
-  std::uint32_t at = 0;  // in the box, before swizzling
+  std::uint32_t at = 0;  // in the box with rows packed
   std::uint32_t bytes = 0;
 };
 
 struct TensorBox {
-  std::uint32_t bytes = 0;    // the full box: what the mbarrier counts
+  std::uint32_t bytes = 0;   // the full box: what the mbarrier counts
+  std::uint32_t extent = 0;  // in shared memory, where swizzled rows are as far apart as the span
+  std::uint32_t row_bytes = 0, pitch = 0;
   std::uint32_t swizzle = 0;  // span in bytes, 0 = none
+  bool rounds = false;        // loads of the tf32 type
   std::vector<BoxRow> rows;
 };
 
@@ -34,7 +37,10 @@ TensorBox locate_box(const Warp& warp, const TensorMapSpec& map,
                      const std::array<std::int32_t, 5>& coordinates, int rank, bool write,
                      int lane);
 
-// The box in shared memory, in the order of the rows; `base` is offset 0 of the block's memory.
+// Takes a box out of global memory into `linear`, rows packed, zeros outside of the tensor.
+void gather(const TensorBox& box, std::vector<std::byte>& linear);
+
+// Rows packed, to and from shared memory; `base` is offset 0 of the block's memory.
 void swizzle_in(const TensorBox& box, std::byte* base, std::uint32_t offset,
                 const std::byte* linear);
 void swizzle_out(const TensorBox& box, const std::byte* base, std::uint32_t offset,

@@ -294,26 +294,49 @@ TEST_CASE("tensor loads: boxes, bounds and swizzles", "[emulator]") {
   }
 }
 
-TEST_CASE("narrower swizzles", "[emulator]") {
+// As an H200 was seen to place them: rows are as far apart as the span is wide.
+TEST_CASE("swizzles and rows that do not fill their span", "[emulator]") {
   for (const auto& [swizzle, span] :
-       {std::pair{TensorMapSwizzle::b32, 32}, std::pair{TensorMapSwizzle::b64, 64}}) {
-    AsyncKernel kernel = tensor_load(0, 0);
-    TensorMapSpec spec = matrix(kernel.input);
-    spec.swizzle = swizzle;
-    spec.box = {static_cast<std::uint32_t>(span / 2), static_cast<std::uint32_t>(32)};
-    kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
-    replace(kernel.body, "[%bar], 2048", "[%bar], " + std::to_string(span * 32));
-    replace(kernel.body, "%r20, 512", "%r20, " + std::to_string(span * 8));
-    kernel.run();
-    int wrong = 0;
-    for (int at = 0; at < span * 32; at += 4) {
-      const int place = at ^ ((at >> 7 & (span / 16 - 1)) << 4);
-      const int row = at / span, word = at % span / 4;
-      wrong += kernel.output[static_cast<std::size_t>(place / 4)] !=
-               kernel.input[static_cast<std::size_t>(row * 64 + word)];
+       {std::pair{TensorMapSwizzle::b32, 32}, std::pair{TensorMapSwizzle::b64, 64},
+        std::pair{TensorMapSwizzle::b128, 128}}) {
+    for (int inner = 16; inner <= span; inner += 16) {
+      CAPTURE(span, inner);
+      AsyncKernel kernel = tensor_load(0, 0);
+      kernel.options.checks = false;  // what lies between the rows is dumped, too
+      TensorMapSpec spec = matrix(kernel.input);
+      spec.swizzle = swizzle;
+      spec.box = {static_cast<std::uint32_t>(inner / 2), 32};
+      kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
+      replace(kernel.body, "[%bar], 2048", "[%bar], " + std::to_string(inner * 32));
+      replace(kernel.body, "%r20, 512", "%r20, " + std::to_string(span * 8));
+      kernel.run();
+      int wrong = 0;
+      for (int at = 0; at < span * 32; at += 4) {
+        const int place = at ^ ((at >> 7 & (span / 16 - 1)) << 4);
+        const int row = at / span, word = at % span / 4;
+        const bool filled = word * 4 < inner;
+        wrong += (kernel.output[static_cast<std::size_t>(place / 4)] ==
+                  kernel.input[static_cast<std::size_t>(row * 64 + word)]) != filled;
+      }
+      CHECK(wrong == 0);
     }
-    CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("the tf32 type rounds what it loads", "[emulator]") {
+  AsyncKernel kernel = tensor_load(0, 0);
+  const std::array<std::uint32_t, 8> values{0x3f800001, 0x3f801000, 0x3f801001, 0x3f803000,
+                                            0x7f800001, 0x00000001, 0xbf800fff, 0x3f801fff};
+  const std::array<std::uint32_t, 8> want{0x3f800000, 0x3f800000, 0x3f802000, 0x3f804000,
+                                          0x7fffe000, 0x00000000, 0xbf800000, 0x3f802000};
+  std::copy(values.begin(), values.end(), kernel.input.begin());
+  TensorMapSpec spec = matrix(kernel.input);
+  spec.element = TensorMapElement::tf32;
+  spec.dims = {64, 32};
+  spec.box = {32, 16};
+  kernel.map = runtime::emulator::encode_emulated_tensor_map(spec);
+  kernel.run();
+  CHECK(std::equal(want.begin(), want.end(), kernel.output.begin()));
 }
 
 TEST_CASE("a tensor store drops what lies outside; reductions add", "[emulator]") {
