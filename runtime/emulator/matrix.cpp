@@ -1,6 +1,9 @@
 // The table of matrix instructions and what they have in common.
 #include "runtime/emulator/matrix.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace kiln::runtime::emulator {
 
 bool aligned(Warp& warp, Mask mask) {
@@ -16,6 +19,18 @@ bool aligned(Warp& warp, Mask mask) {
 }
 
 Flow wait_for_lanes(Warp&) { return Flow::blocked; }  // gathered() has said for whom
+
+void need_target(Decoder& decoder, int least) {
+  const std::string_view target = decoder.program().module->target;
+  int number = 0;
+  for (char digit : target.substr(std::min<std::size_t>(target.size(), 3))) {
+    if (digit < '0' || digit > '9' || number > 1000) break;
+    number = number * 10 + (digit - '0');
+  }
+  if (number >= least) return;
+  decoder.fail("needs .target sm_" + std::to_string(least) + " or later, not " +
+               std::string(target));
+}
 
 namespace {
 

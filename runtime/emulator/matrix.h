@@ -17,6 +17,9 @@ void decode_wgmma(Decoder& decoder, const Instruction& instruction, Op& op);
 bool aligned(Warp& warp, Mask mask);
 Flow wait_for_lanes(Warp& warp);
 
+// Fails unless the module's .target is sm_<least> or later: what ptxas would refuse.
+void need_target(Decoder& decoder, int least);
+
 // Takes an instruction's modifiers one after the other; what is left unread is not modelled.
 class ModifierReader {
  public:

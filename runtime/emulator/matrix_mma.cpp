@@ -137,6 +137,7 @@ void decode_mma(Decoder& decoder, const Instruction& instruction, Op& op) {
   if (kind->shapes.find(std::string(shape->name) + ' ') == std::string_view::npos) {
     decoder.unknown();
   }
+  if (kind->bits == 8 && !kind->integer) need_target(decoder, 89);
   auto mma = std::make_unique<MmaExtra>();
   mma->rows = shape->rows;
   mma->k = shape->k;

@@ -115,6 +115,7 @@ void decode_ldmatrix(Decoder& decoder, const Instruction& instruction, Op& op) {
 }
 
 void decode_stmatrix(Decoder& decoder, const Instruction& instruction, Op& op) {
+  need_target(decoder, 90);
   const std::uint32_t count = decode_shape(decoder, instruction, op);
   decode_registers(decoder, decoder.sources(instruction.operands[1], Type::b32), count, op);
   op.size = static_cast<std::uint8_t>(decoder.address(instruction.operands[0], op));

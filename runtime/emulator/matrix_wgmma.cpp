@@ -322,6 +322,10 @@ void execute_product(Warp& warp, const MatrixWork& work) {
 }
 
 void decode_wgmma(Decoder& decoder, const Instruction& instruction, Op& op) {
+  if (decoder.program().module->target != "sm_90a") {
+    decoder.fail("wgmma needs .target sm_90a, not " +
+                 std::string(decoder.program().module->target));
+  }
   ModifierReader modifiers(instruction);
   const std::string_view form = modifiers.next();
   if (form == "mma_async") return decode_mma_async(decoder, instruction, modifiers, op);

@@ -1,57 +1,10 @@
-"""Integer arithmetic, logic, shifts and bits; floating point is in cases_real.py. Expected values
-come from Python's unbounded integers."""
-
-import itertools
+"""Integer sums and products. Expected values come from Python's unbounded integers."""
 
 import numpy as np
 from instruction import Case
+from integer_reference import array, case, edges, pairs, signed, triples, valued, width
 
-
-def width(kind):
-    return int(kind.lstrip("usb"))
-
-
-def edges(bits, seed=1):
-    """16 values: the ends, their neighbours, small ones and random ones."""
-    top = 1 << bits
-    fixed = [0, 1, 2, 3, 7, top - 1, top - 2, top // 2, top // 2 - 1, top // 2 + 1, top // 4]
-    generator = np.random.default_rng(seed)
-    return fixed + [int(x) % top for x in generator.integers(0, 1 << 63, 16 - len(fixed))]
-
-
-def pairs(bits):
-    """256 pairs of edges."""
-    return [list(column) for column in zip(*itertools.product(edges(bits), repeat=2))]
-
-
-def array(values, bits):
-    return np.array([int(v) % (1 << bits) for v in values], dtype=f"u{bits // 8}")
-
-
-def signed(value, bits):
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
-def valued(kind, value):
-    """The number that bits stand for."""
-    return signed(value, width(kind)) if kind[0] == "s" else value
-
-
-def case(instruction, function, inputs, kinds, result, tail="", **options):
-    """One instruction on columns of bits. `kinds`: the types of the operands as function sees
-    them; `result`: that of the destination."""
-    operands = "".join(f", %i{i}" for i in range(len(inputs)))
-    columns = [[valued(kind, v) for v in column] for kind, column in zip(kinds, inputs)]
-    expected = [function(*values) for values in zip(*columns)]
-    return Case(
-        instruction + tail,
-        f"{instruction} %o0{operands}{tail};",
-        [array(column, width(kind)) for kind, column in zip(kinds, inputs)],
-        ["b" + str(width(result))],
-        [array(expected, width(result))],
-        threads=len(inputs[0]),
-        **options,
-    )
+LANES = np.arange(32)
 
 
 def clamp32(x):
@@ -66,11 +19,6 @@ def quotient(a, b):
 
 def remainder(a, b):
     return -1 if b == 0 else a - quotient(a, b) * b
-
-
-def triples(bits):
-    a, b = pairs(bits)
-    return [a, b, [edges(bits, 2)[(i * 7) % 16] for i in range(256)]]
 
 
 def sums_and_products():
@@ -246,194 +194,46 @@ def dots():
             )
 
 
-def logic():
-    for kind in ("b16", "b32", "b64"):
-        bits = width(kind)
-        two, same = pairs(bits), [kind] * 2
-        yield case(f"and.{kind}", lambda a, b: a & b, two, same, kind)
-        yield case(f"or.{kind}", lambda a, b: a | b, two, same, kind)
-        yield case(f"xor.{kind}", lambda a, b: a ^ b, two, same, kind)
-        yield case(f"not.{kind}", lambda a: ~a, two[:1], same, kind)
-        yield case(f"cnot.{kind}", lambda a: int(a == 0), two[:1], same, kind)
-    a, b, c = triples(32)
-    for table in (0x00, 0xFF, 0x80, 0xFE, 0x96, 0xE8, 0xCA, 0xEA, 0x1B):
+def guarded():
+    """Lanes whose guard fails keep what they have; the destination is a source too."""
+    a, b, guard = np.arange(32, dtype=np.uint32), np.arange(32, dtype=np.uint32) * 5, LANES % 3 == 0
+    for name, function in (("add.u32", np.add), ("mul.lo.u32", np.multiply)):
+        body = f"mov.b32 %o0, %i0; @%i2 {name} %o0, %o0, %i1; @!%i2 {name} %o0, %i1, %o0;"
+        yield Case(f"{name} guarded", body, [a, b, guard], ["u32"], [function(a, b)])
+    body = "mov.b32 %o0, %i0; @%i2 sub.u32 %o0, %o0, %i1;"
+    yield Case("sub.u32 guarded", body, [a, b, guard], ["u32"], [np.where(guard, a - b, a)])
 
-        def chosen(x, y, z, table=table):
-            return sum(
-                ((table >> (((x >> i) & 1) * 4 + ((y >> i) & 1) * 2 + ((z >> i) & 1))) & 1) << i
-                for i in range(32)
-            )
 
-        yield case("lop3.b32", chosen, [a, b, c], ["b32"] * 3, "b32", f", {table:#x}")
-    for combine in ("and", "or"):
-        q = np.arange(256) % 3 == 0
-        results = [x & y & z for x, y, z in zip(a, b, c)]
-        set_ = np.array(results) != 0
+def refused():
+    """What is not modelled is named, not run as something else."""
+    for instruction in (
+        "add.sat.u32 %o0, %o0, 1",
+        "mul.u32 %o0, %o0, 1",
+        "mul24.wide.u32 %o0, %o0, 1",
+        "shl.s32 %o0, %o0, 1",
+        "div.f32 %o0, %o0, %o0",
+        "fma.f32 %o0, %o0, %o0, %o0",
+        "add.rna.f32 %o0, %o0, %o0",
+        "sin.f32 %o0, %o0",
+        "fma.rn.oob.f16x2 %o0, %o0, %o0, %o0",
+    ):
         yield Case(
-            f"lop3.{combine}.b32",
-            f"lop3.{combine}.b32 %o0|%o1, %i0, %i1, %i2, 0x80, %i3;",
-            [array(a, 32), array(b, 32), array(c, 32), q],
-            ["b32", "pred"],
-            [array(results, 32), set_ & q if combine == "and" else set_ | q],
-            threads=256,
-            version="8.2",
+            f"refused: {instruction}",
+            f"mov.b32 %o0, 0; {instruction};",
+            [],
+            ["b32"],
+            fault=f"does not model {instruction.split()[0]}",
+            emulator_only=True,
         )
-    p, q = np.arange(32) % 2 == 0, np.arange(32) % 3 == 0
-    body = """
-        and.pred %o0, %i0, %i1;
-        or.pred %o1, %i0, %i1;
-        xor.pred %o2, %i0, %i1;
-        not.pred %o3, %i0;"""
-    yield Case("and.pred", body, [p, q], ["pred"] * 4, [p & q, p | q, p ^ q, ~p])
-
-
-SHIFTS = [0, 1, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 256, 0x80000000, 0xFFFFFFFF]
-
-
-def shifts():
-    for kind in ("b16", "b32", "b64"):
-        bits = width(kind)
-        two = [pairs(bits)[0], [SHIFTS[i % 16] for i in range(256)]]
-        kinds = [kind, "u32"]
-        yield case(f"shl.{kind}", lambda a, n: a << n if n < 64 else 0, two, kinds, kind)
-        for letter in "bus":
-            typed = kind.replace("b", letter)
-            yield case(f"shr.{typed}", lambda a, n: a >> min(n, 64), two, [typed, "u32"], typed)
-    a, b = pairs(32)
-    three = [a, b, [SHIFTS[(i * 5 + i // 16) % 16] for i in range(256)]]
-    for mode, amount in (("clamp", lambda n: min(n, 32)), ("wrap", lambda n: n & 31)):
-
-        def left(x, y, n, amount=amount):
-            return ((y << 32 | x) << amount(n)) >> 32
-
-        def right(x, y, n, amount=amount):
-            return (y << 32 | x) >> amount(n)
-
-        yield case(f"shf.l.{mode}.b32", left, three, ["b32"] * 3, "b32")
-        yield case(f"shf.r.{mode}.b32", right, three, ["b32"] * 3, "b32")
-
-
-def extract(a, position, length, bits, is_signed):
-    position, length = position & 255, length & 255
-    bit = [(a >> i) & 1 for i in range(bits)]
-    sign = bit[min(position + length - 1, bits - 1)] if is_signed and length else 0
-    inside = (i < length and position + i < bits for i in range(bits))
-    return sum((bit[position + i] if ok else sign) << i for i, ok in enumerate(inside))
-
-
-def insert(a, b, position, length, bits):
-    position, length = position & 255, length & 255
-    for i in range(min(length, max(0, bits - position))):
-        place = 1 << (position + i)
-        b = b & ~place | (place if (a >> i) & 1 else 0)
-    return b
-
-
-def nth_set(mask, base, offset):
-    if offset == 0:
-        return base if (mask >> base) & 1 else -1
-    step = range(base, 32) if offset > 0 else range(base, -1, -1)
-    found = [i for i in step if (mask >> i) & 1]
-    return found[abs(offset) - 1] if abs(offset) <= len(found) else -1
-
-
-def bits():
-    places = [0, 1, 4, 8, 15, 16, 24, 31, 32, 33, 48, 63, 64, 200, 255, 256]
-    positions = [places[i % 16] for i in range(256)]
-    lengths = [places[i // 16] for i in range(256)]
-    for size in (32, 64):
-        kind, words = f"b{size}", pairs(size)[0]
-        mixed = [edges(size, 5)[(i * 7 + i // 16 * 3) % 16] for i in range(256)]
-        yield case(f"popc.{kind}", lambda a: bin(a).count("1"), [words], [kind], "b32")
-        yield case(f"clz.{kind}", lambda a, n=size: n - a.bit_length(), [words], [kind], "b32")
-        yield case(
-            f"brev.{kind}", lambda a, n=size: int(f"{a:0{n}b}"[::-1], 2), [words], [kind], kind
-        )
-        for letter in "us":
-            typed = f"{letter}{size}"
-
-            def highest(a):
-                return (~a if a < 0 else a).bit_length() - 1
-
-            def amount(a, size=size):
-                return size - 1 - highest(a) if highest(a) >= 0 else -1
-
-            yield case(f"bfind.{typed}", highest, [words], [typed], "b32")
-            yield case(f"bfind.shiftamt.{typed}", amount, [words], [typed], "b32")
-            yield case(
-                f"bfe.{typed}",
-                lambda a, p, n, size=size, is_signed=letter == "s": extract(
-                    a, p, n, size, is_signed
-                ),
-                [mixed, positions, lengths],
-                [kind, "b32", "b32"],
-                kind,
-            )
-        yield case(
-            f"bfi.{kind}",
-            lambda a, b, p, n, size=size: insert(a, b, p, n, size),
-            [mixed, words, positions, lengths],
-            [kind, kind, "b32", "b32"],
-            kind,
-        )
-    bases = [i % 32 for i in range(256)]
-    offsets = [i // 32 - 3 for i in range(256)]
-    masks = [edges(32, 5)[(i * 7 + i // 16) % 16] for i in range(256)]
-    yield case(
-        "fns.b32",
-        nth_set,
-        [masks, bases, [o % (1 << 32) for o in offsets]],
-        ["b32", "b32", "s32"],
-        "b32",
-    )
-    yield from masks_and_extensions(positions, lengths, masks)
-
-
-def masks_and_extensions(positions, lengths, words):
-    def bit_mask(position, length, clamps):
-        if clamps and position >= 32:
-            return 0
-        first = position if clamps else position & 31
-        count = min(length, 32) if clamps else length & 31
-        return ((1 << count) - 1) << first
-
-    def extend(a, count, is_signed, clamps):
-        if clamps and count >= 32:
-            return a
-        count &= 31
-        low = a & ((1 << count) - 1)
-        return signed(low, count) if is_signed and count else low
-
-    new = {"version": "7.6"}
-    for mode in ("clamp", "wrap"):
-        clamps = mode == "clamp"
-        yield case(
-            f"bmsk.{mode}.b32",
-            lambda p, n, clamps=clamps: bit_mask(p, n, clamps),
-            [positions, lengths],
-            ["b32"] * 2,
-            "b32",
-            **new,
-        )
-        for kind in ("u32", "s32"):
-            yield case(
-                f"szext.{mode}.{kind}",
-                lambda a, n, s=kind == "s32", clamps=clamps: extend(a, n, s, clamps),
-                [words, positions],
-                ["b32"] * 2,
-                "b32",
-                **new,
-            )
 
 
 CASES = [
+    *guarded(),
+    *refused(),
     *sums_and_products(),
     *saturating(),
     *products24(),
     *packed(),
     *carries(),
     *dots(),
-    *logic(),
-    *shifts(),
-    *bits(),
 ]

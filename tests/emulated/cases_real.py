@@ -317,7 +317,31 @@ def approximations():
     values = sample(-4, 4, "bf16")
     bound = Tolerance(abs=2.0**-8)
     yield approximation("tanh.approx.bf16", "bf16", np.tanh, values, bound, **NEW)
+    yield from approximate_pairs()
     yield from quotients()
+
+
+def approximate_pairs():
+    """A pair's halves are what the instruction of one number gives."""
+    for name, kind in (("ex2.approx", "f16"), ("tanh.approx", "f16"), ("tanh.approx", "bf16")):
+        yield same_in_pairs(name, kind)
+    yield same_in_pairs("ex2.approx.ftz", "bf16")
+
+
+def same_in_pairs(name, kind):
+    low = np.array(sample(-6, 6, kind), dtype=np.uint32)
+    body = f"""
+        .reg .b16 %low, %high;
+        .reg .b32 %both, %pair;
+        mov.b32 {{%low, %high}}, %i0;
+        {name}.{kind} %low, %low;
+        {name}.{kind} %high, %high;
+        mov.b32 %both, {{%low, %high}};
+        {name}.{kind}x2 %pair, %i0;
+        xor.b32 %o0, %both, %pair;"""
+    options = NEW if kind == "bf16" else {}
+    words, zeros = low | low[::-1] << 16, np.zeros(len(low), dtype=np.uint32)
+    return Case(f"{name}.{kind}x2", body, [words], ["b32"], [zeros], threads=len(low), **options)
 
 
 def renamed(made, suffix):
@@ -340,6 +364,14 @@ def quotients():
         for ftz in ("", ".ftz"):
             result = styled(form, real.div, "rn", ftz)
             yield case(f"div.{how}{ftz}.f32", "f32", result, [a, b], bound)
+    # Of f64 only gross forms are approximated: 20 bits of mantissa.
+    c = [real.encode(real.F64, real.decode(form, x)) for x in sample(0.01, 100)[5:]]
+    for name, function, bound in (
+        ("rcp.approx.ftz.f64", real.rcp, 2.0**-19),
+        ("rsqrt.approx.f64", lambda f, x, m: real.rcp(f, real.sqrt(f, x)), 2.0**-51),
+    ):
+        result = styled(real.F64, function, "rn", ())
+        yield case(name, "f64", result, [c], Tolerance(rel=bound))
     # Divisors beyond 2^126 give zero.
     large = array("f32", [real.encode(form, real.Fraction(2) ** 127)] * 16)
     numbers = np.linspace(-3, 3, 16, dtype=np.float32)

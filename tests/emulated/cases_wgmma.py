@@ -281,6 +281,7 @@ HAZARDS = [
     ),
     changed("operand_overwritten", "race", (COMMIT, "st.shared.b32 [%base], %at;\n" + COMMIT)),
     changed("half_a_warpgroup", "warpgroup", threads=64, inputs=[x[:64] for x in BASE.inputs]),
+    changed("wrong_target", "sm_90a", target="sm_90"),
     changed("base_offset", "base offset", (FENCE, "or.b64 %b, %b, 0x2000000000000;\n" + FENCE)),
     changed("out_of_bounds", "out-of-bounds", (FENCE, "or.b64 %b, %b, 0x3fff;\n" + FENCE)),
 ]

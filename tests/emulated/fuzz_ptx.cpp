@@ -107,7 +107,7 @@ constexpr std::string_view kWords[] = {"{",          "}",
                                        "=",          "%r<999999>"};
 
 void mutate(std::string& text, const std::vector<std::string>& seeds, Random& random) {
-  switch (random.below(11)) {
+  switch (random.below(14)) {
     case 0:  // a bit
       if (!text.empty()) {
         char& byte = text[random.below(text.size())];
@@ -161,12 +161,23 @@ void mutate(std::string& text, const std::vector<std::string>& seeds, Random& ra
     case 9:
       replace(text, token_of(text, random), "");
       break;
-    default: {  // many times the same: depth and length
+    case 10: {  // many times the same: depth and length
       const Span token = token_of(text, random);
       std::string many;
       const std::size_t times = random.below(2000);
       for (std::size_t i = 0; i < times; ++i) many += cut(text, token) + " ";
       text.insert(token.begin, many.substr(0, 20000));
+      break;
+    }
+    default: {  // a token becomes another of its kind, which the parser is likelier to accept
+      if (text.empty()) break;
+      const Span token = token_of(text, random);
+      for (int tries = 0; tries < 50; ++tries) {
+        const Span other = token_of(text, random);
+        if (text[other.begin] != text[token.begin] || other.begin == token.begin) continue;
+        replace(text, token, cut(text, other));
+        break;
+      }
       break;
     }
   }
