@@ -145,7 +145,9 @@ Flow run_warp_sync(Warp& warp, const Op& op, Mask mask) {
     }
     all |= members[lane];
   });
-  return warp.gathered(all) ? Flow::next : Flow::blocked;
+  if (!warp.gathered(all)) return Flow::blocked;
+  if (Shadow* shadow = warp.block().cluster().shadow()) shadow->sync_lanes(warp);
+  return Flow::next;
 }
 
 void decode_reduction(Decoder& decoder, const Instruction& instruction, Op& op) {

@@ -42,6 +42,7 @@ BlockShadow& Shadow::State::block(int rank) {
     const std::uint32_t bytes = cluster.blocks()[index].shared_end();
     found.writers.resize(bytes);
     found.readers.resize(bytes);
+    found.last_lane.resize(bytes);
   }
   return found;
 }
@@ -63,6 +64,7 @@ Actor Shadow::State::actor(const Warp& warp, WarpShadow& shadow, bool strong) {
   made.known = &shadow.clock;
   made.memo = &memo;
   made.strong = strong;
+  made.warp = &shadow;
   return made;
 }
 
@@ -164,6 +166,12 @@ void Shadow::State::write(const Actor& actor, int rank, std::uint32_t offset, st
 
 void Shadow::State::read_lanes(Actor actor, int rank, const std::uint64_t* addresses,
                                std::uint32_t bytes, Mask lanes) {
+  if (actor.warp != nullptr && !actor.strong) {
+    for_each_lane(lanes, [&](int lane) {
+      actor.lane = lane;
+      check_lane_read(actor, rank, offset_of(addresses[lane]), bytes);
+    });
+  }
   // Lanes that go on where the last one ended are one run.
   while (lanes != 0) {
     actor.lane = std::countr_zero(lanes);
@@ -181,8 +189,11 @@ void Shadow::State::write_lanes(Actor actor, int rank, const std::uint64_t* addr
                                 std::uint32_t bytes, Mask lanes) {
   for_each_lane(lanes, [&](int lane) {
     actor.lane = lane;
-    write(actor, rank, offset_of(addresses[lane]), bytes);
+    const std::uint32_t offset = offset_of(addresses[lane]);
+    if (actor.warp != nullptr && !actor.strong) check_lane_write(actor, rank, offset, bytes);
+    write(actor, rank, offset, bytes);
   });
+  if (actor.warp != nullptr) actor.warp->has_written = true;
 }
 
 void Shadow::read_lanes(const Warp& warp, int rank, const std::uint64_t* addresses,

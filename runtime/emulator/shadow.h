@@ -2,7 +2,9 @@
 // reads of never-written bytes and generic writes that an asynchronous unit reads with no proxy
 // fence. Happens-before is kept with vector clocks: one entry per agent.
 //
-// An agent is a warp (lanes of one warp count as ordered) or an asynchronous operation slot.
+// An agent is a warp or an asynchronous operation slot. Lanes of one warp are ordered by
+// bar.warp.sync and by whatever the warp acquires; of several lanes that read a byte, the last one
+// is remembered.
 //
 // What is reported is wrong in every run that synchronises as this one did; what is not reported
 // may still be wrong: clocks of barriers only grow, so an early arrival at the next phase may look
@@ -49,6 +51,8 @@ class Shadow {
   // Synchronisation: `warp` publishes what it has done into `clock`; takes over what was published.
   void release(const Warp& warp, SyncClock& clock);
   void acquire(const Warp& warp, const SyncClock& clock);
+  // bar.warp.sync: what lanes of the warp have done so far is ordered before what others of it do.
+  void sync_lanes(const Warp& warp);
   // fence.proxy.async by lanes of a warp: their generic writes so far may be read by the units.
   // What an asynchronous unit writes over generically accessed bytes needs a barrier only.
   void fence_proxy(const Warp& warp, Mask lanes);

@@ -45,6 +45,16 @@ void Shadow::State::report_race(const Actor& actor, bool writes, Agent other, st
         actor.lane);
 }
 
+void Shadow::State::report_lanes(const Actor& actor, bool writes, int other, std::uint32_t pc,
+                                 bool other_wrote, int rank, std::uint32_t offset) const {
+  raise(Fault::shared_race,
+        place_of(rank, offset) + ": " + (other_wrote ? "written" : "read") + " by lane " +
+            std::to_string(other) + " of " + name_of(actor.agent, pc) + ", " +
+            (writes ? "written" : "read") + " by lane " + std::to_string(actor.lane) +
+            " of the same warp with no bar.warp.sync between",
+        actor.lane);
+}
+
 void Shadow::State::report_proxy(const Actor& actor, const WriteRecord& record, int lane, int rank,
                                  std::uint32_t offset) const {
   raise(Fault::unfenced_proxy,

@@ -77,6 +77,9 @@ struct WarpShadow {
   // Operations.
   Agent copies = kNoAgent;
   std::uint32_t copies_time = 0;
+  // Among its own lanes: accesses from this time on, and copies after this one, are not ordered.
+  std::uint32_t lanes_since = 0, copies_since = 0;
+  bool has_written = false;  // since then, or has waited for copies
   std::uint64_t copies_step = ~std::uint64_t{0};
   std::vector<std::pair<Agent, std::uint32_t>> slots;  // with the time of the last use
   std::size_t next_slot = 0;
@@ -91,6 +94,7 @@ struct WarpShadow {
 
 struct BlockShadow {
   std::vector<std::uint32_t> writers, readers;  // per byte
+  std::vector<std::uint8_t> last_lane;          // per byte: who read it last
 };
 
 // Who accesses, while it does.
@@ -101,6 +105,7 @@ struct Actor {
   AgentMemo* memo = nullptr;
   bool async_proxy = false, strong = false;
   int lane = -1;
+  WarpShadow* warp = nullptr;  // null for operations
 
   bool knows(Agent other, std::uint32_t when) const {
     return when <= known->of(other) || (other == agent && when == time);
@@ -143,6 +148,11 @@ struct Shadow::State {
                    Mask lanes);
   void read(const Actor& actor, int rank, std::uint32_t offset, std::uint32_t bytes);
   void write(const Actor& actor, int rank, std::uint32_t offset, std::uint32_t bytes);
+  // shadow_lanes.cpp: lanes of one warp against each other.
+  void check_lane_read(const Actor& actor, int rank, std::uint32_t offset, std::uint32_t bytes);
+  void check_lane_write(const Actor& actor, int rank, std::uint32_t offset, std::uint32_t bytes);
+  bool is_unsynced(const Actor& actor, const WriteRecord& record) const;
+  // shadow.cpp
   Mask check_writer(const Actor& actor, std::uint32_t record, bool writes, int rank,
                     std::uint32_t offset) const;
   void check_readers(const Actor& actor, std::uint32_t set, int rank, std::uint32_t offset) const;
@@ -150,6 +160,8 @@ struct Shadow::State {
   [[noreturn]] void report_uninitialized(const Actor& actor, int rank, std::uint32_t offset) const;
   [[noreturn]] void report_race(const Actor& actor, bool writes, Agent other, std::uint32_t pc,
                                 bool other_wrote, int rank, std::uint32_t offset) const;
+  [[noreturn]] void report_lanes(const Actor& actor, bool writes, int other, std::uint32_t pc,
+                                 bool other_wrote, int rank, std::uint32_t offset) const;
   [[noreturn]] void report_proxy(const Actor& actor, const WriteRecord& record, int lane, int rank,
                                  std::uint32_t offset) const;
   std::string name_of(Agent agent, std::uint32_t pc) const;

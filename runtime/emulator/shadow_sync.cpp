@@ -80,7 +80,10 @@ void Shadow::State::take_locations(WarpShadow& warp, int rank, const std::uint64
                                    Mask lanes) {
   for_each_lane(lanes, [&](int lane) {
     const auto at = locations.find(location_of(rank, addresses[lane]));
-    if (at != locations.end()) take(warp, at->second);
+    if (at == locations.end()) return;
+    take(warp, at->second);
+    warp.lanes_since = warp.time() + 1;
+    warp.accessed = false;
   });
 }
 
@@ -96,6 +99,15 @@ void Shadow::release(const Warp& warp, SyncClock& clock) {
 
 void Shadow::acquire(const Warp& warp, const SyncClock& clock) {
   state_->take(state_->of(warp), clock);
+  sync_lanes(warp);
+}
+
+void Shadow::sync_lanes(const Warp& warp) {
+  WarpShadow& shadow = state_->of(warp);
+  shadow.accessed = false;  // the next access is of a later time
+  shadow.lanes_since = shadow.time() + 1;
+  if (shadow.copies != kNoAgent) shadow.copies_since = shadow.clock.of(shadow.copies) + 1;
+  shadow.has_written = false;
 }
 
 void Shadow::fence_proxy(const Warp& warp, Mask lanes) {
@@ -191,6 +203,7 @@ void Shadow::acquire(const Warp& warp, const Operation& operation) {
   SyncClock done = *operation.known;
   done.raise_to(operation.agent, operation.time);
   state_->take(shadow, done);
+  shadow.has_written = true;  // a lane waits for its own copies only
 }
 
 }  // namespace kiln::runtime::emulator

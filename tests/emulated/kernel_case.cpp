@@ -142,7 +142,9 @@ void KernelCase::make_gemm() {
   problem.traits = traits;
   problem.m = config.block_m + 8;
   problem.n = config.block_n + 8;
-  problem.k = config.block_k * (config.stages + 1) + 8;
+  // One tile more than there are stages: the last one lies in the first stage, where the epilogue
+  // puts its rows.
+  problem.k = config.block_k * config.stages + 8;
   Tensor& a = tensor(traits.input, {problem.m, problem.k}, traits.major_a == Major::mn);
   Tensor& b = tensor(traits.input, {problem.k, problem.n}, traits.major_b == Major::k);
   GemmOptions options;
