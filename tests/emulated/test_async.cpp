@@ -7,12 +7,6 @@ namespace {
 
 using runtime::emulator::Schedule;
 
-bool has(const std::string& text, const std::string& part) {
-  INFO(text);
-  CHECK(text.find(part) != std::string::npos);
-  return text.find(part) != std::string::npos;
-}
-
 // Every thread copies 16 bytes; `between` stands before they are read back.
 AsyncKernel copies(const std::string& between) {
   AsyncKernel kernel;
