@@ -25,7 +25,7 @@ from .control import (
     stats,
 )
 from .devices import device
-from .emulation import emulate
+from .emulation import TensorMap, emulate
 
 __version__ = _core.version()
 
@@ -35,6 +35,7 @@ __all__ = [
     "CudaError",
     "EmulatorError",
     "Error",
+    "TensorMap",
     "clear_memory_cache",
     "device",
     "diagnose",

@@ -17,6 +17,31 @@ _WHOLE = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _REAL = {"f16": "e", "f32": "f", "f64": "d"}
 
 
+class TensorMap:
+    """A tensor map of the emulated device (CUtensorMap's stand-in), for a parameter of 128 bytes.
+
+    array    NumPy array of 1 to 5 dimensions in a GPU's order: unit last stride, the others
+             multiples of 16 bytes, 16-byte aligned
+    box      what one copy moves: elements of each dimension, in the array's order
+    swizzle  0, 32, 64 or 128 bytes
+
+    Raises ValueError for what cuTensorMapEncodeTiled refuses.
+    """
+
+    def __init__(self, array: Any, box: Sequence[int], *, swizzle: int = 0) -> None:
+        self.array = array
+        if array.ndim and array.strides[-1] != array.itemsize:
+            raise ValueError("TensorMap: the array's last stride must be 1")
+        self.words = _core.encode_tensor_map(
+            array.__array_interface__["data"][0],
+            array.dtype.name,
+            array.shape[::-1],
+            array.strides[-2::-1] if array.ndim > 1 else (),
+            list(box)[::-1],
+            swizzle,
+        )
+
+
 def emulate(
     ptx: str | bytes | os.PathLike[str],
     *,
@@ -42,8 +67,8 @@ def emulate(
     arguments     one for each parameter: a NumPy array or CPU PyTorch tensor for a pointer (read
                   and written in place; of a read-only array writes are trapped), None for a null
                   pointer, a NumPy scalar of the parameter's size, a Python number, or bytes for
-                  a struct
-    buffers       arrays that the kernel reaches in other ways: pointers in a struct, tensor maps
+                  a struct, or a kiln.TensorMap
+    buffers       arrays that the kernel reaches in other ways: through pointers in a struct
     shared_bytes  dynamic shared memory
     arch          of the emulated device, such as "sm_90a"; None = the module's own target
     schedule      "late" does asynchronous work at the last legal moment, "eager" at once
@@ -63,7 +88,7 @@ def emulate(
     if schedule not in ("late", "eager"):
         raise ValueError(f"emulate: schedule must be 'late' or 'eager', got {schedule!r}")
     options = f"{schedule},seed={seed:d},checks={'on' if checks else 'off'},steps={step_limit:d}"
-    trace_block, trace_thread = (-1, -1) if trace is None else trace
+    trace_block, trace_thread = (-1, -1) if trace is None else map(int, trace)
     _core.run_ptx(
         text,
         facts["name"],
@@ -136,6 +161,9 @@ def _pack(
         return bytes(8)
     if isinstance(argument, (bytes, bytearray, memoryview)):
         return bytes(argument)
+    if isinstance(argument, TensorMap):
+        spans.append(_span(argument.array, where)[1])
+        return argument.words
     if isinstance(argument, (bool, int, float)):
         return _pack_number(argument, parameter, where)
     if _is_numpy_scalar(argument):

@@ -1,6 +1,7 @@
 // kiln.emulate's compiled part: the entries of a PTX module, and running one of them.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <tuple>
@@ -88,9 +89,58 @@ void run_ptx(const std::string& ptx, const std::string& entry, const std::string
   }
 }
 
+constexpr std::array<std::pair<std::string_view, runtime::TensorMapElement>, 9> kElements = {{
+    {"uint8", runtime::TensorMapElement::u8},
+    {"uint16", runtime::TensorMapElement::u16},
+    {"uint32", runtime::TensorMapElement::u32},
+    {"int32", runtime::TensorMapElement::i32},
+    {"uint64", runtime::TensorMapElement::u64},
+    {"float16", runtime::TensorMapElement::f16},
+    {"float32", runtime::TensorMapElement::f32},
+    {"float64", runtime::TensorMapElement::f64},
+    {"bfloat16", runtime::TensorMapElement::bf16},
+}};
+
+runtime::TensorMapElement element_of(const std::string& dtype) {
+  for (const auto& [name, element] : kElements) {
+    if (name == dtype) return element;
+  }
+  throw std::invalid_argument("TensorMap: no tensor map holds elements of dtype " + dtype);
+}
+
+// Sizes come fastest dimension first; of the strides, that of the first is left out.
+py::bytes encode_tensor_map(std::uint64_t address, const std::string& dtype,
+                            const std::vector<std::uint64_t>& dims,
+                            const std::vector<std::uint64_t>& strides,
+                            const std::vector<std::uint32_t>& box, int swizzle_bytes) {
+  runtime::TensorMapSpec spec;
+  if (dims.empty() || dims.size() > spec.dims.size() || box.size() != dims.size() ||
+      strides.size() + 1 != dims.size()) {
+    throw std::invalid_argument(
+        "TensorMap: the array and its box must both have 1 to 5 dimensions");
+  }
+  using Swizzle = runtime::TensorMapSwizzle;
+  const std::array<std::pair<int, Swizzle>, 4> swizzles = {
+      {{0, Swizzle::none}, {32, Swizzle::b32}, {64, Swizzle::b64}, {128, Swizzle::b128}}};
+  const auto* swizzle = std::ranges::find(swizzles, swizzle_bytes, &std::pair<int, Swizzle>::first);
+  if (swizzle == swizzles.end()) {
+    throw std::invalid_argument("TensorMap: swizzle must be 0, 32, 64 or 128");
+  }
+  spec.address = address;
+  spec.element = element_of(dtype);
+  spec.rank = static_cast<int>(dims.size());
+  std::ranges::copy(dims, spec.dims.begin());
+  std::ranges::copy(strides, spec.strides_bytes.begin());
+  std::ranges::copy(box, spec.box.begin());
+  spec.swizzle = swizzle->second;
+  const runtime::TensorMap map = runtime::emulated_device("sm_90a").make_tensor_map(spec);
+  return py::bytes(reinterpret_cast<const char*>(map.words.data()), sizeof(map.words));
+}
+
 }  // namespace
 
 void register_emulate(py::module_& module) {
+  module.def("encode_tensor_map", &encode_tensor_map);
   module.def("ptx_entries", &ptx_entries);
   module.def("run_ptx", &run_ptx);
 }

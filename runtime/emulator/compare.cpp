@@ -1,7 +1,7 @@
-// Comparisons and what hangs on them: setp, set, selp, slct, logic of predicates.
+// Comparisons and what hangs on them: setp, set, selp, slct.
 #include <array>
 #include <bit>
-#include <cmath>
+#include <cstring>
 
 #include "runtime/emulator/lanes.h"
 #include "runtime/emulator/modifiers.h"
@@ -253,14 +253,6 @@ Flow slct(Warp& warp, const Op& op, Mask mask) {
   return Flow::next;
 }
 
-Flow logic(Warp& warp, const Op& op, Mask mask) {
-  const Mask a = PredicateSource{op.a, (op.flags & 1) != 0}.lanes(warp);
-  const Mask b = PredicateSource{op.b, (op.flags & 2) != 0}.lanes(warp);
-  const Mask value = op.size == kAnd ? a & b : op.size == kOr ? a | b : a ^ b;
-  warp.set_predicate(op.d, value, mask);
-  return Flow::next;
-}
-
 }  // namespace
 
 PredicateSource predicate_source(Decoder& decoder, const Operand& operand) {
@@ -360,27 +352,6 @@ void decode_slct(Decoder& decoder, const Instruction& instruction, Op& op) {
   } else {
     op.run = chooser == Type::f32 ? slct<std::uint32_t, float> : slct<std::uint32_t, std::int32_t>;
   }
-}
-
-bool decode_predicate_logic(Decoder& decoder, const Instruction& instruction, Op& op) {
-  if (!instruction.has("pred")) return false;
-  Modifiers modifiers(decoder, instruction);
-  modifiers.take("pred");
-  modifiers.finish();
-  const bool inverts = instruction.opcode == "not";
-  decoder.expect_operands(instruction, inverts ? 2 : 3, inverts ? 2 : 3);
-  const PredicateSource a = predicate_source(decoder, instruction.operands[1]);
-  // not is xor with true.
-  const PredicateSource b =
-      inverts ? PredicateSource{kNoRef, true} : predicate_source(decoder, instruction.operands[2]);
-  op.d = decoder.predicate(instruction.operands[0]);
-  if (op.d == kNoRef) decoder.fail("expected a predicate to write to");
-  op.a = a.ref;
-  op.b = b.ref;
-  op.flags = static_cast<std::uint8_t>((a.inverted ? 1 : 0) | (b.inverted ? 2 : 0));
-  op.size = instruction.opcode == "and" ? kAnd : instruction.opcode == "or" ? kOr : kXor;
-  op.run = logic;
-  return true;
 }
 
 }  // namespace kiln::runtime::emulator

@@ -20,9 +20,6 @@ void decode_cvt(Decoder& decoder, const Instruction& instruction, Op& op);
 void decode_cvta(Decoder& decoder, const Instruction& instruction, Op& op);
 void decode_isspacep(Decoder& decoder, const Instruction& instruction, Op& op);
 
-// and, or, xor and not of predicates; false when the instruction's type is another.
-bool decode_predicate_logic(Decoder& decoder, const Instruction& instruction, Op& op);
-
 // A predicate that is read: a register, !register, or a literal (no register; `inverted` is it).
 struct PredicateSource {
   Ref ref = kNoRef;

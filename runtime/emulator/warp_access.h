@@ -20,7 +20,7 @@ class Modifiers;
 // Takes space, order, scope and cache modifiers.
 MemoryModifiers take_memory_modifiers(Modifiers& modifiers);
 
-// Where an op's lanes access memory; kept in Op::flags and Op::type's neighbours.
+// Where an op's lanes access memory, and how.
 struct MemoryOperand {
   Ref address = kNoRef;
   bool narrow = false;  // 32-bit addresses
@@ -36,8 +36,7 @@ MemoryOperand decode_memory_operand(Decoder& decoder, const Operand& operand,
 // fault. Entries of other lanes mean nothing.
 struct LanePointers {
   std::array<std::byte*, kLanes> at;
-  // Space of all lanes; none when they differ.
-  Space space = Space::none;
+  Space space = Space::none;  // of all lanes; none when they were not resolved together
 };
 LanePointers access_lanes(Warp& warp, const MemoryOperand& operand, AccessKind kind, Mask mask);
 

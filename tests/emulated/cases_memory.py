@@ -185,7 +185,8 @@ def atomics():
         expected_buffers=[np.array([64, 496], np.uint32)])  # fmt: skip
     add("atomics of shared memory", """
       .reg .pred %p; .reg .b32 %z;
-      setp.eq.u32 %p, %thread, 0; @%p st.shared.v2.b32 [memory], {0, 0};
+      setp.eq.u32 %p, %thread, 0; mov.b32 %z, 0;
+      @%p st.shared.v2.b32 [memory], {%z, %z};
       bar.sync 0; atom.shared.add.u32 %z, [memory], 1; red.shared.or.b32 [memory+4], %thread;
       bar.sync 0; ld.shared.v2.b32 {%o0, %o1}, [memory];
     """, [], ["b32", "b32"], [np.full(96, 96, np.uint32), np.full(96, 127, np.uint32)],

@@ -215,14 +215,14 @@ TEST_CASE("every f16 code there and back") {
 }
 
 TEST_CASE("8-bit floats and nibbles") {
-  CHECK(kE4m3[0x7e] == 448);
-  CHECK(std::isnan(kE4m3[0x7f]));
-  CHECK(kE4m3[0x81] == -0x1p-9f);
-  CHECK(kE4m3[0x38] == 1);
-  CHECK(kE5m2[0x7b] == 57344);
-  CHECK(kE5m2[0xfc] == -kInfinity);
-  CHECK(std::isnan(kE5m2[0x7d]));
-  CHECK(kE5m2[0x01] == 0x1p-16f);
+  CHECK(kE4m3Values[0x7e] == 448);
+  CHECK(std::isnan(kE4m3Values[0x7f]));
+  CHECK(kE4m3Values[0x81] == -0x1p-9f);
+  CHECK(kE4m3Values[0x38] == 1);
+  CHECK(kE5m2Values[0x7b] == 57344);
+  CHECK(kE5m2Values[0xfc] == -kInfinity);
+  CHECK(std::isnan(kE5m2Values[0x7d]));
+  CHECK(kE5m2Values[0x01] == 0x1p-16f);
   CHECK(integer_element<Element::s4>(0x78) == -8);
   CHECK(integer_element<Element::u4>(0x78) == 8);
   CHECK(integer_element<Element::s8>(0x1ff) == -1);

@@ -195,6 +195,84 @@ def test_a_trace_prints_one_thread(capfd):
     assert len(lines) >= 14
 
 
+# Copies the box at (x, y) of a tensor map's array to `out`, a thread an element.
+TILE = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry tile(.param .align 64 .b8 map[128], .param .u64 out, .param .u32 x, .param .u32 y)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<8>;
+  .reg .b64 %d<4>;
+  .shared .align 128 .b8 box[512];
+  .shared .align 8 .b64 full;
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, full;
+  mov.u32 %r2, box;
+  ld.param.u32 %r3, [x];
+  ld.param.u32 %r4, [y];
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 bra READY;
+  mbarrier.init.shared::cta.b64 [%r1], 1;
+  fence.proxy.async.shared::cta;
+READY:
+  bar.sync 0;
+  @%p0 bra WAIT;
+  mbarrier.arrive.expect_tx.shared::cta.b64 %d0, [%r1], 512;
+  mov.b64 %d1, map;
+  cvta.param.u64 %d1, %d1;
+  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+    [%r2], [%d1, {%r3, %r4}], [%r1];
+WAIT:
+  mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;
+  @!%p1 bra WAIT;
+  mad.lo.u32 %r5, %r0, 4, %r2;
+  ld.shared.u32 %r6, [%r5];
+  ld.param.u64 %d2, [out];
+  mul.wide.u32 %d3, %r0, 4;
+  add.s64 %d2, %d2, %d3;
+  st.global.u32 [%d2], %r6;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("schedule", ["late", "eager"])
+def test_tensor_maps(schedule):
+    array = np.arange(24 * 32, dtype=np.float32).reshape(24, 32)
+    out = np.full((8, 16), -1, np.float32)
+    tensor_map = kiln.TensorMap(array, (8, 16))
+    options = {"entry": "tile", "block": 128, "schedule": schedule}
+    kiln.emulate(TILE, arguments=[tensor_map, out, 4, 8], **options)
+    assert np.array_equal(out, array[8:16, 4:20])
+    kiln.emulate(TILE, arguments=[tensor_map, out, 24, 20], **options)
+    want = np.zeros((8, 16), np.float32)  # beyond the array
+    want[:4, :8] = array[20:, 24:]
+    assert np.array_equal(out, want)
+    awaits_too_much = TILE.replace("[%r1], 512", "[%r1], 513")
+    with pytest.raises(kiln.EmulatorError) as error:
+        kiln.emulate(awaits_too_much, arguments=[tensor_map, out, 0, 0], **options)
+    assert error.value.fault == "deadlock"
+
+
+@pytest.mark.parametrize(
+    ("array", "box", "options"),
+    [
+        (np.zeros((4, 4), np.float32).T[:, ::2], (2, 2), {}),
+        (np.zeros((4, 3), np.float32), (2, 2), {}),  # pitch of 12 bytes
+        (np.zeros((4, 4), np.float32), (2, 512), {}),
+        (np.zeros((4, 4), np.float32), (2,), {}),
+        (np.zeros((4, 4), np.float32), (2, 2), {"swizzle": 16}),
+        (np.zeros((4, 4), np.int8), (2, 2), {}),
+        (np.float32(1), (), {}),
+    ],
+)
+def test_tensor_maps_are_checked(array, box, options):
+    with pytest.raises(ValueError):
+        kiln.TensorMap(array, box, **options)
+
+
 # --------------------------------------------------------------------------------- command line
 
 
@@ -278,3 +356,4 @@ def test_buffers_of_every_type():
     assert parse_argument("bf16=1.5", 0).value == 0x3FC0
     assert parse_argument("s32=-5", 0).value == np.int32(-5)
     assert parse_argument("null", 0).value is None
+    assert parse_argument("hex=00ff", 0).value == b"\0\xff"

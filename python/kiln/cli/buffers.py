@@ -12,6 +12,7 @@ SPEC, one for each parameter of the kernel, in order:
   f16[64,128]=iota   ones, iota (0, 1, 2, ...) or a number; of f16, bf16, f32, f64, u8..u64, s8..s64
   i32=5              a scalar, passed by value
   x.npy              a NumPy file; x.npy:y.npy writes the buffer to y.npy afterwards
+  hex=00ff12         bytes of a struct, passed by value
   null               a null pointer
 """
 
@@ -72,6 +73,8 @@ def parse_argument(text: str, index: int) -> Scalar | Buffer:
     numpy = _numpy()
     if text == "null":
         return Scalar(None)
+    if text.startswith("hex="):
+        return Scalar(bytes.fromhex(text[4:]))
     if match := _BUFFER.fullmatch(text):
         kind, shape, fill = match[1], [int(n) for n in re.split("[,x]", match[2])], match[3]
         return Buffer(index, kind, _filled(kind, shape, fill, index))
