@@ -4,6 +4,7 @@
 #include "runtime/emulator/async.h"
 #include "runtime/emulator/async_copy.h"
 #include "runtime/emulator/bulk.h"
+#include "runtime/emulator/cluster_ops.h"
 #include "runtime/emulator/matrix_groups.h"
 #include "runtime/emulator/mbarrier.h"
 
@@ -71,6 +72,7 @@ AsyncState::~AsyncState() = default;
 
 void AsyncState::check_finished(const Warp& warp) const {
   check_matrix_finished(warp);
+  check_register_trades(warp);
   for (const CopyBatch& batch : copies->batches) {
     if (batch.pending == 0) continue;
     raise(Fault::in_flight,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/emulator/decode.h"
+#include "runtime/emulator/machine.h"
 
 namespace kiln::runtime::emulator {
 
@@ -11,5 +12,8 @@ void decode_setmaxnreg(Decoder& decoder, const Instruction& instruction, Op& op)
 void decode_griddepcontrol(Decoder& decoder, const Instruction& instruction, Op& op);
 void decode_createpolicy(Decoder& decoder, const Instruction& instruction, Op& op);
 void decode_tensormap(Decoder& decoder, const Instruction& instruction, Op& op);
+
+// At a warp's end: its warpgroup must have traded registers as one.
+void check_register_trades(const Warp& warp);
 
 }  // namespace kiln::runtime::emulator

@@ -11,8 +11,8 @@ namespace {
 constexpr std::int64_t kLeast = 24, kMost = 256, kStep = 8;
 constexpr std::uint8_t kIncrease = 1;
 
-// Every warp of the warpgroup executes it, but none waits for the others: it moves registers of
-// its own. The pool counts registers a thread, warp by warp.
+// Every warp of the warpgroup must execute it, but none waits for the others: each moves registers
+// of its own. The pool counts registers a thread, warp by warp.
 Flow run_setmaxnreg(Warp& warp, const Op& op, Mask mask) {
   if (!warp.gathered(kAllLanes)) return Flow::blocked;
   if (mask != warp.live()) {
@@ -44,6 +44,18 @@ Flow run_setmaxnreg(Warp& warp, const Op& op, Mask mask) {
 }
 
 }  // namespace
+
+void check_register_trades(const Warp& warp) {
+  const std::vector<std::uint32_t>& granted = warp.block().warp_registers;
+  const auto index = static_cast<std::size_t>(warp.index());
+  const std::size_t first = index / 4 * 4;
+  if (granted[index] == granted[first]) return;
+  raise(Fault::register_budget,
+        "warp " + std::to_string(index) + " ends with " + std::to_string(granted[index]) +
+            " registers a thread and warp " + std::to_string(first) +
+            " of the same warpgroup with " + std::to_string(granted[first]) +
+            ": not all four warps have executed setmaxnreg");
+}
 
 void decode_setmaxnreg(Decoder& decoder, const Instruction& instruction, Op& op) {
   Modifiers modifiers(decoder, instruction);

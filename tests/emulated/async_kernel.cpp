@@ -72,4 +72,40 @@ std::string AsyncKernel::fault() {
   return {};
 }
 
+const std::string kInitOne = R"(
+  setp.eq.u32 %p0, %t, 0;
+  @%p0 mbarrier.init.shared.b64 [%bar], 1;
+  @%p0 fence.mbarrier_init.release.cluster;
+  bar.sync 0;
+)";
+const std::string kWaitOne = R"(
+W:
+  mbarrier.try_wait.parity.shared.b64 %p1, [%bar], 0;
+  @!%p1 bra W;
+)";
+const std::string kWaitRead = "cp.async.bulk.wait_group.read 0;\n";
+const std::string kDump = R"(
+  mov.u32 %r21, %t;
+DUMP:
+  setp.ge.u32 %p7, %r21, %r20;
+  @%p7 bra DUMPED;
+  shl.b32 %r22, %r21, 2;
+  add.u32 %r23, %s, %r22;
+  ld.shared.u32 %r24, [%r23];
+  cvt.u64.u32 %d10, %r22;
+  add.u64 %d10, %out, %d10;
+  st.global.u32 [%d10], %r24;
+  add.u32 %r21, %r21, 32;
+  bra DUMP;
+DUMPED:
+)";
+std::string fill(int count) {
+  return "mov.u32 %r21, %t;\nFILL:\nshl.b32 %r22, %r21, 2;\nadd.u32 %r23, %s, %r22;\n"
+         "add.u32 %r24, %r21, 1;\nst.shared.u32 [%r23], %r24;\nadd.u32 %r21, %r21, 32;\n"
+         "setp.lt.u32 %p7, %r21, " +
+         std::to_string(count) +
+         ";\n@%p7 bra FILL;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n"
+         "setp.eq.u32 %p0, %t, 0;\n";
+}
+
 }  // namespace kiln::testing

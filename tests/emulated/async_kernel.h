@@ -8,6 +8,7 @@
 
 #include "runtime/device.h"
 #include "runtime/emulator/options.h"
+#include "tests/support/catch.h"
 
 namespace kiln::testing {
 
@@ -33,5 +34,26 @@ struct AsyncKernel {
   // The report of the fault that it ends with; empty when it does not.
   std::string fault();
 };
+
+// Whether `text` holds `part`; checks it, and shows the text where it does not.
+inline bool has(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  INFO(text);
+  CHECK(found);
+  return found;
+}
+
+inline void replace(std::string& text, const std::string& what, const std::string& with) {
+  const auto at = text.find(what);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, what.size(), with);
+}
+
+// Pieces of bodies. `kInitOne`: thread 0 (%p0) initialises barrier 0 for one arrival. `kWaitOne`:
+// everyone waits for its phase 0. `kWaitRead`: for the sources of all bulk groups. `kDump`: copies
+// the shared words 0 ... %r20 - 1 to the output.
+extern const std::string kInitOne, kWaitOne, kWaitRead, kDump;
+// Fills `count` shared words with index + 1, fences them for asynchronous units; %p0 is thread 0.
+std::string fill(int count);
 
 }  // namespace kiln::testing

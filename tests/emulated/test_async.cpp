@@ -7,12 +7,6 @@ namespace {
 
 using runtime::emulator::Schedule;
 
-bool has(const std::string& text, const std::string& part) {
-  INFO(text);
-  CHECK(text.find(part) != std::string::npos);
-  return text.find(part) != std::string::npos;
-}
-
 // Every thread copies 16 bytes; `between` stands before they are read back.
 AsyncKernel copies(const std::string& between) {
   AsyncKernel kernel;
@@ -310,6 +304,10 @@ TEST_CASE("warpgroups trade registers", "[emulator]") {
   has(kernel.fault(), "has 128 already");
   kernel.body = trade(136, 216);
   has(kernel.fault(), "has only 128");
+  kernel.body = trade(40, 216);
+  replace(kernel.body, "%t, 128", "%t, 96");
+  replace(kernel.body, "inc.sync.aligned.u32 216", "inc.sync.aligned.u32 128");
+  has(kernel.fault(), "not all four warps");
   kernel.body = trade(20, 216);
   has(kernel.fault(), "24 to 256");
 }
