@@ -168,7 +168,7 @@ __device__ __forceinline__ void store_tile(const GemmParams& params,
     rows.write(accumulators[0], lane);
     __syncwarp();
     store_rows<Config, Epilogue>(params, rows, batch, row + i * 16, column, lane);
-    __syncwarp();
+    if constexpr (kTilesM > 1) __syncwarp();
     // The registers move up a place: indexing them by `i` would need an unrolled loop.
 #pragma unroll
     for (int j = 1; j < kTilesM; ++j) copy_accumulators(accumulators[j - 1], accumulators[j]);

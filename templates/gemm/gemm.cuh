@@ -113,7 +113,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   const auto load_stage = [&](u32 stage) {
     loader_a.load_next(stage);
     loader_b.load_next(stage + Shape::TileA::kBytes);
-    commit_copies();
+    if constexpr (Config::kAlignedLoads) commit_copies();  // else the loader stores by itself
   };
   const auto next_stage = [](u32 stage) {
     return stage == Shape::kSharedBytes - Shape::kStageBytes ? 0 : stage + Shape::kStageBytes;
@@ -128,7 +128,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
     load_stage(stage);
   }
   const auto wait_for_stage = [&] {
-    wait_copies<kStages - 2>();
+    if constexpr (Config::kAlignedLoads) wait_copies<kStages - 2>();
     __syncthreads();
   };
   wait_for_stage();
@@ -154,7 +154,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
       multiply<Input>(accumulators, a, b[step % 2]);
     }
   }
-  wait_copies<0>();
+  if constexpr (Config::kAlignedLoads) wait_copies<0>();
   __syncthreads();
   store_tile<Config, Epilogue>(params, accumulators, at.batch, at.row + warp_row,
                                at.column + warp_column, warp, lane);

@@ -1,7 +1,6 @@
 // Mutants that behave like the original, and why.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "jit/specialization.h"
@@ -9,8 +8,9 @@
 
 namespace kiln::testing {
 
-// The reason why a mutant is equivalent to its original, or empty when there is none known.
-// `all`: the kernel's mutants, in the order of the text.
-std::string_view why_equivalent(Family family, const Mutant& mutant, std::span<const Mutant> all);
+// The reason why a mutant is equivalent to its original, or empty when none is known. `ptx`: the
+// original.
+std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant,
+                                std::string_view ptx);
 
 }  // namespace kiln::testing

@@ -135,16 +135,14 @@ void KernelCase::make_attention() {
   tolerance_ = 2 * epsilon(traits.dtype);
 }
 
-void KernelCase::make_gemm() {
+void KernelCase::make_gemm(int size) {
   const GemmTraits traits = spec_.gemm();
   const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec_.row())];
   GemmReference problem;
   problem.traits = traits;
   problem.m = config.block_m + 8;
   problem.n = config.block_n + 8;
-  // One tile more than there are stages: the last one lies in the first stage, where the epilogue
-  // puts its rows.
-  problem.k = config.block_k * config.stages + 8;
+  problem.k = config.block_k * (config.stages + 1 - size) + 8;
   Tensor& a = tensor(traits.input, {problem.m, problem.k}, traits.major_a == Major::mn);
   Tensor& b = tensor(traits.input, {problem.k, problem.n}, traits.major_b == Major::k);
   GemmOptions options;
@@ -171,11 +169,11 @@ void KernelCase::make_gemm() {
   tolerance_ = epsilon(traits.output) * (half_sums ? 4 * std::sqrt(problem.k / 16.0) : 1);
 }
 
-KernelCase::KernelCase(const Specialization& spec)
+KernelCase::KernelCase(const Specialization& spec, int size)
     : spec_(spec), ordinal_(runtime::emulated_device(kArch).info().ordinal) {
   set_python_paths({KILN_TEST_SITE_PACKAGES});  // where pip put NVRTC
   const bool is_attention = spec.family() == Family::attention;
-  is_attention ? make_attention() : make_gemm();
+  is_attention ? make_attention() : make_gemm(size);
   const KernelSource source =
       source_of(spec_, is_attention ? texts_of(attention_) : texts_of(gemm_));
   if (auto hit = disk_cache().get(source.key, cache::Payload::kCubinAndPtx)) {

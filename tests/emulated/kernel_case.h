@@ -16,8 +16,10 @@ namespace kiln::testing {
 class KernelCase {
  public:
   // Inputs of fixed pseudo-random numbers; several tiles in every direction, so that pipelines turn
-  // over and edges are partial. `spec`: of sm_90, without a user's texts.
-  explicit KernelCase(const Specialization& spec);
+  // over and edges are partial. `spec`: of sm_90, without a user's texts. `size`, 0 to kSizes - 1,
+  // moves the tile of K with which a GEMM's ring of stages ends.
+  static constexpr int kSizes = 3;
+  explicit KernelCase(const Specialization& spec, int size = 0);
 
   const Specialization& spec() const { return spec_; }
   const std::string& ptx() const { return ptx_; }  // as NVRTC made it
@@ -38,7 +40,7 @@ class KernelCase {
   // [rows..., columns]; `transposed` swaps the last two dimensions in memory.
   Tensor& tensor(DType dtype, std::initializer_list<std::int64_t> shape, bool transposed = false);
   void make_attention();
-  void make_gemm();
+  void make_gemm(int size);
 
   Specialization spec_;
   std::string ptx_;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <string>
 
@@ -46,16 +47,34 @@ Options options_of(std::uint64_t seed) {
   return options;
 }
 
+// One problem size of a kernel, with its right result.
+struct Sized {
+  KernelCase kernel;
+  std::vector<std::byte> expected;
+
+  Sized(const Specialization& spec, int size) : kernel(spec, size) {
+    Options eager = options_of(0);
+    eager.schedule = Schedule::eager;
+    expected = kernel.run(kernel.ptx(), eager);
+    if (kernel.error(expected) > 1 || kernel.run(kernel.ptx(), options_of(1)) != expected) {
+      std::printf("%s: wrong before any mutation\n", describe(spec, {}).c_str());
+      std::exit(1);
+    }
+  }
+};
+
 // What gives the mutant away, or empty.
-std::string caught_by(KernelCase& kernel, const Mutant& mutant,
-                      const std::vector<std::byte>& expected, int seeds) {
+std::string caught_by(std::deque<Sized>& sizes, const Mutant& mutant, int seeds) {
   for (int seed = 0; seed < seeds; ++seed) {
-    try {
-      if (kernel.run(mutant.ptx, options_of(static_cast<std::uint64_t>(seed))) != expected) {
-        return "wrong result";
+    for (Sized& sized : sizes) {
+      try {
+        if (sized.kernel.run(mutant.ptx, options_of(static_cast<std::uint64_t>(seed))) !=
+            sized.expected) {
+          return "wrong result";
+        }
+      } catch (const EmulatorError& error) {
+        return std::string(name(error.fault()));
       }
-    } catch (const EmulatorError& error) {
-      return std::string(name(error.fault()));
     }
   }
   return {};
@@ -63,18 +82,14 @@ std::string caught_by(KernelCase& kernel, const Mutant& mutant,
 
 void test_kernel(const Specialization& spec, const Arguments& arguments, Totals& totals) {
   const std::string what = describe(spec, {});
-  KernelCase kernel(spec);
-  Options eager = options_of(0);
-  eager.schedule = Schedule::eager;
-  const std::vector<std::byte> expected = kernel.run(kernel.ptx(), eager);
-  if (kernel.run(kernel.ptx(), options_of(1)) != expected) {
-    std::printf("%s: the late schedule gives another result than the eager one\n", what.c_str());
-    std::exit(1);
+  std::deque<Sized> sizes;
+  for (int size = 0; size < (spec.family() == Family::gemm ? KernelCase::kSizes : 1); ++size) {
+    sizes.emplace_back(spec, size);
   }
-  const std::vector<Mutant> mutants = mutants_of(kernel.ptx());
+  const std::vector<Mutant> mutants = mutants_of(sizes.front().kernel.ptx());
   int caught = 0;
   for (const Mutant& mutant : mutants) {
-    const std::string by = caught_by(kernel, mutant, expected, arguments.seeds);
+    const std::string by = caught_by(sizes, mutant, arguments.seeds);
     if (!by.empty()) {
       ++caught;
       ++totals.by[by];
@@ -84,7 +99,8 @@ void test_kernel(const Specialization& spec, const Arguments& arguments, Totals&
       }
       continue;
     }
-    const std::string_view reason = why_equivalent(spec.family(), mutant, mutants);
+    const std::string_view reason =
+        why_equivalent(spec, mutant, sizes.front().kernel.ptx());
     totals.explained += !reason.empty();
     std::printf("  survives: %s, line %u, %s, %s: %s\n", what.c_str(), mutant.line,
                 mutant.instruction.c_str(), mutant.change.c_str(),
