@@ -97,24 +97,24 @@ __device__ __forceinline__ void attend(float scale, const Variant& variant, cons
     load_tile<typename Tiles::Q>(q_tile, 0, {0, rows.rows()},
                                  [&](int row, int ahead) { return rows.q_row(row, ahead); });
     load_k(tile);
-    commit_copies();
+    commit_copies<Config::kAligned>();
   }
   while (tile.kind != Tile::skip) {
-    wait_copies<0>();
+    wait_copies<Config::kAligned, 0>();
     __syncthreads();  // K is there, and no warp reads the last V any more
     load_tile<typename Tiles::V>(v_tile, tile.first, range,
                                  [&](int kv, int ahead) { return rows.v_row(kv, ahead); });
-    commit_copies();
+    commit_copies<Config::kAligned>();
     Fragment<typename Tiles::ScoreMap> scores;
     multiply_qk<Element, typename Tiles::Q::Layout, typename Tiles::K::Layout>(
         scores, q_tile, k_tile, warp_row, sign);
     const KvTile next = walk.next();
 
-    wait_copies<0>();
+    wait_copies<Config::kAligned, 0>();
     __syncthreads();  // V is there, and no warp reads this K any more
     if (next.kind != Tile::skip) {
       load_k(next);
-      commit_copies();
+      commit_copies<Config::kAligned>();
     }
     if constexpr (Variant::kTransformsLogits) {
       transform_logits(scores, variant, rows, warp_row, tile.first, size);

@@ -18,13 +18,15 @@ __device__ __forceinline__ void copy_async_16(u32 destination, const void* sourc
                "r"(valid_bytes)
                : "memory");
 }
+// kAsync of these two: false where the loader stores by itself and nothing is under way.
+template <bool kAsync>
 __device__ __forceinline__ void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  if constexpr (kAsync) asm volatile("cp.async.commit_group;" ::: "memory");
 }
 // Waits until at most kPending of this thread's committed groups are still under way.
-template <int kPending>
+template <bool kAsync, int kPending>
 __device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+  if constexpr (kAsync) asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 }  // namespace kiln

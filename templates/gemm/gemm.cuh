@@ -101,6 +101,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   using Shape = GemmShape<Config>;
   using Input = typename Config::Input;
   constexpr int kSteps = Shape::kSteps, kStages = Config::kStages;
+  constexpr bool kAsync = Shape::LoaderA::kAsync;
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   const int warp_row = warp / Config::kWarpsN * Shape::kWarpM;
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
@@ -113,7 +114,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   const auto load_stage = [&](u32 stage) {
     loader_a.load_next(stage);
     loader_b.load_next(stage + Shape::TileA::kBytes);
-    if constexpr (Config::kAlignedLoads) commit_copies();  // else the loader stores by itself
+    commit_copies<kAsync>();
   };
   const auto next_stage = [](u32 stage) {
     return stage == Shape::kSharedBytes - Shape::kStageBytes ? 0 : stage + Shape::kStageBytes;
@@ -128,7 +129,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
     load_stage(stage);
   }
   const auto wait_for_stage = [&] {
-    if constexpr (Config::kAlignedLoads) wait_copies<kStages - 2>();
+    wait_copies<kAsync, kStages - 2>();
     __syncthreads();
   };
   wait_for_stage();
@@ -154,7 +155,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
       multiply<Input>(accumulators, a, b[step % 2]);
     }
   }
-  if constexpr (Config::kAlignedLoads) wait_copies<0>();
+  wait_copies<kAsync, 0>();
   __syncthreads();
   store_tile<Config, Epilogue>(params, accumulators, at.batch, at.row + warp_row,
                                at.column + warp_column, warp, lane);

@@ -17,6 +17,8 @@ template <class Tile, int kThreads, bool kAligned>
 class TileLoader {
  public:
   using Element = typename Tile::Element;
+  // cp.async copies 4, 8 or 16 aligned bytes; else the elements pass through registers.
+  static constexpr bool kAsync = kAligned || sizeof(Element) == 4;
 
   // `matrix` is the operand of this batch entry, `ld` its other stride, and `first` the tile's
   // first row of A or column of B, out of `extent`.
@@ -68,7 +70,6 @@ class TileLoader {
   }
   static constexpr int kThreadColumns = common_divisor(Tile::kChunks, kThreads);
   static constexpr int kThreadRows = kThreads / kThreadColumns;
-  static constexpr bool kAsync = kAligned || sizeof(Element) == 4;
   // Elements that pass through registers must not take those of the accumulators.
   static constexpr int kUnroll = kAsync ? 64 : 1;
 
