@@ -1,5 +1,7 @@
 // Statistics, diagnosis and the cache's tools, as JSON.
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "jit/blocking.h"
 #include "jit/compile_policy.h"
@@ -57,17 +59,21 @@ json layers_report() {
   return layers;
 }
 
-// -1 / 0 / 1 for dotted versions; missing parts count as 0.
-int compare_versions(const std::string& a, const std::string& b) {
-  std::size_t i = 0, j = 0;
-  while (i < a.size() || j < b.size()) {
-    long x = 0, y = 0;
-    for (; i < a.size() && a[i] != '.'; ++i) x = x * 10 + (a[i] - '0');
-    for (; j < b.size() && b[j] != '.'; ++j) y = y * 10 + (b[j] - '0');
-    if (x != y) return x < y ? -1 : 1;
-    ++i, ++j;
+// The numbers of a dotted version, without zeros at the end, so that 13 equals 13.0; none when the
+// text is no version.
+std::optional<std::vector<int>> parse_version(std::string_view text) {
+  std::vector<int> parts;
+  for (const char *at = text.data(), *end = at + text.size();;) {
+    int part = 0;
+    const auto [next, error] = std::from_chars(at, end, part);
+    if (error != std::errc{} || part < 0 || *at == '-') return std::nullopt;
+    parts.push_back(part);
+    if (next == end) break;
+    if (*next != '.') return std::nullopt;
+    at = next + 1;
   }
-  return 0;
+  while (!parts.empty() && parts.back() == 0) parts.pop_back();
+  return parts;
 }
 
 }  // namespace
@@ -168,9 +174,14 @@ std::size_t cache_clear() { return disk_cache().clear(); }
 
 std::size_t cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc) {
   if (older_than_nvrtc.empty()) return disk_cache().prune(max_bytes);
+  const auto limit = parse_version(older_than_nvrtc);
+  if (!limit) {
+    throw std::invalid_argument("cache prune: the NVRTC version must be like 13.0, got '" +
+                                older_than_nvrtc + "'");
+  }
   return disk_cache().prune(max_bytes, [&](const cache::EntryInfo& entry) {
-    const std::string version = entry.description.value("nvrtc_version", "");
-    return compare_versions(version, older_than_nvrtc) < 0;
+    const auto version = parse_version(entry.description.value("nvrtc_version", ""));
+    return version && *version < *limit;  // an entry that does not tell is not known to be old
   });
 }
 

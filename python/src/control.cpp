@@ -90,11 +90,22 @@ py::dict nvrtc_facts(bool load) {
   return facts;
 }
 
+// Without the GIL, as whatever may wait.
+void set_sink(std::function<void(int, const std::string&)> sink) {
+  const py::gil_scoped_release unlocked;
+  set_log_sink(std::move(sink));
+}
+
 void set_log_callback(const py::object& callback) {
-  if (callback.is_none()) return set_log_sink(nullptr);
+  if (callback.is_none()) return set_sink(nullptr);
+  if (PyCallable_Check(callback.ptr()) == 0) {
+    throw py::type_error(
+        "set_log: callback must be callable as callback(level, text) or None, got " +
+        py::cast<std::string>(py::repr(callback)));
+  }
   // Held until the process ends: a log line may come from any thread at any time.
   PyObject* held = py::object(callback).release().ptr();
-  set_log_sink([held](int level, const std::string& text) {
+  set_sink([held](int level, const std::string& text) {
     if (!Py_IsInitialized()) return;
     const py::gil_scoped_acquire gil;
     const py::object result =
@@ -137,7 +148,10 @@ void register_control(py::module_& module) {
       .def(py::init<>())
       .def("__enter__",
            [](NoCompileContext& self) { self.scopes.push_back(std::make_unique<NoCompile>()); })
-      .def("__exit__", [](NoCompileContext& self, const py::args&) { self.scopes.pop_back(); });
+      .def("__exit__", [](NoCompileContext& self, const py::args&) {
+        if (self.scopes.empty()) throw std::runtime_error("no_compile: left without being entered");
+        self.scopes.pop_back();
+      });
 }
 
 }  // namespace kiln::python

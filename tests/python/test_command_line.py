@@ -29,6 +29,9 @@ def test_version_and_help(kiln_command):
         ["inspect", "flash_attention", "--head-dim", "60", "--arch", "sm_90"],
         ["cache", "prune"],
         ["cache", "prune", "--max-size", "much"],
+        ["cache", "prune", "--older-than-nvrtc", "v12.0"],
+        ["cache", "prune", "--older-than-nvrtc", "13."],
+        ["cache", "prune", "--older-than-nvrtc", "-1"],
     ],
 )
 def test_usage_errors(kiln_command, arguments):
@@ -176,6 +179,16 @@ def test_cache_commands(kiln_command, spec_file, cache_dir):
     kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
     assert kiln_command("cache", "clear").stdout == "1 kernels removed\n"
     assert kiln_command("cache", "list", "--json").json() == []
+
+
+def test_a_version_that_is_none_removes_nothing(kiln_command, spec_file):
+    kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
+    for version in ("v12.0", "99.x", "99..0", "99999999999"):
+        run = kiln_command("cache", "prune", "--older-than-nvrtc", version)
+        assert run.code == USAGE
+        assert f"must be like 13.0, got '{version}'" in run.stderr
+    assert kiln_command("cache", "prune", "--older-than-nvrtc", "1").code == OK
+    assert len(kiln_command("cache", "list", "--json").json()) == 1
 
 
 def test_verify_finds_a_damaged_entry(kiln_command, spec_file, cache_dir):

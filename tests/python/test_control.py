@@ -1,5 +1,7 @@
 """Statistics, policy, explanation and prewarming from Python."""
 
+import subprocess
+import sys
 import threading
 
 import kiln
@@ -109,6 +111,48 @@ def test_no_compile_nests():
     context = kiln.no_compile()
     with context, context, kiln.no_compile():
         pass
+
+
+def test_no_compile_left_without_being_entered():
+    with pytest.raises(RuntimeError, match="without being entered"):
+        kiln.no_compile().__exit__(None, None, None)
+
+
+LOGGING = """
+import sys, threading, time, kiln
+spec = {"op": "gemm", "block_m": 16, "block_n": 64}
+
+def replaced_by_itself(level, text):
+    kiln.set_log(None)
+    lines.append(text)
+
+def slow(level, text):
+    time.sleep(0.05)
+    lines.append(text)
+
+lines = []
+kiln.set_log(replaced_by_itself)
+kiln.inspect(spec, "sm_80")
+kiln.set_log(slow)
+work = threading.Thread(target=lambda: kiln.prewarm(spec, "sm_80", recompile=True))
+work.start()
+while work.is_alive():
+    kiln.set_log(slow)
+print(len(lines))
+"""
+
+
+def test_the_log_may_be_set_while_a_line_is_written(environment):
+    environment["KILN_LOG"] = "info"  # a line for each compile
+    run = subprocess.run(
+        [sys.executable, "-c", LOGGING], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert run.stdout == "2\n", run.stderr
+
+
+def test_log_callbacks_must_be_callable():
+    with pytest.raises(TypeError, match="callable.* got 3"):
+        kiln.set_log(3)
 
 
 def test_explain_checks_its_arguments():
