@@ -66,7 +66,7 @@ std::string explain(const Problem& problem, const char* op) {
               {"arch", source.arch},
               {"layer", layer_of(spec, source.key, device)},
               {"why", why(spec)}}
-      .dump();
+      .dump(-1, ' ', false, json::error_handler_t::replace);  // "layer" is a path
 }
 
 json inspect_one(const OwnedSpec& owned) {

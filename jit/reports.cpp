@@ -59,6 +59,16 @@ json layers_report() {
   return layers;
 }
 
+// Paths may hold bytes that are no UTF-8; a report with a replacement character beats none.
+std::string text_of(const json& report) {
+  return report.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string text_of(const cache::Pruned& pruned) {
+  return text_of(
+      json{{"removed", pruned.removed}, {"failed", pruned.failed}, {"problem", pruned.problem}});
+}
+
 // The numbers of a dotted version, without zeros at the end, so that 13 equals 13.0; none when the
 // text is no version.
 std::optional<std::vector<int>> parse_version(std::string_view text) {
@@ -92,15 +102,14 @@ std::string stats() {
   for (std::size_t i = 0; i < std::min(layers, Statistics::kMaxLayers); ++i) {
     disk.push_back(s.disk_hits[i].load());
   }
-  return json{{"memory_hits", s.memory_hits.load()},
-              {"disk_hits", disk},
-              {"misses", s.misses.load()},
-              {"compiles", s.compiles.load()},
-              {"compile_seconds", static_cast<double>(s.compile_nanoseconds.load()) * 1e-9},
-              {"load_seconds", static_cast<double>(s.load_nanoseconds.load()) * 1e-9},
-              {"nvrtc_loaded", nvrtc_is_loaded()},
-              {"kernels_resident", resident_count()}}
-      .dump();
+  return text_of(json{{"memory_hits", s.memory_hits.load()},
+                      {"disk_hits", disk},
+                      {"misses", s.misses.load()},
+                      {"compiles", s.compiles.load()},
+                      {"compile_seconds", static_cast<double>(s.compile_nanoseconds.load()) * 1e-9},
+                      {"load_seconds", static_cast<double>(s.load_nanoseconds.load()) * 1e-9},
+                      {"nvrtc_loaded", nvrtc_is_loaded()},
+                      {"kernels_resident", resident_count()}});
 }
 
 void reset_stats() {
@@ -118,30 +127,29 @@ std::string diagnose() {
   prepare_nvrtc();
   const NvrtcInfo nvrtc = nvrtc_info(true);
   const Settings& s = settings();
-  return json{{"version", version()},
-              {"driver",
-               {{"found", driver.driver_found},
-                {"version", driver.driver_version},
-                {"path", driver.driver_path},
-                {"problem", driver.problem}}},
-              {"nvrtc",
-               {{"loaded", nvrtc.loaded},
-                {"path", nvrtc.path},
-                {"how", nvrtc.how},
-                {"version", nvrtc.version},
-                {"build", nvrtc.build},
-                {"archs", nvrtc.archs},
-                {"problem", nvrtc.problem}}},
-              {"devices", devices_report()},
-              {"cache", {{"layers", layers_report()}, {"max_bytes", s.cache_max_bytes}}},
-              {"environment",
-               {{"KILN_JIT", name(jit_mode())},
-                {"KILN_TEMPLATE_DIR", s.template_dir},
-                {"KILN_NVRTC", s.nvrtc}}}}
-      .dump();
+  return text_of(json{{"version", version()},
+                      {"driver",
+                       {{"found", driver.driver_found},
+                        {"version", driver.driver_version},
+                        {"path", driver.driver_path},
+                        {"problem", driver.problem}}},
+                      {"nvrtc",
+                       {{"loaded", nvrtc.loaded},
+                        {"path", nvrtc.path},
+                        {"how", nvrtc.how},
+                        {"version", nvrtc.version},
+                        {"build", nvrtc.build},
+                        {"archs", nvrtc.archs},
+                        {"problem", nvrtc.problem}}},
+                      {"devices", devices_report()},
+                      {"cache", {{"layers", layers_report()}, {"max_bytes", s.cache_max_bytes}}},
+                      {"environment",
+                       {{"KILN_JIT", name(jit_mode())},
+                        {"KILN_TEMPLATE_DIR", s.template_dir},
+                        {"KILN_NVRTC", s.nvrtc}}}});
 }
 
-std::string cache_info() { return json{{"layers", layers_report()}}.dump(); }
+std::string cache_info() { return text_of(json{{"layers", layers_report()}}); }
 
 std::string cache_list() {
   json entries = json::array();
@@ -156,7 +164,7 @@ std::string cache_list() {
                        {"pinned", entry.pinned},
                        {"last_used", entry.last_used}});
   }
-  return entries.dump();
+  return text_of(entries);
 }
 
 std::string cache_verify() {
@@ -167,22 +175,26 @@ std::string cache_verify() {
     faults.push_back(
         {{"key", result.key.hex()}, {"path", result.path.string()}, {"fault", result.fault}});
   }
-  return json{{"checked", results.size()}, {"faults", faults}}.dump();
+  for (const cache::LayerInfo& layer : disk_cache().layers()) {
+    if (layer.usable) continue;  // nothing in it was read
+    faults.push_back({{"key", ""}, {"path", layer.path.string()}, {"fault", layer.verdict}});
+  }
+  return text_of(json{{"checked", results.size()}, {"faults", faults}});
 }
 
-std::size_t cache_clear() { return disk_cache().clear(); }
+std::string cache_clear() { return text_of(disk_cache().clear()); }
 
-std::size_t cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc) {
-  if (older_than_nvrtc.empty()) return disk_cache().prune(max_bytes);
+std::string cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc) {
+  if (older_than_nvrtc.empty()) return text_of(disk_cache().prune(max_bytes));
   const auto limit = parse_version(older_than_nvrtc);
   if (!limit) {
     throw std::invalid_argument("cache prune: the NVRTC version must be like 13.0, got '" +
                                 older_than_nvrtc + "'");
   }
-  return disk_cache().prune(max_bytes, [&](const cache::EntryInfo& entry) {
+  return text_of(disk_cache().prune(max_bytes, [&](const cache::EntryInfo& entry) {
     const auto version = parse_version(entry.description.value("nvrtc_version", ""));
     return version && *version < *limit;  // an entry that does not tell is not known to be old
-  });
+  }));
 }
 
 }  // namespace kiln

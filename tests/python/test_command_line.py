@@ -1,6 +1,7 @@
 """The command `kiln`: exit codes, --json, what it prints where."""
 
 import json
+import os
 import re
 
 import pytest
@@ -29,6 +30,7 @@ def test_version_and_help(kiln_command):
         ["inspect", "flash_attention", "--head-dim", "60", "--arch", "sm_90"],
         ["cache", "prune"],
         ["cache", "prune", "--max-size", "much"],
+        ["cache", "prune", "--max-size", "90000000000000000000000"],
         ["cache", "prune", "--older-than-nvrtc", "v12.0"],
         ["cache", "prune", "--older-than-nvrtc", "13."],
         ["cache", "prune", "--older-than-nvrtc", "-1"],
@@ -175,7 +177,7 @@ def test_cache_commands(kiln_command, spec_file, cache_dir):
     assert kiln_command("cache", "verify").code == OK
     assert "/" in kiln_command("cache", "info").stdout
     older = kiln_command("cache", "prune", "--older-than-nvrtc", "99.0", "--json")
-    assert older.json() == {"removed": 1}
+    assert older.json() == {"removed": 1, "failed": 0, "problem": ""}
     kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
     assert kiln_command("cache", "clear").stdout == "1 kernels removed\n"
     assert kiln_command("cache", "list", "--json").json() == []
@@ -189,6 +191,30 @@ def test_a_version_that_is_none_removes_nothing(kiln_command, spec_file):
         assert f"must be like 13.0, got '{version}'" in run.stderr
     assert kiln_command("cache", "prune", "--older-than-nvrtc", "1").code == OK
     assert len(kiln_command("cache", "list", "--json").json()) == 1
+
+
+def test_a_refused_folder_is_no_success(kiln_command, spec_file, cache_dir):
+    kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
+    cache_dir.chmod(0o777)
+    for arguments in (["clear"], ["prune", "--max-size", "0"]):
+        run = kiln_command("cache", *arguments)
+        assert run.code == ENVIRONMENT
+        assert "is writable by" in run.stderr
+        assert run.stdout == "0 kernels removed\n"
+        report = kiln_command("cache", *arguments, "--json").json()
+        assert report["removed"] == 0
+        assert "chmod" in report["problem"]
+    run = kiln_command("cache", "verify", "--json")
+    assert run.code == CHECK_FAILED
+    assert run.json()["faults"][0]["path"] == str(cache_dir)
+
+
+def test_paths_that_are_no_utf8(kiln_command, tmp_path):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    for arguments in (["doctor"], ["cache", "info"]):
+        run = kiln_command(*arguments, "--json", KILN_CACHE_DIR=folder)
+        assert run.code == OK, run.stderr
+        assert "caf\ufffd" in json.dumps(run.json(), ensure_ascii=False)
 
 
 def test_verify_finds_a_damaged_entry(kiln_command, spec_file, cache_dir):

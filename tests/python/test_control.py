@@ -151,7 +151,7 @@ def test_the_log_may_be_set_while_a_line_is_written(environment):
 
 
 def test_log_callbacks_must_be_callable():
-    with pytest.raises(TypeError, match="callable.* got 3"):
+    with pytest.raises(TypeError, match=r"callable.* got 3"):
         kiln.set_log(3)
 
 

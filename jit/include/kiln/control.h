@@ -72,9 +72,12 @@ std::string diagnose();
 
 std::string cache_info();    // {"layers": [..]}
 std::string cache_list();    // [{"key", "path", "what", "arch", "bytes", "pinned", "last_used"}]
-std::string cache_verify();  // {"checked", "faults": [{"key", "path", "fault"}]}
-std::size_t cache_clear();
-std::size_t cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc);
+std::string cache_verify();  // {"checked", "faults": [{"key", "path", "fault"}]}; a folder
+                             // that is not used is a fault without a key
+// {"removed", "failed", "problem"}: what went, what could not, and why (a sentence, or empty).
+// `older_than_nvrtc` is a version such as "13.0", or empty; another text is std::invalid_argument.
+std::string cache_clear();
+std::string cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc);
 
 // For language bindings: called around work that may block (locks, compiling, loading), so that
 // Python's GIL is released first. `enter` returns a token for `leave`.
