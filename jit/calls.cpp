@@ -52,7 +52,7 @@ runtime::Device& device_of(int ordinal) {
   } catch (const runtime::NoDeviceError& error) {
     throw CudaError(error.what());
   } catch (const runtime::DeviceError& error) {
-    throw CudaError(error.what());
+    throw cuda_error(error);
   }
 }
 
@@ -92,7 +92,7 @@ void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::
   try {
     device.launch(*kernel.kernel, shape, stream, arguments.bytes(), arguments.spans());
   } catch (const runtime::DeviceError& error) {
-    throw CudaError(error.what());
+    throw cuda_error(error);
   }
 }
 

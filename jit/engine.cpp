@@ -116,7 +116,7 @@ const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
       if (stream && device.is_capturing(*stream)) refuse_capture(id.spec, texts);
       kernel = cache.get(id, [&] { return build(id.spec, texts, device); });
     } catch (const runtime::DeviceError& error) {
-      throw CudaError(error.what());
+      throw cuda_error(error);
     }
   }
   t_hot[ResidentHash{}(id) % kHotSlots] = {id, kernel.get(), generation};
@@ -124,6 +124,10 @@ const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
 }
 
 }  // namespace
+
+CudaError cuda_error(const runtime::DeviceError& error) {
+  return {error.what(), error.call(), error.code_name(), error.message()};
+}
 
 const LoadedKernel& resident_kernel(const Specialization& spec, const UserTexts& texts,
                                     runtime::Device& device, void* stream) {

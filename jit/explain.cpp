@@ -96,6 +96,7 @@ std::string explain_flash_attention(const TensorView& q, const TensorView& k, co
                                     const TensorView& out, const TensorView& lse,
                                     const AttentionOptions& options) {
   AttentionProblem problem;
+  problem.may_be_null = true;
   check_attention(q, k, v, out, lse, options, problem);
   return explain(problem, "flash_attention");
 }
@@ -103,6 +104,7 @@ std::string explain_flash_attention(const TensorView& q, const TensorView& k, co
 std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                          const GemmOptions& options) {
   GemmProblem problem;
+  problem.may_be_null = true;
   check_gemm(a, b, out, options, problem);
   return explain(problem, "gemm");
 }

@@ -8,8 +8,12 @@ class Error(RuntimeError): ...
 
 class CompileError(Error):
     log: str
+    path: str
 
-class CudaError(Error): ...
+class CudaError(Error):
+    call: str
+    name: str
+    message: str
 
 class CompileDisabled(Error):
     spec: dict[str, Any] | None

@@ -39,19 +39,30 @@ struct NoCompileContext {
   std::vector<std::unique_ptr<NoCompile>> scopes;  // a context may be entered again while open
 };
 
-// Takes the first exception of a progress callback; it is raised when the work is over.
+// Takes the first exception of a progress callback or of a signal (Ctrl-C), which ends the work; it
+// is raised when the kernels under way are done.
 struct ProgressRelay {
   py::object callback;
   std::exception_ptr failure;
 
   void operator()(const PrewarmProgress& progress) {
     const py::gil_scoped_acquire gil;
-    if (failure) return;
+    if (failure || callback.is_none()) return;
     try {
       callback(progress.done, progress.total, progress.what, progress.outcome, progress.seconds);
     } catch (...) {
       failure = std::current_exception();
     }
+  }
+  bool stops() {
+    const py::gil_scoped_acquire gil;
+    try {
+      // Runs signal handlers on the main thread, nothing on others.
+      if (!failure && PyErr_CheckSignals() != 0) rethrow_python_error();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    return failure != nullptr;
   }
 };
 
@@ -63,9 +74,8 @@ std::string prewarm_specs(const std::string& specs, std::vector<std::string> arc
   options.recompile = recompile;
   options.check_only = check_only;
   ProgressRelay relay{callback, nullptr};
-  if (!callback.is_none()) {
-    options.progress = [&relay](const PrewarmProgress& progress) { relay(progress); };
-  }
+  options.progress = [&relay](const PrewarmProgress& progress) { relay(progress); };
+  options.cancelled = [&relay] { return relay.stops(); };
   std::string report;
   {
     const py::gil_scoped_release unlocked;

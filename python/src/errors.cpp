@@ -20,10 +20,13 @@ PyObject* add_type(py::module_& module, const char* name, const char* doc, PyObj
   return type;
 }
 
-void raise_with_attribute(PyObject* type, const char* message, const char* attribute,
-                          const py::object& value) {
+using Attributes = std::initializer_list<std::pair<const char*, py::object>>;
+
+void raise_with_attributes(PyObject* type, const char* message, const Attributes& attributes) {
   const py::object instance = take(PyObject_CallFunction(type, "s", message));
-  if (PyObject_SetAttrString(instance.ptr(), attribute, value.ptr()) != 0) rethrow_python_error();
+  for (const auto& [name, value] : attributes) {
+    if (PyObject_SetAttrString(instance.ptr(), name, value.ptr()) != 0) rethrow_python_error();
+  }
   PyErr_SetObject(type, instance.ptr());
 }
 
@@ -32,7 +35,7 @@ void raise_compile_disabled(const CompileDisabled& error) {
   const py::object spec = error.spec().empty()
                               ? py::object(py::none())
                               : py::module_::import("json").attr("loads")(error.spec());
-  raise_with_attribute(compile_disabled_type, error.what(), "spec", spec);
+  raise_with_attributes(compile_disabled_type, error.what(), {{"spec", spec}});
 }
 
 void translate(std::exception_ptr error) {
@@ -43,11 +46,15 @@ void translate(std::exception_ptr error) {
   } catch (const py::builtin_exception& e) {
     e.set_error();
   } catch (const CompileError& e) {
-    raise_with_attribute(compile_error_type, e.what(), "log", py::str(e.log()));
+    raise_with_attributes(compile_error_type, e.what(),
+                          {{"log", py::str(e.log())}, {"path", py::str(e.path())}});
   } catch (const CompileDisabled& e) {
     raise_compile_disabled(e);
   } catch (const CudaError& e) {
-    PyErr_SetString(cuda_error_type, e.what());
+    raise_with_attributes(cuda_error_type, e.what(),
+                          {{"call", py::str(e.call())},
+                           {"name", py::str(e.name())},
+                           {"message", py::str(e.message())}});
   } catch (const Error& e) {
     PyErr_SetString(error_type, e.what());
   } catch (const TypeError& e) {
@@ -80,12 +87,17 @@ void register_exceptions(py::module_& module) {
                         "The base of what Kiln raises beside ValueError and "
                         "TypeError.",
                         PyExc_RuntimeError);
-  compile_error_type = add_type(module, "CompileError",
-                                "NVRTC refused a source, or no NVRTC could be loaded. `log` is "
-                                "NVRTC's log.",
-                                error_type);
+  compile_error_type =
+      add_type(module, "CompileError",
+               "NVRTC refused a source, or no NVRTC could be loaded. `log` is "
+               "NVRTC's log, `path` that of the source: your template file, or the name "
+               "of what Kiln generated.",
+               error_type);
   cuda_error_type = add_type(module, "CudaError",
-                             "A CUDA driver call failed, or no device can be used.", error_type);
+                             "A CUDA driver call failed, or no device can be used. `call`, `name` "
+                             "and `message` are the failed call, the error's name and the driver's "
+                             "words; the first two are empty where there was no call.",
+                             error_type);
   compile_disabled_type = add_type(
       module, "CompileDisabled",
       "A kernel was not in the cache while compiling is off, or a stream was capturing. `spec` "

@@ -3,6 +3,9 @@
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 from conftest import ONE_KERNEL
@@ -120,6 +123,28 @@ def test_broken_specs_are_usage_errors(kiln_command, tmp_path, text):
     assert run.code == USAGE
     assert run.stderr.startswith("kiln: ")
     assert "Traceback" not in run.stderr
+
+
+def test_an_interrupt_ends_the_work(environment, cache_dir):
+    command = [sys.executable, "-m", "kiln", "prewarm", "--spec", "-", "--arch", "sm_90"]
+    run = subprocess.Popen(
+        [*command, "--jobs", "2"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    specs = [{"op": "gemm", "layout": layout} for layout in ("nn", "nt", "tn", "tt")]
+    run.stdin.write(json.dumps(specs))
+    run.stdin.close()
+    run.stdin = None
+    total = int(re.match(r"\[ *1/(\d+)\]", run.stderr.readline())[1])
+    run.send_signal(signal.SIGINT)
+    errors = run.communicate(timeout=60)[1]
+    assert run.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert len(list(cache_dir.rglob("*.cubin"))) < total
 
 
 def test_a_missing_spec_file(kiln_command):

@@ -48,6 +48,20 @@ def test_a_progress_callback_that_raises_reaches_the_caller():
         kiln.prewarm(ONE_KERNEL, "sm_80", progress=fail)
 
 
+def test_a_progress_callback_that_raises_ends_the_work():
+    specs = [{**ONE_KERNEL, "activation": name} for name in ("relu", "silu", "gelu")]
+    lines = []
+
+    def fail(*line):
+        lines.append(line)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        kiln.prewarm(specs, "sm_86", jobs=1, progress=fail)
+    assert len(lines) == 1
+    assert kiln.prewarm(specs, "sm_86", check=True)["missing"] == 2
+
+
 def test_a_broken_expression_fails_alone():
     broken = {**ONE_KERNEL, "epilogue": "acc +* 2"}
     report = kiln.prewarm([broken, ONE_KERNEL], "sm_86", jobs=1)

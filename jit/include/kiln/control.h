@@ -53,9 +53,11 @@ struct PrewarmOptions {
   bool recompile = false;                                // also what the cache has
   bool check_only = false;                               // report what is missing, compile nothing
   std::function<void(const PrewarmProgress&)> progress;  // called from any thread, one at a time
+  std::function<bool()> cancelled;  // asked before each kernel, from any thread; true = no more
 };
 // `specs`: a JSON array of specs. Returns {"total", "compiled", "cached", "missing", "failed":
 // [{"what", "error"}], "seconds", "kernels": [{"what", "arch", "key", "outcome", "seconds"}]}.
+// What was left out because of `cancelled` has the outcome "cancelled".
 std::string prewarm(const std::string& specs, const PrewarmOptions& options);
 
 // Loads the kernels of one spec on a device, compiling if allowed, so that a stream may capture.
