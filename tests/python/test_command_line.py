@@ -27,6 +27,7 @@ def test_version_and_help(kiln_command):
         ["cache"],
         ["prewarm", "--model", "x", "--spec", "y"],
         ["prewarm", "--spec", "x", "--jobs", "0"],
+        ["prewarm", "--spec", "x", "--jobs", "99999999999"],
         ["inspect", "gemm"],
         ["inspect", "gemm", "--arch", "sm_90", "--dtype", "int8"],
         ["inspect", "flash_attention", "--head-dim", "64", "--arch", "sm_12x"],
@@ -145,6 +146,35 @@ def test_an_interrupt_ends_the_work(environment, cache_dir):
     assert run.returncode == 130, errors
     assert "Traceback" not in errors
     assert len(list(cache_dir.rglob("*.cubin"))) < total
+
+
+def test_a_reader_that_leaves_is_no_error(environment):
+    command = f"{sys.executable} -m kiln inspect gemm --block-m 16 --arch sm_90 --ptx | head -n 1"
+    script = f"set -o pipefail; {command}"
+    run = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_full_disk_and_a_forbidden_file_are_the_environments(environment, kiln_command, tmp_path):
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "kiln", "cache", "info"],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert run.returncode == ENVIRONMENT
+    assert run.stderr.count("No space left") == 1
+    assert "Traceback" not in run.stderr
+    if os.getuid() != 0:  # root reads everything
+        path = tmp_path / "spec.json"
+        path.touch(mode=0)
+        run = kiln_command("prewarm", "--spec", path, "--arch", "sm_90")
+        assert run.code == ENVIRONMENT
 
 
 def test_a_missing_spec_file(kiln_command):

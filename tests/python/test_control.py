@@ -119,6 +119,25 @@ def test_set_jit_returns_the_previous_mode():
     assert kiln.set_jit("auto") == "warn"
     with pytest.raises(ValueError, match="auto, warn or off"):
         kiln.set_jit("never")
+    with pytest.raises(TypeError, match="auto, warn or off, got 3"):
+        kiln.set_jit(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"jobs": 1.5}, "jobs must be a whole number, got 1.5"),
+        ({"jobs": -3}, "got -3"),
+        ({"jobs": 99999999999}, "got 99999999999"),
+        ({"arch": 90}, "arch must be a name"),
+        ({"problems": None}, "problems must be a spec or several, got None"),
+    ],
+)
+def test_prewarm_checks_its_arguments(arguments, text):
+    with pytest.raises((TypeError, ValueError)) as error:
+        kiln.prewarm(**{"problems": ONE_KERNEL, "arch": "sm_90", "check": True, **arguments})
+    assert str(error.value).startswith("prewarm: ")
+    assert text in str(error.value)
 
 
 def test_no_compile_nests():

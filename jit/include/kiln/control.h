@@ -28,7 +28,8 @@ class NoCompile {
 std::string stats();
 void reset_stats();
 
-// Drops the kernels that this process holds (the disk keeps them). For tests and long-lived tools.
+// Makes this process look every kernel up again (the disk keeps them). Those that were loaded stay
+// loaded, as another thread may be about to launch one: this frees no memory. For tests.
 void clear_memory_cache();
 
 // What a call would run, without running it: {"op", "path", "template", "config", "spec", "key",
