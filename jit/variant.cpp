@@ -145,8 +145,7 @@ std::int64_t extent_of(const std::string& index, const VariantExtents& e) {
 
 void add_tensor(const VariantDefinition& d, const VariantTensor& declared, TensorView view,
                 const VariantExtents& e, CallArguments& arguments) {
-  const std::string label = "variant tensor '" + declared.name + "'";
-  const Subject subject{"flash_attention", label.c_str()};
+  const Subject subject{"flash_attention's variant", declared.name.c_str()};
   check_device(subject, view, e.device_ordinal);
   check_dtype(subject, view, declared.dtype, " as declared");
   check_data(subject, view, e.may_be_null);

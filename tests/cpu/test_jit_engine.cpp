@@ -140,6 +140,23 @@ TEST_CASE("sixteen threads on one key load it once") {
   CHECK(call.fake->count("cuLibraryLoadData") == 1);
 }
 
+TEST_CASE("a kernel that another process compiled meanwhile is a hit and no miss") {
+  Call call;
+  GemmProblem problem;
+  check_gemm(call.a, call.b, call.out, call.options, problem);
+  const Specialization spec = specialize(problem, device_of(0));
+  auto lock = disk_cache().lock(source_of(spec, texts_of(problem)).key, 1);  // as that process
+  std::jthread thread([&] { call.run(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  call.publish();
+  lock.reset();
+  thread.join();
+  const json counters = call.counters();
+  CHECK(counters["disk_hits"] == json::array({1}));
+  CHECK(counters["misses"] == 0);
+  CHECK(counters["compiles"] == 0);
+}
+
 TEST_CASE("an entry that the driver refuses is a miss") {
   Call call;
   call.publish();
@@ -155,12 +172,13 @@ TEST_CASE("a failing launch is a CudaError that names the call") {
   const Status status = try_gemm(call.a, call.b, call.out, call.options);
   CHECK(status.code == StatusCode::cuda_error);
   CHECK(status.message.find("cuLaunchKernelEx") != std::string::npos);
+  call.fake->failures["cuLaunchKernelEx"] = CUDA_ERROR_OUT_OF_MEMORY;
   try {
     call.run();
     FAIL("expected CudaError");
   } catch (const CudaError& error) {
     CHECK(error.call() == "cuLaunchKernelEx");
-    CHECK(error.name() == "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES");
+    CHECK(error.name() == "CUDA_ERROR_OUT_OF_MEMORY");
     CHECK_FALSE(error.message().empty());
     CHECK(mentions(error.what(), error.message()));
   }

@@ -85,6 +85,19 @@ def test_a_warm_cache_needs_no_nvrtc(kiln_command, spec_file):
     assert again.json()["cached"] == 1
 
 
+def test_who_asks_for_it_is_told_what_compiles(kiln_command):
+    arguments = ["inspect", "gemm", "--block-m", 16, "--block-n", 64, "--arch"]
+    line = r"kiln: compiled gemm bfloat16 nt, tile 16x64x64x6 for sm_{} in \d+\.\d ms \(inspect\)\n"
+    assert kiln_command(*arguments, "sm_80").stderr == ""
+    warned = kiln_command(*arguments, "sm_86", KILN_JIT="warn")
+    assert re.fullmatch(line.format(86), warned.stderr)
+    assert kiln_command(*arguments, "sm_86", KILN_JIT="warn").stderr == ""  # a hit
+    informed = kiln_command(*arguments, "sm_89", KILN_LOG="info")
+    assert re.fullmatch(line.format(89), informed.stderr)
+    quiet = kiln_command(*arguments, "sm_90", KILN_JIT="warn", KILN_LOG="error")
+    assert (quiet.code, quiet.stderr) == (OK, "")
+
+
 def test_bad_environment_values_name_their_variable(kiln_command):
     for variable in ("KILN_JIT", "KILN_CACHE_MAX_SIZE", "KILN_LOG"):
         run = kiln_command("cache", "info", **{variable: "nonsense"})
