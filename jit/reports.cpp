@@ -127,26 +127,27 @@ std::string diagnose() {
   prepare_nvrtc();
   const NvrtcInfo nvrtc = nvrtc_info(true);
   const Settings& s = settings();
-  return text_of(json{{"version", version()},
-                      {"driver",
-                       {{"found", driver.driver_found},
-                        {"version", driver.driver_version},
-                        {"path", driver.driver_path},
-                        {"problem", driver.problem}}},
-                      {"nvrtc",
-                       {{"loaded", nvrtc.loaded},
-                        {"path", nvrtc.path},
-                        {"how", nvrtc.how},
-                        {"version", nvrtc.version},
-                        {"build", nvrtc.build},
-                        {"archs", nvrtc.archs},
-                        {"problem", nvrtc.problem}}},
-                      {"devices", devices_report()},
-                      {"cache", {{"layers", layers_report()}, {"max_bytes", s.cache_max_bytes}}},
-                      {"environment",
-                       {{"KILN_JIT", name(jit_mode())},
-                        {"KILN_TEMPLATE_DIR", s.template_dir},
-                        {"KILN_NVRTC", s.nvrtc}}}});
+  return json{{"version", version()},
+              {"driver",
+               {{"found", driver.driver_found},
+                {"version", driver.driver_version},
+                {"path", driver.driver_path},
+                {"problem", driver.problem}}},
+              {"nvrtc",
+               {{"loaded", nvrtc.loaded},
+                {"path", nvrtc.path},
+                {"how", nvrtc.how},
+                {"version", nvrtc.version},
+                {"build", nvrtc.build},
+                {"archs", nvrtc.archs},
+                {"problem", nvrtc.problem}}},
+              {"devices", devices_report()},
+              {"cache", {{"layers", layers_report()}, {"max_bytes", s.cache_max_bytes}}},
+              {"environment",
+               {{"KILN_JIT", name(jit_mode())},
+                {"KILN_TEMPLATE_DIR", s.template_dir},
+                {"KILN_NVRTC", s.nvrtc}}}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);  // as text_of
 }
 
 std::string cache_info() { return text_of(json{{"layers", layers_report()}}); }
