@@ -4,6 +4,7 @@
 
 #include "jit/arch.h"
 #include "jit/config.h"
+#include "jit/device_errors.h"
 #include "runtime/cuda/cuda_device.h"
 #include "templates/attention/params.h"
 #include "templates/gemm/params.h"
@@ -54,7 +55,7 @@ runtime::Device& device_of(int ordinal) {
   } catch (const runtime::NoDeviceError& error) {
     throw CudaError(error.what());
   } catch (const runtime::DeviceError& error) {
-    throw cuda_error(error);
+    throw_device_error(error);
   }
 }
 
@@ -94,7 +95,7 @@ void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::
   try {
     device.launch(*kernel.kernel, shape, stream, arguments.bytes(), arguments.spans());
   } catch (const runtime::DeviceError& error) {
-    throw cuda_error(error);
+    throw_device_error(error);
   }
 }
 

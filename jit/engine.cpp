@@ -8,6 +8,7 @@
 #include "cache/memory_cache.h"
 #include "jit/blocking.h"
 #include "jit/compile_policy.h"
+#include "jit/device_errors.h"
 #include "jit/log.h"
 #include "jit/statistics.h"
 #include "kiln/control.h"
@@ -121,7 +122,7 @@ const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
       if (stream && device.is_capturing(*stream)) refuse_capture(id.spec, texts);
       kernel = cache.get(id, [&] { return build(id.spec, texts, device); });
     } catch (const runtime::DeviceError& error) {
-      throw cuda_error(error);
+      throw_device_error(error);
     }
   }
   t_hot[ResidentHash{}(id) % kHotSlots] = {id, kernel.get(), generation};
@@ -129,10 +130,6 @@ const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
 }
 
 }  // namespace
-
-CudaError cuda_error(const runtime::DeviceError& error) {
-  return {error.what(), error.call(), error.code_name(), error.message()};
-}
 
 const LoadedKernel& resident_kernel(const Specialization& spec, const UserTexts& texts,
                                     runtime::Device& device, void* stream) {

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "jit/render.h"
-#include "kiln/error.h"
 #include "runtime/device.h"
 
 namespace kiln {
@@ -31,7 +30,5 @@ const LoadedKernel& preload_kernel(const Specialization& spec, const UserTexts& 
 bool is_resident(const Specialization& spec, const runtime::Device& device);
 
 std::size_t resident_count();
-
-CudaError cuda_error(const runtime::DeviceError& error);
 
 }  // namespace kiln

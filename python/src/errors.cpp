@@ -22,7 +22,7 @@ PyObject* add_type(py::module_& module, const char* name, const char* doc, PyObj
 
 using Attributes = std::initializer_list<std::pair<const char*, py::object>>;
 
-void raise_with_attributes(PyObject* type, const char* message, const Attributes& attributes) {
+void raise_with_attributes(PyObject* type, const char* message, Attributes attributes) {
   const py::object instance = take(PyObject_CallFunction(type, "s", message));
   for (const auto& [name, value] : attributes) {
     if (PyObject_SetAttrString(instance.ptr(), name, value.ptr()) != 0) rethrow_python_error();
