@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <mutex>
 #include <set>
 
@@ -18,6 +19,13 @@ namespace {
 
 // Publishing takes milliseconds; a lock that is held for longer is worth less than the wait.
 constexpr double kPublishWaitSeconds = 1.0;
+
+// Other processes write to the folder too. So its size is taken anew once we have added this part
+// of the limit, or this long after the last look.
+constexpr std::uint64_t kRescanPart = 8;
+constexpr std::chrono::seconds kRescanAfter{5};
+
+using Clock = std::chrono::steady_clock;
 
 struct HeldKeyLock : DiskCache::KeyLock {
   HeldKeyLock(const std::filesystem::path& path, double max_wait_seconds, mode_t mode)
@@ -54,6 +62,20 @@ void sweep(const Layer::Scan& scan) {
   for (const auto& path : scan.litter) ::unlink(path.c_str());
 }
 
+// Why a folder is not used, and the cure that its kind of trust admits.
+std::string refusal(const Layer& layer, const Layer::Verdict& verdict) {
+  const char* cure = "Correct KILN_CACHE_DIR or KILN_CACHE_PATH, or the folder.";
+  if (verdict.distrusted && layer.trust() == Trust::kOwnerOnly) {
+    cure =
+        "Use a folder that only its owner can write (chmod go-w); if others are meant to write it, "
+        "name it in KILN_CACHE_DIR.";
+  } else if (verdict.distrusted) {
+    cure = "Take the right to write it from everybody (chmod -R o-w), or name another folder.";
+  }
+  return "the cache folder " + layer.root().string() + " " + verdict.fault +
+         ", so it is not used. " + cure;
+}
+
 }  // namespace
 
 struct DiskCache::Impl {
@@ -64,8 +86,10 @@ struct DiskCache::Impl {
   std::mutex warned_mutex;
   std::set<std::string> warned;
   std::mutex size_mutex;
-  bool measured = false;          // the folder was scanned, and swept, once
-  std::uint64_t known_bytes = 0;  // as of the last scan, plus what we wrote since
+  bool measured = false;            // the folder was scanned, and swept, once
+  std::uint64_t scanned_bytes = 0;  // as of the last scan
+  std::uint64_t added_bytes = 0;    // by us since then
+  Clock::time_point scanned_at;
 
   const Layer* writable() const {
     return layers.empty() || !layers[0].writable() ? nullptr : &layers[0];
@@ -73,9 +97,12 @@ struct DiskCache::Impl {
   void warn_once(const std::string& cause, const std::string& text);
   bool may_use(const Layer& layer);
   std::string publish(const Layer& layer, const Key& key, const Entry& entry, bool pinned);
+  bool must_scan() const;
+  void remember(const Layer::Scan& scan);
   void account(const Layer& layer, std::uint64_t bytes, const Key& fresh);
-  bool drop(const Layer& layer, const EntryInfo& entry, Layer::Scan& scan);
-  std::size_t shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit, const Key* fresh);
+  void drop(const Layer& layer, const EntryInfo& entry, Layer::Scan& scan, Pruned& pruned);
+  void shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit, const Key* fresh,
+              Pruned& pruned);
 };
 
 void DiskCache::Impl::warn_once(const std::string& cause, const std::string& text) {
@@ -96,13 +123,7 @@ bool DiskCache::Impl::may_use(const Layer& layer) {
   if (verdict.usable()) return true;
   // A writable folder is created at the first write; until then it is merely empty.
   if (verdict.missing && layer.writable()) return false;
-  warn_once(layer.root().string() + '\n' + verdict.fault,
-            "the cache folder " + layer.root().string() + " " + verdict.fault +
-                ", so it is not used. " +
-                (verdict.distrusted
-                     ? "Use a folder that only its owner can write (chmod go-w); if others are "
-                       "meant to write it, name it in KILN_CACHE_DIR."
-                     : "Correct KILN_CACHE_DIR or KILN_CACHE_PATH, or the folder."));
+  warn_once(layer.root().string() + '\n' + verdict.fault, refusal(layer, verdict));
   return false;
 }
 
@@ -118,52 +139,68 @@ std::string DiskCache::Impl::publish(const Layer& layer, const Key& key, const E
                      layer.file_mode());
 }
 
+// Requires: size_mutex is held.
+bool DiskCache::Impl::must_scan() const {
+  if (!measured) return true;
+  if (max_bytes == 0) return false;
+  return scanned_bytes + added_bytes > max_bytes || added_bytes >= max_bytes / kRescanPart ||
+         Clock::now() - scanned_at >= kRescanAfter;
+}
+
+void DiskCache::Impl::remember(const Layer::Scan& scan) {
+  measured = true;
+  scanned_bytes = scan.bytes;
+  added_bytes = 0;
+  scanned_at = Clock::now();
+}
+
 void DiskCache::Impl::account(const Layer& layer, std::uint64_t bytes, const Key& fresh) {
   std::lock_guard lock(size_mutex);
-  known_bytes += bytes;
-  if (measured && (max_bytes == 0 || known_bytes <= max_bytes)) return;
+  added_bytes += bytes;
+  if (!must_scan()) return;
   Layer::Scan scan = layer.scan();
-  measured = true;
   sweep(scan);
   // A tenth below the limit, so that a full cache is not scanned again at every write.
   if (max_bytes != 0 && scan.bytes > max_bytes) {
-    shrink(layer, scan, max_bytes - max_bytes / 10, &fresh);
+    Pruned pruned;
+    shrink(layer, scan, max_bytes - max_bytes / 10, &fresh, pruned);
+    if (!pruned.problem.empty()) warn_once("remove", pruned.problem);
   }
-  known_bytes = scan.bytes;
-  if (max_bytes != 0 && known_bytes > max_bytes) {
+  remember(scan);
+  if (max_bytes != 0 && scanned_bytes > max_bytes) {
     warn_once("size", "the pinned and the newest entries in " + layer.root().string() + " take " +
-                          std::to_string(known_bytes) + " bytes, more than the limit of " +
+                          std::to_string(scanned_bytes) + " bytes, more than the limit of " +
                           std::to_string(max_bytes) +
                           ". Raise KILN_CACHE_MAX_SIZE, or clear the cache and prewarm less.");
   }
 }
 
-// True when this call removed the entry; what is gone either way no longer counts in `scan`.
-bool DiskCache::Impl::drop(const Layer& layer, const EntryInfo& entry, Layer::Scan& scan) {
+// What is gone, by us or by others, no longer counts in `scan`.
+void DiskCache::Impl::drop(const Layer& layer, const EntryInfo& entry, Layer::Scan& scan,
+                           Pruned& pruned) {
   const Layer::Removal removal = layer.remove(entry);
   if (removal == Layer::Removal::kFailed) {
-    warn_once("remove", "cannot remove entries from " + layer.root().string() +
-                            "; make the folder writable for this user.");
+    ++pruned.failed;
+    pruned.problem = "cannot remove entries from " + layer.root().string() +
+                     "; make the folder writable for this user.";
   }
   const bool removed = removal == Layer::Removal::kRemoved;
+  if (removed) ++pruned.removed;
   if (removed || removal == Layer::Removal::kGone) scan.bytes -= entry.bytes;
-  return removed;
 }
 
 // Removes least recently used entries, except pinned ones and `fresh`, until `limit` holds.
-std::size_t DiskCache::Impl::shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit,
-                                    const Key* fresh) {
+void DiskCache::Impl::shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit,
+                             const Key* fresh, Pruned& pruned) {
   std::sort(scan.entries.begin(), scan.entries.end(),
             [](const EntryInfo& a, const EntryInfo& b) { return a.last_used < b.last_used; });
-  std::size_t removed = 0;
   for (EntryInfo& entry : scan.entries) {
     if (scan.bytes <= limit) break;
     if (fresh && entry.key == *fresh) continue;
     add_side_file(layer, entry);
     if (entry.pinned) continue;
-    if (drop(layer, entry, scan)) ++removed;
+    drop(layer, entry, scan, pruned);
   }
-  return removed;
 }
 
 DiskCache::DiskCache(CacheOptions options) : impl_(std::make_unique<Impl>()) {
@@ -287,13 +324,17 @@ std::vector<VerifyResult> DiskCache::verify() const {
   return results;
 }
 
-std::size_t DiskCache::prune(std::uint64_t max_bytes,
-                             const std::function<bool(const EntryInfo&)>& expired) {
+Pruned DiskCache::prune(std::uint64_t max_bytes,
+                        const std::function<bool(const EntryInfo&)>& expired) {
+  Pruned pruned;
   const Layer* layer = impl_->writable();
-  if (!layer || !impl_->may_use(*layer)) return 0;
+  if (!layer) return pruned;
+  if (const Layer::Verdict verdict = layer->inspect(); !verdict.usable()) {
+    if (!verdict.missing) pruned.problem = refusal(*layer, verdict);
+    return pruned;
+  }
   Layer::Scan scan = layer->scan();
   sweep(scan);
-  std::size_t removed = 0;
   if (expired) {
     std::vector<EntryInfo> kept;
     for (EntryInfo& entry : scan.entries) {
@@ -302,17 +343,17 @@ std::size_t DiskCache::prune(std::uint64_t max_bytes,
         kept.push_back(std::move(entry));
         continue;
       }
-      if (impl_->drop(*layer, entry, scan)) ++removed;
+      impl_->drop(*layer, entry, scan, pruned);
     }
     scan.entries = std::move(kept);
   }
-  removed += impl_->shrink(*layer, scan, max_bytes, nullptr);
+  impl_->shrink(*layer, scan, max_bytes, nullptr, pruned);
   std::lock_guard lock(impl_->size_mutex);
-  impl_->known_bytes = scan.bytes;
-  return removed;
+  impl_->remember(scan);
+  return pruned;
 }
 
-std::size_t DiskCache::clear() {
+Pruned DiskCache::clear() {
   return prune(0, [](const EntryInfo&) { return true; });
 }
 

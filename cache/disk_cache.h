@@ -46,6 +46,12 @@ struct VerifyResult {
   std::string fault;  // empty when sound
 };
 
+struct Pruned {
+  std::size_t removed = 0;
+  std::size_t failed = 0;  // entries that could not be removed
+  std::string problem;     // why those, or the whole folder, were left alone; else empty
+};
+
 struct Hit {
   Entry entry;
   std::size_t layer = 0;  // 0 is the writable folder when there is one
@@ -59,7 +65,9 @@ struct CacheOptions {
   // folder is refused when it or an entry is owned by, or writable by, somebody else.
   bool directory_is_chosen = false;
   std::vector<std::filesystem::path> read_only;  // trusted unless world-writable
-  std::uint64_t max_bytes = 0;                   // 0 = unlimited; else least recently used go first
+  // 0 = unlimited; else least recently used go first. Processes that write at the same time may go
+  // over it by an eighth each until they look again.
+  std::uint64_t max_bytes = 0;
   std::function<void(const std::string&)> warn;  // may be null; called without any lock held
 };
 
@@ -94,12 +102,12 @@ class DiskCache {
   std::vector<LayerInfo> layers() const;
   std::vector<EntryInfo> list() const;
   std::vector<VerifyResult> verify() const;
-  // Both touch the writable layer only and return the number of entries removed. `prune` removes
-  // those that `expired` names, pinned or not, then least recently used unpinned entries until
-  // `max_bytes` holds (0 = none is kept). `clear` removes all, pinned ones too.
-  std::size_t prune(std::uint64_t max_bytes,
-                    const std::function<bool(const EntryInfo&)>& expired = nullptr);
-  std::size_t clear();
+  // Both touch the writable layer only. `prune` removes those that `expired` names, pinned or not,
+  // then least recently used unpinned entries until `max_bytes` holds (0 = none is kept). `clear`
+  // removes all, pinned ones too.
+  Pruned prune(std::uint64_t max_bytes,
+               const std::function<bool(const EntryInfo&)>& expired = nullptr);
+  Pruned clear();
 
  private:
   struct Impl;

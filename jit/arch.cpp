@@ -1,6 +1,7 @@
 #include "jit/arch.h"
 
 #include <stdexcept>
+#include <string>
 
 namespace kiln {
 namespace {
@@ -15,6 +16,9 @@ constexpr Arch kArchs[] = {
     {100, {10, 0}, 227 * 1024, 228 * 1024, "sm_100"},
     {120, {12, 0}, 99 * 1024, 100 * 1024, "sm_120"},
 };
+
+// The devices that exist among those that run a row's code.
+constexpr int kNumbers[] = {80, 86, 87, 88, 89, 90, 100, 101, 103, 120, 121};
 
 std::string known_archs() {
   std::string names;
@@ -43,23 +47,20 @@ int arch_index(Capability capability) {
 
 Capability parse_arch(std::string_view text) {
   std::string_view digits = text.starts_with("sm_") ? text.substr(3) : text;
-  if (!digits.empty() && (digits.back() == 'a' || digits.back() == 'f')) digits.remove_suffix(1);
-  int number = 0;
-  bool sound = digits.size() == 2 || digits.size() == 3;
-  for (char c : digits) {
-    sound = sound && c >= '0' && c <= '9';
-    number = number * 10 + (c - '0');
+  char suffix = 0;
+  if (!digits.empty() && (digits.back() == 'a' || digits.back() == 'f')) {
+    suffix = digits.back();
+    digits.remove_suffix(1);
   }
-  const Capability capability{number / 10, number % 10};
-  if (sound) {
-    for (const Arch& arch : kArchs) {
-      if (arch.since.major == capability.major && arch.since.minor <= capability.minor) {
-        return capability;
-      }
-    }
+  const int since = suffix == 'f' ? 100 : suffix == 'a' ? 90 : 0;
+  for (const int number : kNumbers) {
+    if (digits == std::to_string(number) && number >= since) return {number / 10, number % 10};
   }
-  throw std::invalid_argument("unknown arch '" + std::string(text) + "'; expected one of " +
-                              known_archs() + " (a suffix a or f is accepted)");
+  std::string known;
+  for (const int number : kNumbers)
+    known += (known.empty() ? "sm_" : ", sm_") + std::to_string(number);
+  throw std::invalid_argument("unknown arch '" + std::string(text) + "'; expected one of " + known +
+                              ", from sm_90 on also with the suffix a, from sm_100 on with f");
 }
 
 }  // namespace kiln

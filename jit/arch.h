@@ -26,7 +26,7 @@ std::span<const Arch> arch_table();
 
 // Index into arch_table(). Throws std::invalid_argument for devices before 8.0 or unknown ones.
 int arch_index(Capability capability);
-// "sm_90", "sm_90a" or "90": the device meant. Throws std::invalid_argument that lists the table.
+// "sm_90", "sm_90a" or "90": the device meant. Throws std::invalid_argument that lists the devices.
 Capability parse_arch(std::string_view text);
 
 }  // namespace kiln

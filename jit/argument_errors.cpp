@@ -115,6 +115,20 @@ void refuse_last_stride(Subject subject, const TensorView& tensor) {
                            "; call .contiguous()");
 }
 
+void refuse_data(Subject subject, const TensorView& tensor) {
+  if (tensor.data == nullptr) {
+    throw_value(subject, "has no memory: its data is null and its shape " + shape_text(tensor));
+  }
+  throw_value(subject, "must lie at a multiple of " + std::to_string(size_of(tensor.dtype)) +
+                           " bytes, the size of a " + name(tensor.dtype) + " element");
+}
+
+void refuse_repeats(Subject subject) {
+  throw_value(subject,
+              "is written, so no dimension may repeat its elements (stride 0); pass a tensor of "
+              "its own, as .contiguous() makes");
+}
+
 void check_shape(Subject subject, const TensorView& tensor,
                  std::initializer_list<std::int64_t> shape) {
   bool same = tensor.rank == static_cast<int>(shape.size());

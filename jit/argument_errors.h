@@ -25,6 +25,8 @@ std::string shape_text(const TensorView& tensor);  // "[2, 128, 8, 64]"
 [[noreturn]] void refuse_dtype(Subject subject, const TensorView& tensor, DType expected,
                                const char* why);
 [[noreturn]] void refuse_last_stride(Subject subject, const TensorView& tensor);
+[[noreturn]] void refuse_data(Subject subject, const TensorView& tensor);
+[[noreturn]] void refuse_repeats(Subject subject);
 
 // check_device for what is not simply on the right CUDA device: host memory goes to the emulated
 // device where that is chosen, anything else is refused.
@@ -52,6 +54,29 @@ inline void check_last_stride(Subject subject, const TensorView& tensor) {
   const bool unit = tensor.shape[last] <= 1 || tensor.strides[last] == 1;
   if (!unit) [[unlikely]]
     refuse_last_stride(subject, tensor);
+}
+inline bool is_empty(const TensorView& tensor) {
+  for (int i = 0; i < tensor.rank; ++i) {
+    if (tensor.shape[i] == 0) return true;
+  }
+  return false;
+}
+// Memory at a multiple of the element's size; none only where nothing is read or when
+// `may_be_null`.
+inline void check_data(Subject subject, const TensorView& tensor, bool may_be_null) {
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+  const auto size = static_cast<unsigned>(size_of(tensor.dtype));  // a power of two
+  const bool sound = address != 0 ? (address & (size - 1)) == 0 : may_be_null || is_empty(tensor);
+  if (!sound) [[unlikely]]
+    refuse_data(subject, tensor);
+}
+// A result may not be written twice to one place.
+inline void check_written(Subject subject, const TensorView& tensor) {
+  for (int i = 0; i < tensor.rank; ++i) {
+    const bool repeats = tensor.shape[i] > 1 && tensor.strides[i] == 0;
+    if (repeats && !is_empty(tensor)) [[unlikely]]
+      refuse_repeats(subject);
+  }
 }
 void check_shape(Subject subject, const TensorView& tensor,
                  std::initializer_list<std::int64_t> shape);

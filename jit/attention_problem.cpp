@@ -62,7 +62,9 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
     check_dtype(subject, *tensor, q.dtype, " like q");
     check_rank(subject, *tensor, 4, layout);
     check_last_stride(subject, *tensor);
+    check_data(subject, *tensor, problem.may_be_null);
   }
+  check_written({kOp, "out"}, out);
   const std::int64_t heads = q.shape[ax.head], heads_kv = k.shape[ax.head];
   check_head_dim({kOp, "q"}, q.shape[3]);
   check_head_dim({kOp, "v"}, v.shape[3]);
@@ -91,6 +93,8 @@ void check_lse(const TensorView& lse, const AttentionProblem& problem) {
   check_dtype(subject, lse, DType::f32, "");
   check_shape(subject, lse, {problem.batch, problem.heads, problem.len_q});
   check_last_stride(subject, lse);
+  check_data(subject, lse, problem.may_be_null);
+  check_written(subject, lse);
 }
 
 void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
@@ -135,6 +139,7 @@ void add_alibi(const TensorView& slopes, AttentionProblem& problem) {
   const Subject subject{kOp, "alibi_slopes"};
   check_device(subject, slopes, problem.device_ordinal);
   check_dtype(subject, slopes, DType::f32, "");
+  check_data(subject, slopes, problem.may_be_null);
   const bool per_batch = slopes.rank == 2;
   if (per_batch) {
     check_shape(subject, slopes, {problem.batch, problem.heads});
@@ -177,6 +182,7 @@ void add_sinks(const TensorView& sinks, AttentionProblem& problem) {
                std::string("must be float32, float16 or bfloat16, got ") + name(sinks.dtype));
   }
   check_shape(subject, sinks, {problem.heads});
+  check_data(subject, sinks, problem.may_be_null);
   problem.arguments.add_pointer(problem.arguments.size(), sinks, false);
   problem.arguments.add_word(static_cast<std::uint64_t>(sinks.strides[0]));
 }
@@ -205,7 +211,7 @@ void check_attention(const TensorView& q, const TensorView& k, const TensorView&
     add_variant_arguments(
         *options.variant,
         {problem.batch, problem.heads, static_cast<int>(k.shape[axes(options.layout).head]),
-         problem.len_q, problem.len_kv, problem.device_ordinal},
+         problem.len_q, problem.len_kv, problem.device_ordinal, problem.may_be_null},
         problem.arguments);
   }
 }

@@ -37,6 +37,7 @@ class CallArguments {
   void add_pointer(std::size_t offset, const TensorView& tensor, bool written) {
     if (offset == size_) add_word(reinterpret_cast<std::uint64_t>(tensor.data));
     offsets_[pointers_] = static_cast<std::uint16_t>(offset);
+    element_bytes_[pointers_] = static_cast<std::uint8_t>(size_of(tensor.dtype));
     spans_[pointers_++] = span_of(tensor, written);
   }
   std::size_t size() const { return size_; }
@@ -46,6 +47,7 @@ class CallArguments {
   std::span<const runtime::MemorySpan> spans() const { return {spans_.data(), pointers_}; }
 
   std::size_t pointers() const { return pointers_; }
+  std::size_t element_bytes(std::size_t i) const { return element_bytes_[i]; }  // at pointer i
   std::uint64_t pointer(std::size_t i) const {
     std::uint64_t address;
     std::memcpy(&address, bytes_ + offsets_[i], 8);
@@ -72,6 +74,7 @@ class CallArguments {
   std::size_t size_ = 0;
   std::size_t pointers_ = 0;
   std::array<std::uint16_t, kMaxPointers> offsets_;
+  std::array<std::uint8_t, kMaxPointers> element_bytes_;
   std::array<runtime::MemorySpan, kMaxPointers> spans_;
 };
 

@@ -30,21 +30,23 @@ runtime::LaunchShape linear_shape(long long blocks, const LoadedKernel& kernel) 
   return shape;
 }
 
-int overridden_row(const GemmProblem& problem, int arch) {
-  const GemmTile& tile = *problem.tile;
+[[noreturn]] void refuse_tile(const GemmProblem& problem, int arch) {
   std::string rows;
   for (int row : gemm_rows(problem.traits, arch)) {
     const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
-    if (config.block_m == tile.block_m && config.block_n == tile.block_n &&
-        config.block_k == tile.block_k && config.stages == tile.stages) {
-      return row;
-    }
     rows += (rows.empty() ? "" : ", ") + tile_name(config);
   }
+  const GemmTile& tile = *problem.tile;
   throw std::invalid_argument(
       "gemm: config must be one of " + rows + " (block_m x block_n x block_k x stages), got " +
       std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) + "x" +
       std::to_string(tile.block_k) + "x" + std::to_string(tile.stages));
+}
+
+int overridden_row(const GemmProblem& problem, int arch) {
+  const int row = find_gemm_row(problem.traits, arch, *problem.tile);
+  if (row < 0) refuse_tile(problem, arch);
+  return row;
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ runtime::Device& device_of(int ordinal) {
   } catch (const runtime::NoDeviceError& error) {
     throw CudaError(error.what());
   } catch (const runtime::DeviceError& error) {
-    throw CudaError(error.what());
+    throw_device_error(error);
   }
 }
 

@@ -168,7 +168,7 @@ void check_input(const CompileInput& input) {
     message += " (" + std::string(api.nvrtcGetErrorString(result)) + ")";
   }
   message += ":\n" + log;
-  throw CompileError(message, std::move(log));
+  throw CompileError(message, std::move(log), std::string(input.name));
 }
 
 // Where a driver is installed, NVRTC from 12.9 on keeps a cache of its own there. A hit comes
@@ -206,7 +206,7 @@ CompileResult compile(const CompileInput& input) {
   if (!resources) {
     throw CompileError(std::string(input.name) + " defines no kernel extern \"C\" " +
                            std::string(input.entry) + ":\n" + compiled.log,
-                       compiled.log);
+                       compiled.log, std::string(input.name));
   }
   compiled.resources = std::move(*resources);
   compiled.cubin = program.cubin();

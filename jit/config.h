@@ -50,6 +50,9 @@ int pick_attention_row(const AttentionTraits& traits, int arch, std::int64_t len
 int pick_gemm_row(const GemmTraits& traits, int arch, std::int64_t m, std::int64_t n,
                   std::int64_t batch, int sm_count);
 
+// The row of a tile that the caller chose; -1 when these traits have none.
+int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile);
+
 // Every combination of traits that the built-in tables serve, one row each, without user variants
 // and expressions: the list that compile tests walk.
 std::vector<Specialization> enumerate_specializations(int arch);

@@ -5,7 +5,8 @@
 
 namespace kiln {
 
-// Throws EmulatorError for a fault that the emulated device found, CudaError for anything else.
+// Throws EmulatorError for a fault that the emulated device found, else CudaError with the failed
+// call, its code's name and the driver's words.
 [[noreturn]] void throw_device_error(const runtime::DeviceError& error);
 
 }  // namespace kiln

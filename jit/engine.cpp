@@ -92,11 +92,16 @@ std::shared_ptr<LoadedKernel> build(const Specialization& spec, const UserTexts&
                                     runtime::Device& device) {
   const KernelSource source = source_of(spec, texts);
   if (auto loaded = load_from_disk(spec, source, device)) return loaded;
-  count(statistics().misses);
-  require_compiling(spec, texts, source);
+  try {
+    require_compiling(spec, texts, source);
+  } catch (const CompileDisabled&) {
+    count(statistics().misses);
+    throw;
+  }
   // One process compiles, the others wait for its entry, at most about as long as a compile takes.
   const auto lock = disk_cache().lock(source.key, 5.0);
-  if (auto loaded = load_from_disk(spec, source, device)) return loaded;
+  if (auto loaded = load_from_disk(spec, source, device)) return loaded;  // a hit after all
+  count(statistics().misses);
   const cache::Entry entry = compile_entry(source, "not in the cache");
   auto loaded = load(spec, entry, device);
   disk_cache().put(source.key, entry);

@@ -67,7 +67,7 @@ std::string explain(const Problem& problem, const char* op) {
               {"arch", source.arch},
               {"layer", layer_of(spec, source.key, device)},
               {"why", why(spec)}}
-      .dump();
+      .dump(-1, ' ', false, json::error_handler_t::replace);  // "layer" is a path
 }
 
 json inspect_one(const OwnedSpec& owned) {
@@ -97,6 +97,7 @@ std::string explain_flash_attention(const TensorView& q, const TensorView& k, co
                                     const TensorView& out, const TensorView& lse,
                                     const AttentionOptions& options) {
   AttentionProblem problem;
+  problem.may_be_null = true;
   check_attention(q, k, v, out, lse, options, problem);
   return explain(problem, "flash_attention");
 }
@@ -104,6 +105,7 @@ std::string explain_flash_attention(const TensorView& q, const TensorView& k, co
 std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                          const GemmOptions& options) {
   GemmProblem problem;
+  problem.may_be_null = true;
   check_gemm(a, b, out, options, problem);
   return explain(problem, "gemm");
 }

@@ -62,6 +62,18 @@ std::vector<int> gemm_rows(const GemmTraits& traits, int arch) {
   return rows;
 }
 
+int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile) {
+  for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
+    const GemmConfig& config = kConfigs[row];
+    if (config.block_m == tile.block_m && config.block_n == tile.block_n &&
+        config.block_k == tile.block_k && config.stages == tile.stages &&
+        serves(config, traits, arch)) {
+      return row;
+    }
+  }
+  return -1;
+}
+
 int pick_gemm_row(const GemmTraits& traits, int arch, std::int64_t m, std::int64_t n,
                   std::int64_t batch, int sm_count) {
   int best = -1;

@@ -3,7 +3,7 @@
 
 #include "jit/argument_errors.h"
 #include "jit/problem.h"
-#include "jit/variant_arguments.h"
+#include "jit/user_text.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -88,7 +88,7 @@ void check_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& o
 }
 
 Matrix check_like_output(const char* argument, const TensorView& tensor, std::int64_t batch,
-                         std::int64_t m, std::int64_t n, bool batched) {
+                         std::int64_t m, std::int64_t n, bool batched, bool may_be_null) {
   const Subject subject{kOp, argument};
   if (!is_float(tensor.dtype)) {
     throw_type(subject,
@@ -100,6 +100,7 @@ Matrix check_like_output(const char* argument, const TensorView& tensor, std::in
     check_shape(subject, tensor, {m, n});
   }
   check_last_stride(subject, tensor);
+  check_data(subject, tensor, may_be_null);
   return as_matrix(argument, tensor, false);
 }
 
@@ -117,18 +118,16 @@ std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
     check_shape(subject, bias, {problem.n});
   }
   check_last_stride(subject, bias);
+  check_data(subject, bias, problem.may_be_null);
   return bias.rank == 3 && problem.batch > 1 ? bias.strides[0] : 0;
 }
 
-Digest128 epilogue_digest(const std::string& expression) {
-  // The last one of this thread: a serving loop passes the same text on every call.
+// The last one of this thread: a serving loop passes the same text on every call.
+Digest128 remembered_digest(std::string_view expression) {
   thread_local std::string last_text;
   thread_local Digest128 last_digest{};
   if (expression != last_text) {
-    if (expression.find_first_of("\n\r#") != std::string::npos) {
-      throw_value({kOp, "epilogue"}, "must be one line without preprocessor directives");
-    }
-    last_digest = digest_of({{"epilogue", expression}});
+    last_digest = epilogue_digest(expression);
     last_text = expression;
   }
   return last_digest;
@@ -143,7 +142,7 @@ void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
     throw_value({kOp, "activation"},
                 "cannot be combined with epilogue; write it in the expression");
   }
-  problem.traits.epilogue = epilogue_digest(options.epilogue);
+  problem.traits.epilogue = remembered_digest(options.epilogue);
   problem.epilogue = options.epilogue;
 }
 
@@ -177,6 +176,8 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   check_device({kOp, "out"}, out, problem.device_ordinal);
   check_dtypes(a, b, options);
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
+  check_data({kOp, "a"}, a, problem.may_be_null);
+  check_data({kOp, "b"}, b, problem.may_be_null);
   if (ma.cols != mb.rows) {
     throw_value({kOp, "b"}, "must have " + std::to_string(ma.cols) +
                                 " rows, the columns of a; a is " + shape_text(a) + ", b is " +
@@ -185,7 +186,9 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   }
   const std::int64_t batch = common_batch(ma, mb);
   const bool batched = a.rank == 3 || b.rank == 3;
-  const Matrix mo = check_like_output("out", out, batch, ma.rows, mb.cols, batched);
+  const Matrix mo =
+      check_like_output("out", out, batch, ma.rows, mb.cols, batched, problem.may_be_null);
+  check_written({kOp, "out"}, out);
   problem.batch = static_cast<int>(batch), problem.m = static_cast<int>(ma.rows);
   problem.n = static_cast<int>(mb.cols), problem.k = static_cast<int>(ma.cols);
   problem.tile = options.config;
@@ -215,8 +218,8 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   }
   if (options.residual.given()) {
     check_device({kOp, "residual"}, options.residual, problem.device_ordinal);
-    const Matrix mr =
-        check_like_output("residual", options.residual, batch, ma.rows, mb.cols, batched);
+    const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, mb.cols,
+                                        batched, problem.may_be_null);
     p.residual = options.residual.data;
     p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;
     traits.residual = options.residual.dtype;

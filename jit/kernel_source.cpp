@@ -50,6 +50,27 @@ nlohmann::json description(const KernelSource& source, const CompileResult& resu
           {"compile_seconds", result.seconds}};
 }
 
+// Compiler messages name the user's file by its label: puts the path in its place.
+std::string with_path(std::string text, const std::string& path) {
+  const std::string label = std::string(kUserFileLabel) + "(";
+  for (std::size_t at = text.find(label); at != std::string::npos;
+       at = text.find(label, at + path.size())) {
+    text.replace(at, label.size() - 1, path);
+  }
+  return text;
+}
+
+CompileResult compile_named(const KernelSource& source) {
+  const std::vector<SourceFile> headers = included_files(source.source);
+  try {
+    return compile({"/kiln/kernel.cu", source.source, headers, source.arch, kEntryName});
+  } catch (const CompileError& error) {
+    const std::string& path = source.user_file;
+    if (path.empty() || error.path().empty()) throw;
+    throw CompileError(with_path(error.what(), path), with_path(error.log(), path), path);
+  }
+}
+
 std::string one_decimal(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f", value);
@@ -77,15 +98,14 @@ KernelSource source_of(const Specialization& spec, const UserTexts& texts) {
   source.source = render(spec, texts);
   source.arch = arch_table()[static_cast<std::size_t>(spec.arch())].name;
   source.what = describe(spec, texts);
+  if (texts.variant) source.user_file = texts.variant->file_name;
   source.key = key_of(source);
   return source;
 }
 
 cache::Entry compile_entry(const KernelSource& source, const std::string& why) {
   prepare_nvrtc();
-  const std::vector<SourceFile> headers = included_files(source.source);
-  const CompileResult result =
-      compile({"/kiln/kernel.cu", source.source, headers, source.arch, kEntryName});
+  const CompileResult result = compile_named(source);
   count(statistics().compiles);
   count(statistics().compile_nanoseconds, static_cast<std::uint64_t>(result.seconds * 1e9));
   const LogLevel level = jit_mode() == JitMode::warn ? LogLevel::warning : LogLevel::info;

@@ -11,8 +11,9 @@ namespace kiln {
 
 struct KernelSource {
   std::string source;
-  std::string arch;  // "sm_90"
-  std::string what;  // describe()
+  std::string arch;       // "sm_90"
+  std::string what;       // describe()
+  std::string user_file;  // path of the variant's template file, for messages; else empty
   cache::Key key;
 };
 KernelSource source_of(const Specialization& spec, const UserTexts& texts);

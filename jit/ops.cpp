@@ -2,6 +2,7 @@
 #include "jit/calls.h"
 #include "jit/device_choice.h"
 #include "jit/emulation.h"
+#include "jit/status.h"
 #include "kiln/kiln.h"
 
 namespace kiln {
@@ -25,32 +26,6 @@ void run(const Problem& problem, void* stream) {
   const Specialization spec = specialize(problem, device);
   const LoadedKernel& kernel = resident_kernel(spec, texts_of(problem), device, stream);
   launch(device, kernel, launch_shape(problem, spec, kernel), problem.arguments, stream);
-}
-
-template <class Call>
-Status status_of(Call&& call) noexcept {
-  try {
-    try {
-      call();
-      return {};
-    } catch (const TypeError& error) {
-      return {StatusCode::type_error, error.what()};
-    } catch (const std::invalid_argument& error) {
-      return {StatusCode::invalid_argument, error.what()};
-    } catch (const CompileError& error) {
-      return {StatusCode::compile_error, error.what()};
-    } catch (const CompileDisabled& error) {
-      return {StatusCode::compile_disabled, error.what()};
-    } catch (const EmulatorError& error) {
-      return {StatusCode::emulator_error, error.what()};
-    } catch (const CudaError& error) {
-      return {StatusCode::cuda_error, error.what()};
-    } catch (const std::exception& error) {
-      return {StatusCode::internal, error.what()};
-    }
-  } catch (...) {  // copying the message failed
-    return {StatusCode::internal, {}};
-  }
 }
 
 }  // namespace

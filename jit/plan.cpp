@@ -2,6 +2,7 @@
 #include "jit/device_choice.h"
 #include "jit/emulation.h"
 #include "jit/recipe.h"
+#include "jit/status.h"
 #include "kiln/kiln.h"
 
 namespace kiln {
@@ -10,17 +11,31 @@ struct Plan::Impl {
   runtime::Device* device = nullptr;  // null: nothing to compute
   Recipe recipe;
   CallArguments arguments;
-  std::size_t alignment = 1;  // of the planned tensors, bytes
+  std::array<std::uint8_t, CallArguments::kMaxPointers> alignments{};  // bytes, of each pointer
   bool emulated = false;
 };
 
 namespace {
 
+constexpr std::uint8_t kVectorBytes = 16;
+
+// Whether the kernel was specialised for whole vectors at pointer i, in the order of the checks.
+bool needs_vectors(const AttentionProblem& problem, std::size_t i) {
+  return i < 4 && problem.traits.aligned;  // q, k, v, out
+}
+bool needs_vectors(const GemmProblem& problem, std::size_t i) {
+  return i < 2 ? problem.traits.aligned_loads : problem.traits.aligned_stores;
+}
+
 template <class Problem>
-Plan make_plan(const Problem& problem, bool aligned) {
+Plan make_plan(const Problem& problem) {
   auto impl = std::make_shared<Plan::Impl>();
   impl->arguments = problem.arguments;
-  impl->alignment = aligned ? 16 : 1;
+  for (std::size_t i = 0; i < impl->arguments.pointers(); ++i) {
+    impl->alignments[i] = needs_vectors(problem, i)
+                              ? kVectorBytes
+                              : static_cast<std::uint8_t>(impl->arguments.element_bytes(i));
+  }
   if (!problem.empty()) {
     impl->device = &device_of(problem.device_ordinal);
     const Specialization spec = specialize(problem, *impl->device);
@@ -32,21 +47,44 @@ Plan make_plan(const Problem& problem, bool aligned) {
   return Plan(std::move(impl));
 }
 
+[[noreturn]] void refuse_pointer(std::size_t i, const void* pointer, int alignment) {
+  const std::string subject = "Plan::launch: pointer " + std::to_string(i);
+  if (pointer == nullptr) throw std::invalid_argument(subject + " is null");
+  throw std::invalid_argument(subject + " must be a multiple of " + std::to_string(alignment) +
+                              " bytes, which the planned kernel relies on");
+}
+
 }  // namespace
 
 Plan plan_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                           const TensorView& out, const TensorView& lse,
                           const AttentionOptions& options) {
   AttentionProblem problem;
+  problem.may_be_null = true;
   check_attention(q, k, v, out, lse, options, problem);
-  return make_plan(problem, problem.traits.aligned);
+  return make_plan(problem);
 }
 
 Plan plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                const GemmOptions& options) {
   GemmProblem problem;
+  problem.may_be_null = true;
   check_gemm(a, b, out, options, problem);
-  return make_plan(problem, problem.traits.aligned_loads || problem.traits.aligned_stores);
+  return make_plan(problem);
+}
+
+Status try_plan_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                const TensorView& out, const TensorView& lse,
+                                const AttentionOptions& options,
+                                std::optional<Plan>& plan) noexcept {
+  plan.reset();
+  return status_of([&] { plan = plan_flash_attention(q, k, v, out, lse, options); });
+}
+
+Status try_plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                     const GemmOptions& options, std::optional<Plan>& plan) noexcept {
+  plan.reset();
+  return status_of([&] { plan = plan_gemm(a, b, out, options); });
 }
 
 std::size_t Plan::workspace_bytes() const { return impl_->recipe.workspace_bytes; }
@@ -60,9 +98,10 @@ void Plan::launch(std::initializer_list<void*> pointers, void* stream, void* wor
   }
   std::size_t i = 0;
   for (void* pointer : pointers) {
-    if (reinterpret_cast<std::uintptr_t>(pointer) % impl_->alignment != 0) {
-      throw std::invalid_argument("Plan::launch: pointer " + std::to_string(i) +
-                                  " must be aligned to 16 bytes, as it was when planned");
+    const bool is_missing = pointer == nullptr && arguments.spans()[i].bytes != 0;
+    const std::uintptr_t alignment = impl_->alignments[i];
+    if (is_missing || (reinterpret_cast<std::uintptr_t>(pointer) & (alignment - 1)) != 0) {
+      refuse_pointer(i, pointer, static_cast<int>(alignment));
     }
     arguments.set_pointer(i++, pointer);
   }
@@ -73,6 +112,11 @@ void Plan::launch(std::initializer_list<void*> pointers, void* stream, void* wor
   for (const KernelStep& step : impl_->recipe.list()) {
     kiln::launch(*impl_->device, *step.kernel, step.shape, arguments, stream);
   }
+}
+
+Status Plan::try_launch(std::initializer_list<void*> pointers, void* stream,
+                        void* workspace) const noexcept {
+  return status_of([&] { launch(pointers, stream, workspace); });
 }
 
 }  // namespace kiln

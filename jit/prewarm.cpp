@@ -22,7 +22,7 @@ using nlohmann::json;
 struct Job {
   OwnedSpec spec;
   KernelSource source;
-  std::string outcome;  // "compiled", "cached", "missing" or "failed: …"
+  std::string outcome = "cancelled";  // then "compiled", "cached", "missing" or "failed: …"
   double seconds = 0;
 };
 
@@ -54,7 +54,8 @@ std::vector<Job> jobs_of(const std::string& specs, const std::vector<std::string
   for (int arch : target_archs(arch_names)) {
     for (const json& spec : parse_specs(specs)) {
       for (OwnedSpec& owned : specs_from_json(spec, arch)) {
-        Job job{std::move(owned), {}, {}, 0};
+        Job job;
+        job.spec = std::move(owned);
         job.source = source_of(job.spec.spec, job.spec.texts());
         if (std::find(seen.begin(), seen.end(), job.source.key) != seen.end()) continue;
         seen.push_back(job.source.key);
@@ -103,6 +104,7 @@ void run_all(std::vector<Job>& jobs, const PrewarmOptions& options) {
   std::mutex progress_mutex;
   auto work = [&] {
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
+      if (options.cancelled && options.cancelled()) return;
       run(jobs[i], options);
       std::lock_guard lock(progress_mutex);
       ++done;

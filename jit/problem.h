@@ -13,6 +13,7 @@ struct AttentionProblem {
   AttentionTraits traits;
   int device_ordinal = 0;
   int batch = 0, heads = 0, len_q = 0, len_kv = 0;
+  bool may_be_null = false;  // set before the checks by a plan or an explanation: nothing runs yet
   const Variant* variant = nullptr;
   CallArguments arguments;
 
@@ -23,6 +24,7 @@ struct GemmProblem {
   GemmTraits traits;
   int device_ordinal = 0;
   int m = 0, n = 0, k = 0, batch = 0;
+  bool may_be_null = false;  // as above
   std::string_view epilogue;
   std::optional<GemmTile> tile;
   CallArguments arguments;

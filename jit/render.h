@@ -3,12 +3,15 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "jit/specialization.h"
 
 namespace kiln {
 
 inline constexpr const char* kEntryName = "kiln_kernel";
+// What the compiler calls a variant's template file: its path must not enter the key.
+inline constexpr std::string_view kUserFileLabel = "variant template";
 
 // The user's texts behind the digests of a specialization; looked at on a miss only.
 struct UserTexts {

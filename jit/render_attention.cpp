@@ -52,10 +52,28 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
   return text.str();
 }
 
+// The call packs a word for each parameter and 1 + rank for each tensor; a struct without members
+// has a size of its own all the same.
+std::string slots_check(const VariantDefinition& d) {
+  std::size_t words = d.params.size();
+  for (const VariantTensor& tensor : d.tensors) words += 1 + tensor.indices.size();
+  SourceText text;
+  text << "static_assert(";
+  if (words == 0) {
+    text << "__is_empty(UserVariant)";
+  } else {
+    text << "sizeof(UserVariant) == " << 8 * words;
+  }
+  text << ", \"the file's Slots must match params and tensors\");\n";
+  return text.str();
+}
+
 std::string user_variant(const VariantDefinition& d) {
   SourceText text;
   if (!d.file_text.empty()) {
-    text << "#line 1 \"variant template\"\n" << d.file_text << "\n#line 1 \"kernel.cu\"\n";
+    text << "#line 1 \"" << kUserFileLabel << "\"\n"
+         << d.file_text << "\n#line 1 \"kernel.cu\"\n"
+         << slots_check(d);
     return text.str();
   }
   text << "struct UserVariant : kiln::VariantDefaults {\n"

@@ -1,5 +1,7 @@
 // Statistics, diagnosis and the cache's tools, as JSON.
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "jit/blocking.h"
 #include "jit/compile_policy.h"
@@ -69,17 +71,31 @@ json layers_report() {
   return layers;
 }
 
-// -1 / 0 / 1 for dotted versions; missing parts count as 0.
-int compare_versions(const std::string& a, const std::string& b) {
-  std::size_t i = 0, j = 0;
-  while (i < a.size() || j < b.size()) {
-    long x = 0, y = 0;
-    for (; i < a.size() && a[i] != '.'; ++i) x = x * 10 + (a[i] - '0');
-    for (; j < b.size() && b[j] != '.'; ++j) y = y * 10 + (b[j] - '0');
-    if (x != y) return x < y ? -1 : 1;
-    ++i, ++j;
+// Paths may hold bytes that are no UTF-8; a report with a replacement character beats none.
+std::string text_of(const json& report) {
+  return report.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string text_of(const cache::Pruned& pruned) {
+  return text_of(
+      json{{"removed", pruned.removed}, {"failed", pruned.failed}, {"problem", pruned.problem}});
+}
+
+// The numbers of a dotted version, without zeros at the end, so that 13 equals 13.0; none when the
+// text is no version.
+std::optional<std::vector<int>> parse_version(std::string_view text) {
+  std::vector<int> parts;
+  for (const char *at = text.data(), *end = at + text.size();;) {
+    int part = 0;
+    const auto [next, error] = std::from_chars(at, end, part);
+    if (error != std::errc{} || part < 0 || *at == '-') return std::nullopt;
+    parts.push_back(part);
+    if (next == end) break;
+    if (*next != '.') return std::nullopt;
+    at = next + 1;
   }
-  return 0;
+  while (!parts.empty() && parts.back() == 0) parts.pop_back();
+  return parts;
 }
 
 }  // namespace
@@ -98,15 +114,14 @@ std::string stats() {
   for (std::size_t i = 0; i < std::min(layers, Statistics::kMaxLayers); ++i) {
     disk.push_back(s.disk_hits[i].load());
   }
-  return json{{"memory_hits", s.memory_hits.load()},
-              {"disk_hits", disk},
-              {"misses", s.misses.load()},
-              {"compiles", s.compiles.load()},
-              {"compile_seconds", static_cast<double>(s.compile_nanoseconds.load()) * 1e-9},
-              {"load_seconds", static_cast<double>(s.load_nanoseconds.load()) * 1e-9},
-              {"nvrtc_loaded", nvrtc_is_loaded()},
-              {"kernels_resident", resident_count()}}
-      .dump();
+  return text_of(json{{"memory_hits", s.memory_hits.load()},
+                      {"disk_hits", disk},
+                      {"misses", s.misses.load()},
+                      {"compiles", s.compiles.load()},
+                      {"compile_seconds", static_cast<double>(s.compile_nanoseconds.load()) * 1e-9},
+                      {"load_seconds", static_cast<double>(s.load_nanoseconds.load()) * 1e-9},
+                      {"nvrtc_loaded", nvrtc_is_loaded()},
+                      {"kernels_resident", resident_count()}});
 }
 
 void reset_stats() {
@@ -145,10 +160,10 @@ std::string diagnose() {
                {{"KILN_JIT", name(jit_mode())},
                 {"KILN_TEMPLATE_DIR", s.template_dir},
                 {"KILN_NVRTC", s.nvrtc}}}}
-      .dump();
+      .dump(-1, ' ', false, json::error_handler_t::replace);  // as text_of
 }
 
-std::string cache_info() { return json{{"layers", layers_report()}}.dump(); }
+std::string cache_info() { return text_of(json{{"layers", layers_report()}}); }
 
 std::string cache_list() {
   json entries = json::array();
@@ -163,7 +178,7 @@ std::string cache_list() {
                        {"pinned", entry.pinned},
                        {"last_used", entry.last_used}});
   }
-  return entries.dump();
+  return text_of(entries);
 }
 
 std::string cache_verify() {
@@ -174,17 +189,26 @@ std::string cache_verify() {
     faults.push_back(
         {{"key", result.key.hex()}, {"path", result.path.string()}, {"fault", result.fault}});
   }
-  return json{{"checked", results.size()}, {"faults", faults}}.dump();
+  for (const cache::LayerInfo& layer : disk_cache().layers()) {
+    if (layer.usable) continue;  // nothing in it was read
+    faults.push_back({{"key", ""}, {"path", layer.path.string()}, {"fault", layer.verdict}});
+  }
+  return text_of(json{{"checked", results.size()}, {"faults", faults}});
 }
 
-std::size_t cache_clear() { return disk_cache().clear(); }
+std::string cache_clear() { return text_of(disk_cache().clear()); }
 
-std::size_t cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc) {
-  if (older_than_nvrtc.empty()) return disk_cache().prune(max_bytes);
-  return disk_cache().prune(max_bytes, [&](const cache::EntryInfo& entry) {
-    const std::string version = entry.description.value("nvrtc_version", "");
-    return compare_versions(version, older_than_nvrtc) < 0;
-  });
+std::string cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc) {
+  if (older_than_nvrtc.empty()) return text_of(disk_cache().prune(max_bytes));
+  const auto limit = parse_version(older_than_nvrtc);
+  if (!limit) {
+    throw std::invalid_argument("cache prune: the NVRTC version must be like 13.0, got '" +
+                                older_than_nvrtc + "'");
+  }
+  return text_of(disk_cache().prune(max_bytes, [&](const cache::EntryInfo& entry) {
+    const auto version = parse_version(entry.description.value("nvrtc_version", ""));
+    return version && *version < *limit;  // an entry that does not tell is not known to be old
+  }));
 }
 
 }  // namespace kiln

@@ -1,11 +1,12 @@
 #include "jit/spec_json.h"
 
+#include <limits>
 #include <set>
 
 #include "jit/arch.h"
 #include "jit/config.h"
 #include "jit/render_parts.h"
-#include "jit/variant_arguments.h"
+#include "jit/user_text.h"
 #include "jit/variant_json.h"
 
 namespace kiln {
@@ -20,25 +21,50 @@ class Fields {
  public:
   explicit Fields(const json& object) : object_(object) {}
 
-  template <class T>
-  T get(const char* field, T otherwise) {
-    seen_.insert(field);
-    auto it = object_.find(field);
-    if (it == object_.end() || it->is_null()) return otherwise;
-    try {
-      return it->get<T>();
-    } catch (const json::exception&) {
-      refuse(std::string("field '") + field + "' has the wrong type: " + it->dump());
-    }
+  // `otherwise` where the field is absent or null.
+  bool boolean(const char* field, bool otherwise) {
+    const json* value = object(field);
+    if (value == nullptr) return otherwise;
+    if (!value->is_boolean()) refuse_type(field, "true or false", *value);
+    return value->get<bool>();
+  }
+  int integer(const char* field, int otherwise) {
+    const json* value = object(field);
+    if (value == nullptr) return otherwise;
+    // 64.5 and 2^32 + 64 would both become 64.
+    const bool fits =
+        value->is_number_unsigned()
+            ? value->get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<int>::max()}
+            : value->is_number_integer() &&
+                  value->get<std::int64_t>() >= std::numeric_limits<int>::min() &&
+                  value->get<std::int64_t>() <= std::numeric_limits<int>::max();
+    if (!fits) refuse_type(field, "a whole number", *value);
+    return value->get<int>();
+  }
+  std::string text(const char* field, const char* otherwise) {
+    const json* value = object(field);
+    if (value == nullptr) return otherwise;
+    if (!value->is_string()) refuse_type(field, "a string", *value);
+    return value->get<std::string>();
   }
   DType dtype(const char* field, DType otherwise) {
-    const std::string text = get<std::string>(field, "");
-    if (text.empty()) return otherwise;
+    const json* value = object(field);
+    if (value == nullptr) return otherwise;
+    const std::string given = text(field, "");
     for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
-      if (text == name(dtype)) return dtype;
+      if (given == name(dtype)) return dtype;
     }
-    refuse(std::string("field '") + field + "' must be float16, bfloat16 or float32, got '" + text +
-           "'");
+    refuse(std::string("field '") + field + "' must be float16, bfloat16 or float32, got '" +
+           given + "'");
+  }
+  // Of the config table; 0 where the spec leaves it open.
+  int tile(const char* field) {
+    const int size = integer(field, 0);
+    if (size < 1 && object(field) != nullptr) {
+      refuse(std::string("field '") + field + "' must be a tile size from 1 on, got " +
+             std::to_string(size));
+    }
+    return size;
   }
   const json* object(const char* field) {
     seen_.insert(field);
@@ -52,12 +78,17 @@ class Fields {
   }
 
  private:
+  [[noreturn]] static void refuse_type(const char* field, const char* expected, const json& got) {
+    refuse(std::string("field '") + field + "' has the wrong type: it must be " + expected +
+           ", got " + got.dump());
+  }
+
   const json& object_;
   std::set<std::string> seen_;
 };
 
 std::uint16_t head_dim(Fields& fields, const char* field, int otherwise) {
-  const int dim = fields.get<int>(field, otherwise);
+  const int dim = fields.integer(field, otherwise);
   if (dim < 8 || dim > 256 || dim % 8 != 0) {
     refuse(std::string("field '") + field + "' must be a multiple of 8 up to 256, got " +
            std::to_string(dim));
@@ -96,18 +127,18 @@ std::vector<OwnedSpec> attention_specs(Fields& fields, int arch) {
   if (traits.dtype == DType::f32) refuse("field 'dtype' must be float16 or bfloat16 for attention");
   traits.head_dim = head_dim(fields, "head_dim", 0);
   traits.head_dim_v = head_dim(fields, "head_dim_v", traits.head_dim);
-  traits.mask = parse_mask(fields.get<std::string>("mask", "none"));
-  traits.softcap = fields.get("softcap", false);
-  traits.alibi = fields.get("alibi", false);
+  traits.mask = parse_mask(fields.text("mask", "none"));
+  traits.softcap = fields.boolean("softcap", false);
+  traits.alibi = fields.boolean("alibi", false);
   traits.sinks = fields.dtype("sinks", DType::none);
-  traits.aligned = fields.get("aligned", true);
+  traits.aligned = fields.boolean("aligned", true);
   OwnedSpec owned;
   if (const json* variant = fields.object("variant")) {
     owned.variant = std::make_shared<const Variant>(variant_from_json(*variant));
     traits.variant = owned.variant->digest();
   }
-  const int block_q = fields.get("block_q", 0), block_kv = fields.get("block_kv", 0);
-  const int warps = fields.get("warps", 0);
+  const int block_q = fields.tile("block_q"), block_kv = fields.tile("block_kv");
+  const int warps = fields.tile("warps");
   fields.finish();
   const auto rows = matching_rows(
       attention_configs(), attention_rows(traits, arch), [&](const AttentionConfig& config) {
@@ -142,21 +173,22 @@ std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   OwnedSpec owned;
   traits.input = fields.dtype("dtype", DType::bf16);
   traits.output = fields.dtype("out_dtype", traits.input);
-  parse_layout(fields.get<std::string>("layout", "nt"), traits);
-  traits.accumulator =
-      parse_accumulator(fields.get<std::string>("accumulator", "float32"), traits.input);
+  parse_layout(fields.text("layout", "nt"), traits);
+  traits.accumulator = parse_accumulator(fields.text("accumulator", "float32"), traits.input);
   traits.bias = fields.dtype("bias", DType::none);
   traits.residual = fields.dtype("residual", DType::none);
-  traits.activation = parse_activation(fields.get<std::string>("activation", "none"));
-  traits.aligned_loads = fields.get("aligned_loads", true);
-  traits.aligned_stores = fields.get("aligned_stores", true);
-  owned.epilogue = fields.get<std::string>("epilogue", "");
+  const std::string activation = fields.text("activation", "none");
+  if (activation.empty()) refuse("field 'activation' is empty; leave it out, or give none");
+  traits.activation = parse_activation(activation);
+  traits.aligned_loads = fields.boolean("aligned_loads", true);
+  traits.aligned_stores = fields.boolean("aligned_stores", true);
+  owned.epilogue = fields.text("epilogue", "");
   if (!owned.epilogue.empty()) {
     if (traits.activation != Activation::none) refuse("give 'epilogue' or 'activation', not both");
-    traits.epilogue = digest_of({{"epilogue", owned.epilogue}});
+    traits.epilogue = epilogue_digest(owned.epilogue);
   }
-  const int block_m = fields.get("block_m", 0), block_n = fields.get("block_n", 0);
-  const int block_k = fields.get("block_k", 0), stages = fields.get("stages", 0);
+  const int block_m = fields.tile("block_m"), block_n = fields.tile("block_n");
+  const int block_k = fields.tile("block_k"), stages = fields.tile("stages");
   fields.finish();
   const auto rows =
       matching_rows(gemm_configs(), gemm_rows(traits, arch), [&](const GemmConfig& config) {
@@ -216,7 +248,7 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
 std::vector<OwnedSpec> specs_from_json(const json& spec, int arch) {
   if (!spec.is_object()) refuse("must be an object, got " + spec.dump());
   Fields fields(spec);
-  const std::string op = fields.get<std::string>("op", "");
+  const std::string op = fields.text("op", "");
   if (op == "flash_attention") return attention_specs(fields, arch);
   if (op == "gemm") return gemm_specs(fields, arch);
   refuse("field 'op' must be flash_attention or gemm, got '" + op + "'");

@@ -7,6 +7,7 @@
 
 #include "cache/key.h"
 #include "jit/argument_errors.h"
+#include "jit/user_text.h"
 #include "jit/variant_arguments.h"
 
 namespace kiln {
@@ -17,15 +18,37 @@ constexpr std::size_t kMaxTensors = 8;
 const char* const kIndices[] = {"b", "h", "h_kv", "row", "q", "kv"};
 const char* const kReserved[] = {"logit", "q",  "row",   "kv",     "b",    "h",
                                  "h_kv",  "at", "len_q", "len_kv", "kiln", "arguments"};
-// Not every keyword: those that somebody might take for a parameter's name.
-const char* const kKeywords[] = {
-    "and",     "auto",     "bool",     "break",  "case",     "char",     "class",    "const",
-    "default", "delete",   "do",       "double", "else",     "enum",     "explicit", "export",
-    "extern",  "false",    "float",    "for",    "friend",   "goto",     "if",       "inline",
-    "int",     "long",     "new",      "not",    "or",       "operator", "private",  "protected",
-    "public",  "register", "return",   "short",  "signed",   "sizeof",   "static",   "struct",
-    "switch",  "template", "this",     "true",   "typename", "union",    "unsigned", "using",
-    "virtual", "void",     "volatile", "while",  "xor"};
+const char* const kKeywords[] = {"alignas",       "alignof",     "and",
+                                 "and_eq",        "asm",         "auto",
+                                 "bitand",        "bitor",       "bool",
+                                 "break",         "case",        "catch",
+                                 "char",          "char16_t",    "char32_t",
+                                 "char8_t",       "class",       "co_await",
+                                 "co_return",     "co_yield",    "compl",
+                                 "concept",       "const",       "const_cast",
+                                 "consteval",     "constexpr",   "constinit",
+                                 "continue",      "decltype",    "default",
+                                 "delete",        "do",          "double",
+                                 "dynamic_cast",  "else",        "enum",
+                                 "explicit",      "export",      "extern",
+                                 "false",         "float",       "for",
+                                 "friend",        "goto",        "if",
+                                 "inline",        "int",         "long",
+                                 "mutable",       "namespace",   "new",
+                                 "noexcept",      "not",         "not_eq",
+                                 "nullptr",       "operator",    "or",
+                                 "or_eq",         "private",     "protected",
+                                 "public",        "register",    "reinterpret_cast",
+                                 "requires",      "return",      "short",
+                                 "signed",        "sizeof",      "static",
+                                 "static_assert", "static_cast", "struct",
+                                 "switch",        "template",    "this",
+                                 "thread_local",  "throw",       "true",
+                                 "try",           "typedef",     "typeid",
+                                 "typename",      "union",       "unsigned",
+                                 "using",         "virtual",     "void",
+                                 "volatile",      "wchar_t",     "while",
+                                 "xor",           "xor_eq"};
 
 bool is_identifier(const std::string& text) {
   if (text.empty() || (text[0] >= '0' && text[0] <= '9')) return false;
@@ -44,8 +67,9 @@ void check_name(const VariantDefinition& d, const std::string& name, std::set<st
   };
   if (!is_identifier(name) || listed(kReserved) || listed(kKeywords)) {
     refuse(d, "'" + name +
-                  "' cannot name a parameter or tensor: it must be a C++ identifier other "
-                  "than logit, q, row, kv, b, h, h_kv, len_q, len_kv, at, kiln, arguments");
+                  "' cannot name a parameter or tensor: it must be a C++ identifier, no "
+                  "keyword, and other than logit, q, row, kv, b, h, h_kv, len_q, len_kv, at, kiln, "
+                  "arguments");
   }
   if (!seen.insert(name).second) refuse(d, "the name '" + name + "' is used twice");
 }
@@ -66,15 +90,10 @@ void check_tensor(const VariantDefinition& d, const VariantTensor& tensor) {
   }
 }
 
-// The key covers Kiln's own files only, so a template may include nothing else.
-void check_includes(const VariantDefinition& d) {
-  const std::string& text = d.file_text;
-  for (std::size_t at = text.find("#"); at != std::string::npos; at = text.find("#", at + 1)) {
-    const std::size_t word = text.find_first_not_of(" \t", at + 1);
-    if (word == std::string::npos || text.compare(word, 7, "include") != 0) continue;
-    if (text.compare(at, 16, "#include \"/kiln/") != 0) {
-      refuse(d, "a template file may include only Kiln's own files, as #include \"/kiln/...\"");
-    }
+void check_file(const VariantDefinition& d) {
+  if (d.file_text.find('\0') != std::string::npos) refuse(d, "a template file must be text");
+  if (reads_foreign_files(d.file_text)) {
+    refuse(d, "a template file may include only Kiln's own files, as #include \"/kiln/...\"");
   }
 }
 
@@ -97,9 +116,9 @@ void check_definition(const VariantDefinition& d) {
   if (!expressions && d.file_text.empty()) {
     refuse(d, "changes nothing: give logits=, mask= or a template file");
   }
-  check_includes(d);
+  check_file(d);
   for (const std::string* text : {&d.logits, &d.mask}) {
-    if (text->find_first_of("\n\r#") != std::string::npos) {
+    if (!is_plain_expression(*text)) {
       refuse(d, "an expression must be one line without preprocessor directives");
     }
   }
@@ -126,10 +145,10 @@ std::int64_t extent_of(const std::string& index, const VariantExtents& e) {
 
 void add_tensor(const VariantDefinition& d, const VariantTensor& declared, TensorView view,
                 const VariantExtents& e, CallArguments& arguments) {
-  const std::string label = "variant tensor '" + declared.name + "'";
-  const Subject subject{"flash_attention", label.c_str()};
+  const Subject subject{"flash_attention's variant", declared.name.c_str()};
   check_device(subject, view, e.device_ordinal);
   check_dtype(subject, view, declared.dtype, " as declared");
+  check_data(subject, view, e.may_be_null);
   if (view.rank != static_cast<int>(declared.indices.size())) {
     throw_value(subject, "must have " + std::to_string(declared.indices.size()) +
                              " dimensions as declared, got " + shape_text(view));

@@ -9,6 +9,7 @@ namespace kiln {
 
 struct VariantExtents {
   int batch, heads, heads_kv, len_q, len_kv, device_ordinal;
+  bool may_be_null;  // as in the problem
 };
 void add_variant_arguments(const BoundVariant& bound, const VariantExtents& extents,
                            CallArguments& arguments);

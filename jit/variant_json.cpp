@@ -6,6 +6,8 @@
 namespace kiln {
 namespace {
 
+using nlohmann::json;
+
 constexpr std::pair<const char*, DType> kShortNames[] = {
     {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16},
     {"i32", DType::i32}, {"u8", DType::u8},   {"bool", DType::boolean}};
@@ -23,6 +25,33 @@ std::string declaration(const VariantTensor& tensor) {
     text += (i ? ", " : "") + tensor.indices[i];
   }
   return text + "]";
+}
+
+[[noreturn]] void refuse(const std::string& what, const json& got) {
+  throw std::invalid_argument("spec: field 'variant' is malformed: " + what + ", got " +
+                              got.dump());
+}
+
+std::string* text_field(VariantDefinition& d, const std::string& field) {
+  if (field == "name") return &d.name;
+  if (field == "logits") return &d.logits;
+  if (field == "mask") return &d.mask;
+  if (field == "file_text") return &d.file_text;
+  return nullptr;
+}
+
+std::vector<std::pair<std::string, std::string>> pairs_of(const json& list,
+                                                          const std::string& field) {
+  const std::string what = "'" + field + "' must be an array of [name, type] pairs of strings";
+  if (!list.is_array()) refuse(what, list);
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const json& pair : list) {
+    const bool sound =
+        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string();
+    if (!sound) refuse(what, pair);
+    pairs.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
+  }
+  return pairs;
 }
 
 }  // namespace
@@ -65,23 +94,28 @@ nlohmann::json variant_to_json(const VariantDefinition& d) {
           {"logits", d.logits}, {"mask", d.mask},   {"file_text", d.file_text}};
 }
 
-VariantDefinition variant_from_json(const nlohmann::json& object) {
-  try {
-    VariantDefinition d;
-    d.name = object.value("name", "");
-    d.logits = object.value("logits", "");
-    d.mask = object.value("mask", "");
-    d.file_text = object.value("file_text", "");
-    for (const auto& pair : object.value("params", nlohmann::json::array())) {
-      d.params.push_back({pair.at(0), parse_short_dtype(pair.at(1))});
+VariantDefinition variant_from_json(const json& object) {
+  if (!object.is_object()) refuse("must be an object", object);
+  VariantDefinition d;
+  for (const auto& item : object.items()) {
+    const std::string& field = item.key();
+    if (std::string* text = text_field(d, field)) {
+      if (!item.value().is_string()) refuse("'" + field + "' must be a string", item.value());
+      *text = item.value().get<std::string>();
+    } else if (field == "params") {
+      for (const auto& [name, type] : pairs_of(item.value(), field)) {
+        d.params.push_back({name, parse_short_dtype(type)});
+      }
+    } else if (field == "tensors") {
+      for (const auto& [name, declared] : pairs_of(item.value(), field)) {
+        d.tensors.push_back(parse_tensor_declaration(name, declared));
+      }
+    } else {
+      throw std::invalid_argument("spec: field 'variant' has the unknown field '" + field +
+                                  "'; it takes name, params, tensors, logits, mask, file_text");
     }
-    for (const auto& pair : object.value("tensors", nlohmann::json::array())) {
-      d.tensors.push_back(parse_tensor_declaration(pair.at(0), pair.at(1)));
-    }
-    return d;
-  } catch (const nlohmann::json::exception& error) {
-    throw std::invalid_argument(std::string("spec: field 'variant' is malformed: ") + error.what());
   }
+  return d;
 }
 
 }  // namespace kiln

@@ -98,12 +98,14 @@ class DeviceError : public std::runtime_error {
   DeviceError(std::string call, std::string code_name, const std::string& message)
       : std::runtime_error(call + " failed: " + code_name + " (" + message + ")"),
         call_(std::move(call)),
-        code_name_(std::move(code_name)) {}
+        code_name_(std::move(code_name)),
+        message_(message) {}
   const std::string& call() const { return call_; }
   const std::string& code_name() const { return code_name_; }
+  const std::string& message() const { return message_; }
 
  private:
-  std::string call_, code_name_;
+  std::string call_, code_name_, message_;
 };
 
 // No device can be had: no driver, no GPU, or no such ordinal. what() says which and what to do.

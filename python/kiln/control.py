@@ -8,6 +8,8 @@ from typing import Any, Union
 
 from . import _core
 
+MAX_JOBS = 4096  # a thread each
+
 Spec = Mapping[str, Any]
 Specs = Union[Spec, Iterable[Spec], str]
 
@@ -24,7 +26,11 @@ def reset_stats() -> None:
 
 
 def clear_memory_cache() -> None:
-    """Drops the kernels that this process holds; the disk keeps them."""
+    """Makes every kernel be looked up again; the disk keeps them.
+
+    The kernels that were loaded stay so until the process ends, as another thread may be about to
+    launch one: this frees no memory.
+    """
     _core.clear_memory_cache()
 
 
@@ -33,6 +39,8 @@ def set_jit(mode: str) -> str:
 
     "auto" compiles on a miss, "warn" also logs a warning, "off" raises kiln.CompileDisabled.
     """
+    if not isinstance(mode, str):
+        raise TypeError(f"set_jit: mode must be auto, warn or off, got {mode!r}")
     return _core.set_jit(mode)
 
 
@@ -62,7 +70,7 @@ def explain(op: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def prewarm(
-    specs: Specs,
+    problems: Specs,
     arch: str | Iterable[str] | None = None,
     jobs: int | None = None,
     recompile: bool = False,
@@ -70,9 +78,9 @@ def prewarm(
     *,
     check: bool = False,
 ) -> dict[str, Any]:
-    """Compiles the kernels of `specs` into the cache. Needs no tensors and, given `arch`, no GPU.
+    """Compiles the kernels of `problems` into the cache: no tensors and, given `arch`, no GPU.
 
-    specs      one spec, several, or their JSON text; see kiln/data/spec.schema.json
+    problems   one spec, several, or their JSON text; see kiln/data/spec.schema.json
     arch       "sm_90a", or several; default: those of the devices here
     jobs       compiles at a time; default: one per core
     recompile  also what the cache already has
@@ -82,9 +90,9 @@ def prewarm(
     Returns the report: total, compiled, cached, missing, failed, seconds and kernels. A kernel that
     does not compile is listed under "failed" and stops no other.
     """
-    archs = [] if arch is None else [arch] if isinstance(arch, str) else list(arch)
-    report = _core.prewarm(_specs_text(specs), archs, jobs or 0, recompile, check, progress)
-    return json.loads(report)
+    archs = [] if arch is None else [arch] if isinstance(arch, str) else _archs(arch)
+    text = _specs_text(problems)
+    return json.loads(_core.prewarm(text, archs, _jobs(jobs), recompile, check, progress))
 
 
 def preload(spec: Spec | str, device: int = 0) -> None:
@@ -107,9 +115,29 @@ def diagnose() -> dict[str, Any]:
     return json.loads(_core.diagnose())
 
 
+def _archs(arch: Any) -> list[str]:
+    archs = list(arch) if isinstance(arch, Iterable) else [arch]
+    for one in archs:
+        if not isinstance(one, str):
+            raise TypeError(f'prewarm: arch must be a name such as "sm_90a", got {one!r}')
+    return archs
+
+
+def _jobs(jobs: Any) -> int:
+    if jobs is None:
+        return 0
+    if not isinstance(jobs, int) or isinstance(jobs, bool):
+        raise TypeError(f"prewarm: jobs must be a whole number, got {jobs!r}")
+    if not 0 <= jobs <= MAX_JOBS:
+        raise ValueError(f"prewarm: jobs must be 0 (one per core) to {MAX_JOBS}, got {jobs}")
+    return jobs
+
+
 def _specs_text(specs: Specs) -> str:
     if isinstance(specs, str):
         return specs
+    if not isinstance(specs, Iterable):
+        raise TypeError(f"prewarm: problems must be a spec or several, got {specs!r}")
     return json.dumps([specs] if isinstance(specs, Mapping) else list(specs))
 
 

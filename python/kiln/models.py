@@ -12,6 +12,9 @@ _VECTOR_BYTES = 16  # a row must be a multiple of this to be loaded or stored in
 _ELEMENT_BYTES = {"float16": 2, "bfloat16": 2}
 
 
+_SIZES = ("num_key_value_heads", "head_dim", "intermediate_size", "vocab_size")
+
+
 class UnknownModel(ValueError):
     """No model of that name; the message names the nearest ones."""
 
@@ -25,8 +28,7 @@ def known_models() -> dict[str, dict[str, Any]]:
 def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
     """A model's name and shapes, from the table (case-insensitive) or a config.json."""
     if name_or_path.endswith(".json"):
-        with open(name_or_path, encoding="utf-8") as file:
-            return name_or_path, _from_config(json.load(file), name_or_path)
+        return name_or_path, _from_config(_read_config(name_or_path), name_or_path)
     models = known_models()
     names = {name.lower(): name for name in models}
     for name, model in models.items():
@@ -80,14 +82,39 @@ def _gemm_spec(shape: list[int], dtype: str, biased: bool) -> dict[str, Any]:
     }
 
 
+def _read_config(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        try:
+            config = json.load(file)
+        except ValueError as error:  # no JSON, or no UTF-8
+            raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds no JSON object; it is not a model's config.json")
+    return config
+
+
+def _check_config(text: Any, path: str) -> None:
+    if not isinstance(text, dict):
+        raise ValueError(f"{path}: text_config is no JSON object")
+    for field in ("hidden_size", "num_attention_heads"):
+        if field not in text:
+            raise ValueError(f"{path} has no field '{field}'; it is not a model's config.json")
+    for field in (*_SIZES, "hidden_size", "num_attention_heads"):
+        value = text.get(field)
+        if value is not None and (type(value) is not int or value < 1):
+            raise ValueError(f"{path}: '{field}' must be a whole number from 1 on, got {value!r}")
+    for field in ("kv_lora_rank", "qk_nope_head_dim"):
+        if text.get(field):
+            raise ValueError(
+                f"{path} describes latent attention ('{field}'), whose heads and projections "
+                "cannot be read off the fields used here; give the kernels in a spec file"
+            )
+
+
 def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
     text = config.get("text_config", config)  # multimodal models nest the language model
-    try:
-        hidden, heads = text["hidden_size"], text["num_attention_heads"]
-    except KeyError as missing:
-        raise ValueError(
-            f"{path} has no field {missing}; it is not a model's config.json"
-        ) from None
+    _check_config(text, path)
+    hidden, heads = text["hidden_size"], text["num_attention_heads"]
     kv_heads = text.get("num_key_value_heads") or heads
     head_dim = text.get("head_dim") or hidden // heads
     ffn = None if _is_mixture(text) else text.get("intermediate_size")
@@ -96,8 +123,11 @@ def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
         gemm.update(gate_up=[2 * ffn, hidden], down=[hidden, ffn])
     if text.get("vocab_size"):
         gemm["lm_head"] = [text["vocab_size"], hidden]
-    is_gpt_oss = text.get("model_type") == "gpt_oss"
-    has_bias = text.get("attention_bias") or text.get("model_type") == "qwen2"
+    model_type = text.get("model_type") or config.get("model_type") or ""
+    is_gpt_oss = model_type == "gpt_oss"
+    # All of the second Qwen generation (qwen2_moe, qwen2_5_vl_text, ...) has it, mostly unsaid.
+    is_qwen2 = model_type.startswith("qwen2") and text.get("qkv_bias", True)
+    has_bias = text.get("attention_bias") or is_qwen2
     return {
         "head_dim": head_dim,
         "gemm": gemm,

@@ -16,18 +16,25 @@ bool is_numpy_bool(PyObject* object) {
   return std::strcmp(name, "numpy.bool") == 0 || std::strcmp(name, "numpy.bool_") == 0;
 }
 
+}  // namespace
+
 std::string repr_of(PyObject* object) {
   const py::object text = py::reinterpret_steal<py::object>(PyObject_Repr(object));
   if (!text) {
     PyErr_Clear();
     return type_name(object);
   }
-  std::string repr = py::cast<std::string>(text);
-  if (repr.size() > 80) repr = repr.substr(0, 77) + "...";
-  return repr;
+  Py_ssize_t size = 0;
+  const char* utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (utf8 == nullptr) {  // lone surrogates
+    PyErr_Clear();
+    return type_name(object);
+  }
+  if (size <= 80) return {utf8, static_cast<std::size_t>(size)};
+  std::size_t end = 77;
+  while ((utf8[end] & 0xC0) == 0x80) --end;  // not inside a character
+  return std::string(utf8, end) + "...";
 }
-
-}  // namespace
 
 Parameters::Parameters(const char* function, int positional, int required,
                        std::span<const char* const> names)

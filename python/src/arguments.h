@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "frameworks.h"
@@ -29,6 +30,9 @@ class Parameters {
   int positional_, required_, size_;
   std::array<PyObject*, 24> names_{};  // interned, never freed
 };
+
+// Python's repr, cut to 80 bytes; the type's name where there is none.
+std::string repr_of(PyObject* object);
 
 inline bool is_given(PyObject* object) { return object != nullptr && object != Py_None; }
 

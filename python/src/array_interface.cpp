@@ -8,6 +8,16 @@
 namespace kiln::python {
 namespace {
 
+// The bytes of one element, 2 of "<f2"; 0 when there is no such number from 1 to 16.
+int element_bytes(const std::string& typestr) {
+  int bytes = 0;
+  for (std::size_t i = 2; i < typestr.size(); ++i) {
+    if (typestr[i] < '0' || typestr[i] > '9' || bytes > 16) return 0;
+    bytes = bytes * 10 + (typestr[i] - '0');
+  }
+  return bytes <= 16 ? bytes : 0;
+}
+
 // "<f2" and so on. bfloat16 has no typestr of its own ("<V2"), so its dtype's name tells.
 DlDataType element_type(py::handle object, const std::string& typestr, Subject subject) {
   const bool is_big_endian = !typestr.empty() && typestr[0] == '>';
@@ -16,8 +26,9 @@ DlDataType element_type(py::handle object, const std::string& typestr, Subject s
       const auto dtype = dtype_by_name(dtype_name_of(object.attr("dtype").ptr()));
       if (dtype) return dlpack_type_of(*dtype);
     }
-    const auto bits = static_cast<std::uint8_t>(8 * std::atoi(typestr.c_str() + 2));
-    switch (typestr[1]) {
+    const int bytes = element_bytes(typestr);
+    const auto bits = static_cast<std::uint8_t>(8 * bytes);
+    switch (bytes > 0 ? typestr[1] : '\0') {
       case 'f':
         return {kDlFloat, bits, 1};
       case 'i':

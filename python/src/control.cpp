@@ -39,19 +39,30 @@ struct NoCompileContext {
   std::vector<std::unique_ptr<NoCompile>> scopes;  // a context may be entered again while open
 };
 
-// Takes the first exception of a progress callback; it is raised when the work is over.
+// Takes the first exception of a progress callback or of a signal (Ctrl-C), which ends the work; it
+// is raised when the kernels under way are done.
 struct ProgressRelay {
   py::object callback;
   std::exception_ptr failure;
 
   void operator()(const PrewarmProgress& progress) {
     const py::gil_scoped_acquire gil;
-    if (failure) return;
+    if (failure || callback.is_none()) return;
     try {
       callback(progress.done, progress.total, progress.what, progress.outcome, progress.seconds);
     } catch (...) {
       failure = std::current_exception();
     }
+  }
+  bool stops() {
+    const py::gil_scoped_acquire gil;
+    try {
+      // Runs signal handlers on the main thread, nothing on others.
+      if (!failure && PyErr_CheckSignals() != 0) rethrow_python_error();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    return failure != nullptr;
   }
 };
 
@@ -63,9 +74,8 @@ std::string prewarm_specs(const std::string& specs, std::vector<std::string> arc
   options.recompile = recompile;
   options.check_only = check_only;
   ProgressRelay relay{callback, nullptr};
-  if (!callback.is_none()) {
-    options.progress = [&relay](const PrewarmProgress& progress) { relay(progress); };
-  }
+  options.progress = [&relay](const PrewarmProgress& progress) { relay(progress); };
+  options.cancelled = [&relay] { return relay.stops(); };
   std::string report;
   {
     const py::gil_scoped_release unlocked;
@@ -90,11 +100,22 @@ py::dict nvrtc_facts(bool load) {
   return facts;
 }
 
+// Without the GIL, as whatever may wait.
+void set_sink(std::function<void(int, const std::string&)> sink) {
+  const py::gil_scoped_release unlocked;
+  set_log_sink(std::move(sink));
+}
+
 void set_log_callback(const py::object& callback) {
-  if (callback.is_none()) return set_log_sink(nullptr);
+  if (callback.is_none()) return set_sink(nullptr);
+  if (PyCallable_Check(callback.ptr()) == 0) {
+    throw py::type_error(
+        "set_log: callback must be callable as callback(level, text) or None, got " +
+        py::cast<std::string>(py::repr(callback)));
+  }
   // Held until the process ends: a log line may come from any thread at any time.
   PyObject* held = py::object(callback).release().ptr();
-  set_log_sink([held](int level, const std::string& text) {
+  set_sink([held](int level, const std::string& text) {
     if (!Py_IsInitialized()) return;
     const py::gil_scoped_acquire gil;
     const py::object result =
@@ -139,7 +160,10 @@ void register_control(py::module_& module) {
       .def(py::init<>())
       .def("__enter__",
            [](NoCompileContext& self) { self.scopes.push_back(std::make_unique<NoCompile>()); })
-      .def("__exit__", [](NoCompileContext& self, const py::args&) { self.scopes.pop_back(); });
+      .def("__exit__", [](NoCompileContext& self, const py::args&) {
+        if (self.scopes.empty()) throw std::runtime_error("no_compile: left without being entered");
+        self.scopes.pop_back();
+      });
 }
 
 }  // namespace kiln::python

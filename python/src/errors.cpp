@@ -71,13 +71,17 @@ void translate(std::exception_ptr error) {
   } catch (const py::builtin_exception& e) {
     e.set_error();
   } catch (const CompileError& e) {
-    raise_with_attributes(compile_error_type, e.what(), {{"log", py::str(e.log())}});
+    raise_with_attributes(compile_error_type, e.what(),
+                          {{"log", py::str(e.log())}, {"path", py::str(e.path())}});
   } catch (const CompileDisabled& e) {
     raise_compile_disabled(e);
   } catch (const EmulatorError& e) {
     raise_emulator_error(e);
   } catch (const CudaError& e) {
-    PyErr_SetString(cuda_error_type, e.what());
+    raise_with_attributes(cuda_error_type, e.what(),
+                          {{"call", py::str(e.call())},
+                           {"name", py::str(e.name())},
+                           {"message", py::str(e.message())}});
   } catch (const Error& e) {
     PyErr_SetString(error_type, e.what());
   } catch (const TypeError& e) {
@@ -110,12 +114,17 @@ void register_exceptions(py::module_& module) {
                         "The base of what Kiln raises beside ValueError and "
                         "TypeError.",
                         PyExc_RuntimeError);
-  compile_error_type = add_type(module, "CompileError",
-                                "NVRTC refused a source, or no NVRTC could be loaded. `log` is "
-                                "NVRTC's log.",
-                                error_type);
+  compile_error_type =
+      add_type(module, "CompileError",
+               "NVRTC refused a source, or no NVRTC could be loaded. `log` is "
+               "NVRTC's log, `path` that of the source: your template file, or the name "
+               "of what Kiln generated.",
+               error_type);
   cuda_error_type = add_type(module, "CudaError",
-                             "A CUDA driver call failed, or no device can be used.", error_type);
+                             "A CUDA driver call failed, or no device can be used. `call`, `name` "
+                             "and `message` are the failed call, the error's name and the driver's "
+                             "words; the first two are empty where there was no call.",
+                             error_type);
   compile_disabled_type = add_type(
       module, "CompileDisabled",
       "A kernel was not in the cache while compiling is off, or a stream was capturing. `spec` "

@@ -13,6 +13,10 @@ namespace kiln::python {
 namespace {
 
 std::string read_file(const py::object& path) {
+  // open() would take an int as a descriptor, and close it.
+  if (!PyUnicode_Check(path.ptr()) && !py::hasattr(path, "__fspath__")) {
+    throw_type({"Variant", "file"}, "must be a path, got " + repr_of(path.ptr()));
+  }
   py::object file = py::module_::import("io").attr("open")(path, py::arg("encoding") = "utf-8");
   const std::string text = py::cast<std::string>(file.attr("read")());
   file.attr("close")();
@@ -23,21 +27,40 @@ std::string optional_text(const py::object& text, const char* argument) {
   return std::string(string_argument(text.ptr(), {"Variant", argument}));
 }
 
-PyVariant make_variant(const std::string& name, const py::object& params, const py::object& tensors,
-                       const py::object& logits, const py::object& mask, const py::object& file) {
-  VariantDefinition definition;
-  definition.name = name;
-  if (!params.is_none()) {
-    for (auto [key, type] : py::cast<py::dict>(params)) {
-      definition.params.push_back(
-          {py::cast<std::string>(key), parse_short_dtype(py::cast<std::string>(type))});
+std::string required_text(py::handle text, const char* what) {
+  if (!PyUnicode_Check(text.ptr())) {
+    throw_type({"Variant", what}, "must be a string, got " + repr_of(text.ptr()));
+  }
+  return std::string(string_argument(text.ptr(), {"Variant", what}));
+}
+
+// {"cap": "f32"} as pairs, in order.
+std::vector<std::pair<std::string, std::string>> declarations(const py::object& dict,
+                                                              const char* argument) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  if (dict.is_none()) return pairs;
+  for (const char* method : {"keys", "__getitem__"}) {
+    if (!py::hasattr(dict, method)) {
+      throw_type({"Variant", argument},
+                 "must be a dict of names to types, got " + repr_of(dict.ptr()));
     }
   }
-  if (!tensors.is_none()) {
-    for (auto [key, text] : py::cast<py::dict>(tensors)) {
-      definition.tensors.push_back(
-          parse_tensor_declaration(py::cast<std::string>(key), py::cast<std::string>(text)));
-    }
+  for (auto [key, type] : py::dict(dict)) {
+    const std::string name = required_text(key, "name of a parameter or tensor");
+    pairs.emplace_back(name, required_text(type, ("type of '" + name + "'").c_str()));
+  }
+  return pairs;
+}
+
+PyVariant make_variant(const py::object& name, const py::object& params, const py::object& tensors,
+                       const py::object& logits, const py::object& mask, const py::object& file) {
+  VariantDefinition definition;
+  definition.name = required_text(name, "name");
+  for (const auto& [key, type] : declarations(params, "params")) {
+    definition.params.push_back({key, parse_short_dtype(type)});
+  }
+  for (const auto& [key, text] : declarations(tensors, "tensors")) {
+    definition.tensors.push_back(parse_tensor_declaration(key, text));
   }
   definition.logits = optional_text(logits, "logits");
   definition.mask = optional_text(mask, "mask");

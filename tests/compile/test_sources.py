@@ -111,6 +111,43 @@ def test_a_bad_variant_file_points_to_its_line():
     assert any("variant template(2)" in line for line in lines), str(caught.value)
 
 
+def test_an_error_tells_the_sources_path():
+    with pytest.raises(kiln.CompileError) as caught:
+        kiln.inspect(variant(logits="no_such_name"), "sm_90")
+    assert caught.value.path == "/kiln/kernel.cu"
+
+
+@pytest.mark.parametrize(
+    ("members", "params", "tensors"),
+    [
+        ("kiln::Slot<int> a, b;", [["a", "i32"]], []),
+        ("", [["a", "i32"]], []),
+        ("kiln::Slot<int> a;", [], []),
+        ("kiln::VariantTensor<float, 2> t;", [], [["t", "f32[kv]"]]),
+        ("int a;", [["a", "i32"]], []),
+    ],
+)
+def test_a_variant_file_whose_slots_do_not_match_does_not_compile(members, params, tensors):
+    text = f"struct UserVariant : kiln::VariantDefaults {{ {members} }};"
+    mine = {"name": "mine", "params": params, "tensors": tensors, "file_text": text}
+    with pytest.raises(kiln.CompileError, match="the file's Slots must match params and tensors"):
+        kiln.inspect({**SPEC, "variant": mine}, "sm_90")
+
+
+def test_variant_files_whose_slots_match_compile():
+    for members, params, tensors in [
+        ("", [], []),
+        (
+            "kiln::Slot<int> a; kiln::VariantTensor<float, 2> t;",
+            [["a", "i32"]],
+            [["t", "f32[h, kv]"]],
+        ),
+    ]:
+        text = f"struct UserVariant : kiln::VariantDefaults {{ {members} }};"
+        mine = {"name": "mine", "params": params, "tensors": tensors, "file_text": text}
+        assert kiln.inspect({**SPEC, "variant": mine}, "sm_90")
+
+
 def test_a_variant_file_with_slots_of_its_own_compiles():
     path = pathlib.Path(__file__).parents[2] / "examples" / "gated.cuh"
     params = [["sentence", "i32"], ["gain", "f32"]]

@@ -107,6 +107,27 @@ TEST_CASE("two processes pruning and writing do not trip each other") {
   for (const auto& result : DiskCache(box.options).verify()) CHECK(result.fault.empty());
 }
 
+TEST_CASE("a limit holds for what two processes write together") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(0), entry_of(0)));
+  const std::uint64_t entry = cache.layers()[0].bytes + 100;  // their sizes differ by a few bytes
+  box.options.max_bytes = 10 * entry;
+  DiskCache limited(box.options);
+  REQUIRE(limited.put(key_of(1), entry_of(1)));
+  // Alone, each stays below the limit.
+  CHECK(succeeded(start_child([&] {
+    DiskCache other(box.options);
+    for (int i = 10; i < 17; ++i) {
+      if (!other.put(key_of(i), entry_of(i))) return false;
+    }
+    return true;
+  })));
+  for (int i = 20; i < 27; ++i) REQUIRE(limited.put(key_of(i), entry_of(i)));
+  const std::uint64_t eighth = box.options.max_bytes / 8 + entry;
+  CHECK(limited.layers()[0].bytes <= box.options.max_bytes + eighth);
+}
+
 TEST_CASE("threads share one cache, and a cause is warned about once for all of them") {
   CacheBox box;
   box.options.max_bytes = 20000;

@@ -34,12 +34,23 @@ TEST_CASE("a default folder that others can write is refused, once and in words"
     CHECK_FALSE(cache.get(key_of(1)));
     CHECK_FALSE(cache.put(key_of(2), entry_of(2)));
     CHECK_FALSE(cache.layers()[0].usable);
-    CHECK(cache.clear() == 0);
+    CHECK(cache.clear().problem.find("name it in KILN_CACHE_DIR") != std::string::npos);
   }
   REQUIRE(box.warnings.size() == 1);
   CHECK(box.warned_of("is writable by other users"));
   ::chmod(box.store().c_str(), 0755);
   CHECK(cache.get(key_of(1)));
+}
+
+TEST_CASE("a chosen folder that everybody can write is refused with a cure of its own") {
+  CacheBox box;
+  box.options.directory_is_chosen = true;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  ::chmod(box.store().c_str(), 0777);
+  CHECK_FALSE(cache.get(key_of(1)));
+  CHECK(box.warned_of("chmod -R o-w"));
+  CHECK_FALSE(box.warned_of("KILN_CACHE_DIR"));
 }
 
 TEST_CASE("an entry in the default folder that others can write is refused") {

@@ -1,8 +1,10 @@
 // The config tables are closed: whatever the sizes and the machine, only listed kernels are used.
+#include <algorithm>
 #include <set>
 
 #include "jit/arch.h"
 #include "jit/config.h"
+#include "jit/problem.h"
 #include "tests/support/catch.h"
 
 using namespace kiln;
@@ -67,6 +69,95 @@ TEST_CASE("sweep: gemm never leaves its rows, for every M and machine") {
   }
 }
 
+namespace {
+
+constexpr int kShifts[] = {0, 8, 2};  // bytes off a 16-byte boundary
+void* at(int shift) { return reinterpret_cast<void*>(std::uintptr_t(0x10000 + shift)); }
+
+// A matrix whose rows, or columns, are contiguous with `pad` elements between them.
+TensorView matrix(DType dtype, std::int64_t rows, std::int64_t cols, bool by_rows, int pad,
+                  int shift) {
+  TensorView view = contiguous_view(at(shift), dtype, 0, rows, cols);
+  view.strides[0] = by_rows ? cols + pad : 1;
+  view.strides[1] = by_rows ? 1 : rows + pad;
+  return view;
+}
+
+}  // namespace
+
+TEST_CASE("sweep: whatever the tensors, gemm runs kernels of a set that is known beforehand") {
+  const int arch = arch_index({9, 0});
+  for (DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    GemmOptions options;
+    options.allow_tf32 = true;
+    // Layouts and alignments are all that tensors of one dtype may change.
+    std::set<std::size_t> known;
+    for (int bits = 0; bits < 16; ++bits) {
+      GemmTraits traits;
+      traits.input = traits.output = dtype;
+      traits.major_a = bits & 1 ? Major::mn : Major::k;
+      traits.major_b = bits & 2 ? Major::mn : Major::k;
+      traits.aligned_loads = bits & 4;
+      traits.aligned_stores = bits & 8;
+      for (int row : gemm_rows(traits, arch)) {
+        known.insert(Specialization(arch, row, traits).hash());
+      }
+    }
+    std::set<std::size_t> used;
+    for (int m = 1; m <= 16384; m += m < 40 ? 1 : m / 3) {
+      for (int form = 0; form < 4 * 3 * 3; ++form) {
+        const int shift = dtype == DType::f32 ? kShifts[form % 3] & ~3 : kShifts[form % 3];
+        const int pad = form / 3 % 3, layout = form / 9, n = 128 + 8 * pad, k = 64 + pad;
+        const TensorView a = matrix(dtype, m, k, layout & 1, pad, shift);
+        const TensorView b = matrix(dtype, k, n, layout & 2, pad, 0);
+        const TensorView out = matrix(dtype, m, n, true, pad, shift);
+        GemmProblem problem;
+        check_gemm(a, b, out, options, problem);
+        for (int sm_count : {132, 114, 78, 16}) {
+          const int row = pick_gemm_row(problem.traits, arch, m, n, 1, sm_count);
+          used.insert(Specialization(arch, row, problem.traits).hash());
+        }
+      }
+    }
+    CHECK(used.size() > 20);
+    CHECK(std::includes(known.begin(), known.end(), used.begin(), used.end()));
+  }
+}
+
+TEST_CASE("sweep: whatever the tensors, attention runs kernels of a set that is known beforehand") {
+  const int arch = arch_index({9, 0});
+  for (int dim : {8, 64, 72, 128, 192, 256}) {
+    std::set<std::size_t> known, used;
+    for (int bits = 0; bits < 6; ++bits) {
+      AttentionTraits traits = attention(dim, dim);
+      traits.dtype = DType::bf16;
+      traits.mask = static_cast<Mask>(bits / 2);
+      traits.aligned = bits & 1;
+      for (int row : attention_rows(traits, arch)) {
+        known.insert(Specialization(arch, row, traits).hash());
+      }
+    }
+    for (int length = 1; length <= 16384; length += length < 40 ? 1 : length / 3) {
+      for (int form = 0; form < 3 * 3 * 2 * 3; ++form) {
+        TensorView q =
+            contiguous_view(at(kShifts[form % 3]), DType::bf16, 0, 1 + form % 2, length, 4, dim);
+        q.strides[1] += form / 3 % 3;  // rows further apart
+        q.strides[0] += 3 * length;
+        AttentionOptions options;
+        options.layout = form / 9 % 2 ? AttentionLayout::bhsd : AttentionLayout::bshd;
+        options.causal = form / 18 == 1;
+        if (form / 18 == 2) options.window_left = length / 2;
+        AttentionProblem problem;
+        check_attention(q, q, q, q, {}, options, problem);
+        const int row = pick_attention_row(problem.traits, arch, problem.len_q);
+        used.insert(Specialization(arch, row, problem.traits).hash());
+      }
+    }
+    CHECK(used.size() >= 6);
+    CHECK(std::includes(known.begin(), known.end(), used.begin(), used.end()));
+  }
+}
+
 TEST_CASE("every row fits the shared memory of every arch that lists it") {
   for (int arch = 0; arch < static_cast<int>(arch_table().size()); ++arch) {
     const auto specs = enumerate_specializations(arch);
@@ -121,7 +212,11 @@ TEST_CASE("arch: devices map to the code they run") {
   CHECK_THROWS_AS(arch_index({7, 5}), std::invalid_argument);
   CHECK(parse_arch("sm_90a") == Capability{9, 0});
   CHECK(parse_arch("120") == Capability{12, 0});
-  for (const char* bad : {"", "sm_", "sm_75", "90b", "sm_9x", "hopper", "sm_900"}) {
+  CHECK(parse_arch("sm_87") == Capability{8, 7});
+  CHECK(parse_arch("sm_100f") == Capability{10, 0});
+  CHECK(parse_arch("sm_121a") == Capability{12, 1});
+  for (const char* bad : {"", "sm_", "sm_75", "90b", "sm_9x", "hopper", "sm_900", "sm_99", "sm_129",
+                          "sm_95a", "sm_80a", "sm_90f", "sm_090", "sm_90aa", "sm_110", "sm_-90"}) {
     CHECK_THROWS_AS(parse_arch(bad), std::invalid_argument);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "jit/arch.h"
@@ -17,6 +18,7 @@
 
 using namespace kiln;
 using kiln::testing::FakeDriver;
+using kiln::testing::mentions;
 using nlohmann::json;
 
 namespace {
@@ -138,6 +140,23 @@ TEST_CASE("sixteen threads on one key load it once") {
   CHECK(call.fake->count("cuLibraryLoadData") == 1);
 }
 
+TEST_CASE("a kernel that another process compiled meanwhile is a hit and no miss") {
+  Call call;
+  GemmProblem problem;
+  check_gemm(call.a, call.b, call.out, call.options, problem);
+  const Specialization spec = specialize(problem, device_of(0));
+  auto lock = disk_cache().lock(source_of(spec, texts_of(problem)).key, 1);  // as that process
+  std::jthread thread([&] { call.run(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  call.publish();
+  lock.reset();
+  thread.join();
+  const json counters = call.counters();
+  CHECK(counters["disk_hits"] == json::array({1}));
+  CHECK(counters["misses"] == 0);
+  CHECK(counters["compiles"] == 0);
+}
+
 TEST_CASE("an entry that the driver refuses is a miss") {
   Call call;
   call.publish();
@@ -153,6 +172,16 @@ TEST_CASE("a failing launch is a CudaError that names the call") {
   const Status status = try_gemm(call.a, call.b, call.out, call.options);
   CHECK(status.code == StatusCode::cuda_error);
   CHECK(status.message.find("cuLaunchKernelEx") != std::string::npos);
+  call.fake->failures["cuLaunchKernelEx"] = CUDA_ERROR_OUT_OF_MEMORY;
+  try {
+    call.run();
+    FAIL("expected CudaError");
+  } catch (const CudaError& error) {
+    CHECK(error.call() == "cuLaunchKernelEx");
+    CHECK(error.name() == "CUDA_ERROR_OUT_OF_MEMORY");
+    CHECK_FALSE(error.message().empty());
+    CHECK(mentions(error.what(), error.message()));
+  }
 }
 
 TEST_CASE("status twins report the kind of error") {
@@ -186,6 +215,71 @@ TEST_CASE("a plan launches with other pointers and checks them") {
   CHECK_THROWS_AS(plan.launch({kMemory, other}), std::invalid_argument);
   CHECK_THROWS_AS(plan.launch({kMemory, reinterpret_cast<void*>(0x10002), kMemory}),
                   std::invalid_argument);
+}
+
+TEST_CASE("a plan takes the pointers that it was planned with, whatever their alignment") {
+  Call call;
+  char* const memory = static_cast<char*>(kMemory);
+  call.a.data = memory + 8;  // loads element by element, stores whole vectors
+  call.publish();
+  const Plan plan = plan_gemm(call.a, call.b, call.out);
+  CHECK_NOTHROW(plan.launch({memory + 8, memory, memory}));
+  CHECK_NOTHROW(plan.launch({memory + 2, memory + 6, memory}));
+  CHECK(mentions(plan.try_launch({memory, memory, memory + 8}).message, "multiple of 16 bytes"));
+  CHECK(mentions(plan.try_launch({memory + 1, memory, memory}).message, "multiple of 2 bytes"));
+  CHECK(mentions(plan.try_launch({memory, nullptr, memory}).message, "pointer 1 is null"));
+  CHECK(call.fake->launches.size() == 2);
+}
+
+TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells") {
+  const FakeDriver fake;
+  clear_memory_cache();
+  char* const memory = static_cast<char*>(kMemory);
+  const auto at = [&](int place) { return memory + 4 * place; };
+  TensorView q = contiguous_view(memory, DType::bf16, 0, 1, 16, 4, 64);
+  const TensorView lse = contiguous_view(at(1), DType::f32, 0, 1, 4, 16);
+  VariantDefinition definition;
+  definition.tensors = {{"bias", DType::f32, {"kv"}}};
+  definition.logits = "logit + bias";
+  const BoundVariant bound =
+      Variant(definition).bind({}, {contiguous_view(at(4), DType::f32, 0, 16)});
+  AttentionOptions options;
+  options.sinks = contiguous_view(at(3), DType::f32, 0, 4);
+  options.alibi_slopes = contiguous_view(at(2), DType::f32, 0, 4);
+  options.window_left = 8;  // its words lie between those of the slopes and the sinks
+  options.variant = &bound;
+  AttentionProblem problem;
+  check_attention(q, q, q, q, lse, options, problem);
+  const Specialization spec = specialize(problem, device_of(0));
+  REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
+                           {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
+  std::optional<Plan> plan;
+  REQUIRE(try_plan_flash_attention(q, q, q, q, lse, options, plan).ok());
+  // q, k, v, out, lse, alibi_slopes, sinks, bias: each is found where the call itself puts it.
+  const void* const order[] = {memory, memory, memory, memory, at(1), at(2), at(3), at(4)};
+  REQUIRE(problem.arguments.pointers() == std::size(order));
+  for (std::size_t i = 0; i < std::size(order); ++i) {
+    CHECK(problem.arguments.pointer(i) == reinterpret_cast<std::uint64_t>(order[i]));
+  }
+  // Only q to out are moved in vectors.
+  CHECK(plan->try_launch({memory, memory, memory, memory, at(5), at(6), at(7), at(9)}).ok());
+  CHECK_FALSE(plan->try_launch({at(1), memory, memory, memory, at(5), at(6), at(7), at(9)}).ok());
+}
+
+TEST_CASE("plans have twins that report instead of throwing") {
+  Call call;
+  std::optional<Plan> plan;
+  {
+    const NoCompile guard;
+    CHECK(try_plan_gemm(call.a, call.b, call.out, {}, plan).code == StatusCode::compile_disabled);
+    CHECK_FALSE(plan);
+  }
+  call.publish();
+  REQUIRE(try_plan_gemm(call.a, call.b, call.out, {}, plan).ok());
+  CHECK(plan->try_launch({kMemory, kMemory}).code == StatusCode::invalid_argument);
+  CHECK(plan->try_launch({kMemory, kMemory, kMemory}).ok());
+  call.fake->failures["cuLaunchKernelEx"] = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  CHECK(plan->try_launch({kMemory, kMemory, kMemory}).code == StatusCode::cuda_error);
 }
 
 TEST_CASE("config overrides the tile, within the table") {

@@ -190,6 +190,45 @@ TEST_CASE("attention: each bad argument is named in one sentence") {
   }
 }
 
+TEST_CASE("attention: memory must be there, hold whole elements and be written once") {
+  Attention call;
+  void* const odd = static_cast<char*>(kMemory) + 1;
+  SECTION("null") {
+    call.v.data = nullptr;
+    CHECK(contains(call.error(), "v has no memory: its data is null and its shape [2, 7, 4, 32]"));
+    call.v.shape[1] = call.k.shape[1] = 0;
+    call.k.data = nullptr;
+    CHECK(call.error().empty());
+  }
+  SECTION("odd base") {
+    call.k.data = odd;
+    CHECK(contains(call.error(), "k must lie at a multiple of 2 bytes"));
+  }
+  SECTION("lse") {
+    call.lse = half({2, 8, 5}, DType::f32);
+    call.lse.data = static_cast<char*>(kMemory) + 2;
+    CHECK(contains(call.error(), "lse must lie at a multiple of 4 bytes"));
+    call.lse.data = kMemory;
+    call.lse.strides[0] = 0;
+    CHECK(contains(call.error(), "lse is written"));
+  }
+  SECTION("sinks and slopes") {
+    call.options.sinks = half({8}, DType::f32);
+    call.options.sinks.data = odd;
+    CHECK(contains(call.error(), "sinks must lie at"));
+    call.options.sinks = {};
+    call.options.alibi_slopes = half({8}, DType::f32);
+    call.options.alibi_slopes.data = nullptr;
+    CHECK(contains(call.error(), "alibi_slopes has no memory"));
+  }
+  SECTION("a stride of zero") {
+    call.q.strides[0] = call.k.strides[2] = 0;  // inputs may repeat
+    CHECK(call.error().empty());
+    call.out.strides[1] = 0;
+    CHECK(contains(call.error(), "out is written, so no dimension may repeat"));
+  }
+}
+
 TEST_CASE("attention: empty lengths are sound") {
   Attention call;
   call.k = half({2, 0, 4, 64}), call.v = half({2, 0, 4, 32});
@@ -258,6 +297,26 @@ TEST_CASE("gemm: each bad argument is named in one sentence") {
   SECTION("several lines of epilogue") {
     call.options.epilogue = "acc\n#include <x>";
     CHECK(contains(call.error(), "epilogue must be one line"));
+  }
+  SECTION("null") {
+    call.b.data = nullptr;
+    CHECK(contains(call.error(), "b has no memory"));
+  }
+  SECTION("odd bases") {
+    call.a.data = static_cast<char*>(kMemory) + 1;
+    CHECK(contains(call.error(), "a must lie at a multiple of 2 bytes"));
+    call.a.data = kMemory;
+    call.options.bias = half({8}, DType::f32);
+    call.options.bias.data = static_cast<char*>(kMemory) + 2;
+    CHECK(contains(call.error(), "bias must lie at a multiple of 4 bytes"));
+  }
+  SECTION("rows written twice") {
+    call.out.strides[0] = 0;
+    CHECK(contains(call.error(), "out is written, so no dimension may repeat"));
+    call.out = half({6, 8});
+    call.options.residual = half({6, 8});
+    call.options.residual.strides[0] = 0;  // is read
+    CHECK(call.error().empty());
   }
   SECTION("activation name") { CHECK_THROWS_AS(parse_activation("swish"), std::invalid_argument); }
 }

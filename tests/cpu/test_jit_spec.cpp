@@ -6,6 +6,7 @@
 #include "jit/kernel_source.h"
 #include "jit/settings.h"
 #include "jit/spec_json.h"
+#include "jit/user_text.h"
 #include "jit/variant_json.h"
 #include "tests/support/catch.h"
 
@@ -84,8 +85,52 @@ TEST_CASE("malformed variants are refused") {
     d.logits.clear();
     d.file_text = "# include <cuda_fp16.h>\nstruct UserVariant {};";
   }
+  SECTION("a foreign include behind a comment") {
+    d.logits.clear();
+    d.file_text = "#/* */include \"/tmp/x.h\"\nstruct UserVariant {};";
+  }
+  SECTION("a directive as a digraph") { d.logits = "%:include \"/tmp/x.h\""; }
+  SECTION("a keyword") { d.params[0].name = "nullptr"; }
   SECTION("parameter type") { d.params[0].dtype = DType::f16; }
   CHECK_THROWS_AS(Variant(d), std::invalid_argument);
+}
+
+TEST_CASE("a template file may read no file that the key does not cover") {
+  CHECK_FALSE(reads_foreign_files("#include \"/kiln/base/math.cuh\"\n#define A \\\n 1\n"));
+  CHECK_FALSE(reads_foreign_files("int a = 5 % 3; // 50%: not a directive\n#pragma unroll\n"));
+  for (const char* text : {
+           "#include <x.h>",
+           "# include \"/kiln/base/math.cuh\"",  // not in the form that the key looks for
+           "#include \"x.h\"",
+           "#include NAME",
+           "#include \"/kiln/../tmp/x.h\"",
+           "#include \"/kiln/no_such_file.cuh\"",
+           "#include_next \"/kiln/base/math.cuh\"",
+           "#/**/include \"/tmp/x.h\"",
+           "#/* \n */include \"/tmp/x.h\"",
+           "#\\\ninclude \"/tmp/x.h\"",
+           "#inc\\ \t\r\nlude \"/tmp/x.h\"",
+           "#include \"/kiln/base/\\\nmath.cuh\"",
+           "%:include \"/tmp/x.h\"",
+           "%\\\n:include \"/tmp/x.h\"",
+           "?\?=include \"/tmp/x.h\"",
+           "#?\?/\ninclude \"/tmp/x.h\"",
+           "#if __has_include(\"/tmp/x.h\")\n#endif",
+           "const char* a = \"/*\";\n#include \"/tmp/x.h\"\nconst char* b = \"*/\";",
+       }) {
+    INFO(text);
+    CHECK(reads_foreign_files(text));
+  }
+}
+
+TEST_CASE("an expression is one line without directives, in a spec as in a call") {
+  for (const std::string text :
+       {"acc\n*2", "acc\r*2", "# x", "%:include \"/tmp/x.h\"", "?\?=include \"/tmp/x.h\""}) {
+    CHECK_FALSE(is_plain_expression(text));
+    CHECK(contains(error_of({{"op", "gemm"}, {"epilogue", text}}), "epilogue must be one line"));
+  }
+  CHECK_FALSE(is_plain_expression(std::string_view("acc\0", 4)));
+  CHECK(is_plain_expression("acc % 2 == 0 ? 1 : acc"));
 }
 
 TEST_CASE("binding checks the number and kind of values") {
@@ -107,7 +152,33 @@ TEST_CASE("bad specs name the field") {
   CHECK(contains(error_of({{"op", "flash_attention"}, {"head_dim", "x"}}), "wrong type"));
   CHECK(contains(error_of({{"op", "flash_attention"}, {"head_dim", 64}, {"block_q", 7}}), "tile"));
   CHECK(contains(error_of(json::array()), "must be an object"));
+  const auto head_dim = [](const json& value) {
+    return error_of({{"op", "flash_attention"}, {"head_dim", value}});
+  };
+  CHECK(head_dim(64).empty());
+  for (const json& value : {json(64.9), json((std::int64_t{1} << 32) + 64), json(true), json("64"),
+                            json(UINT64_MAX), json(INT64_MIN)}) {
+    CHECK(contains(head_dim(value), "'head_dim' has the wrong type: it must be a whole number"));
+  }
+  CHECK(contains(error_of({{"op", "gemm"}, {"block_m", 0}}), "'block_m' must be a tile size"));
+  CHECK(contains(error_of({{"op", "gemm"}, {"dtype", ""}}), "'dtype' must be float16"));
+  CHECK(contains(error_of({{"op", "gemm"}, {"activation", ""}}), "'activation' is empty"));
   CHECK_THROWS_AS(parse_specs("{"), std::invalid_argument);
+}
+
+TEST_CASE("bad variants of a spec are refused in our words") {
+  const auto error = [](const json& variant) {
+    return error_of({{"op", "flash_attention"}, {"head_dim", 64}, {"variant", variant}});
+  };
+  CHECK(contains(error({{"logits", "logit"}, {"masks", "kv < 1"}}), "unknown field 'masks'"));
+  CHECK(contains(error("name"), "malformed: must be an object"));
+  CHECK(contains(error({{"logits", 3}}), "'logits' must be a string, got 3"));
+  for (const json& params :
+       {json(3), json{{"a", "f32", "zz"}}, json{{"a"}}, json{{"a", 1}}, json{"a"}}) {
+    const std::string text = error({{"logits", "logit"}, {"params", params}});
+    CHECK(contains(text, "'params' must be an array of [name, type] pairs"));
+    CHECK_FALSE(contains(text, "json.exception"));
+  }
 }
 
 TEST_CASE("keys: one for each specialization, the same in every process") {

@@ -87,6 +87,14 @@ def test_out_dtype_beside_another_out(dtype):
     refuses(TypeError, "out_dtype is float32 but out is float16", gemm, out_dtype=dtype)
 
 
+def test_what_was_given_is_cut_between_characters():
+    for padding in range(4):
+        given = "x" * padding + "\N{EURO SIGN}" * 60
+        refuses(TypeError, "got '" + given[:20], attention, causal=given)
+    unspeakable = type("Unspeakable", (), {"__repr__": lambda self: "\ud800"})
+    refuses(TypeError, "Unspeakable", attention, causal=unspeakable())
+
+
 def test_config():
     refuses(
         ValueError, 'config lacks "stages"', gemm, config={"block_m": 1, "block_n": 1, "block_k": 1}

@@ -1,7 +1,11 @@
 """The command `kiln`: exit codes, --json, what it prints where."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 from conftest import ONE_KERNEL
@@ -23,12 +27,17 @@ def test_version_and_help(kiln_command):
         ["cache"],
         ["prewarm", "--model", "x", "--spec", "y"],
         ["prewarm", "--spec", "x", "--jobs", "0"],
+        ["prewarm", "--spec", "x", "--jobs", "99999999999"],
         ["inspect", "gemm"],
         ["inspect", "gemm", "--arch", "sm_90", "--dtype", "int8"],
         ["inspect", "flash_attention", "--head-dim", "64", "--arch", "sm_12x"],
         ["inspect", "flash_attention", "--head-dim", "60", "--arch", "sm_90"],
         ["cache", "prune"],
         ["cache", "prune", "--max-size", "much"],
+        ["cache", "prune", "--max-size", "90000000000000000000000"],
+        ["cache", "prune", "--older-than-nvrtc", "v12.0"],
+        ["cache", "prune", "--older-than-nvrtc", "13."],
+        ["cache", "prune", "--older-than-nvrtc", "-1"],
     ],
 )
 def test_usage_errors(kiln_command, arguments):
@@ -76,6 +85,19 @@ def test_a_warm_cache_needs_no_nvrtc(kiln_command, spec_file):
     assert again.json()["cached"] == 1
 
 
+def test_who_asks_for_it_is_told_what_compiles(kiln_command):
+    arguments = ["inspect", "gemm", "--block-m", 16, "--block-n", 64, "--arch"]
+    line = r"kiln: compiled gemm bfloat16 nt, tile 16x64x64x6 for sm_{} in \d+\.\d ms \(inspect\)\n"
+    assert kiln_command(*arguments, "sm_80").stderr == ""
+    warned = kiln_command(*arguments, "sm_86", KILN_JIT="warn")
+    assert re.fullmatch(line.format(86), warned.stderr)
+    assert kiln_command(*arguments, "sm_86", KILN_JIT="warn").stderr == ""  # a hit
+    informed = kiln_command(*arguments, "sm_89", KILN_LOG="info")
+    assert re.fullmatch(line.format(89), informed.stderr)
+    quiet = kiln_command(*arguments, "sm_90", KILN_JIT="warn", KILN_LOG="error")
+    assert (quiet.code, quiet.stderr) == (OK, "")
+
+
 def test_bad_environment_values_name_their_variable(kiln_command):
     for variable in ("KILN_JIT", "KILN_CACHE_MAX_SIZE", "KILN_LOG"):
         run = kiln_command("cache", "info", **{variable: "nonsense"})
@@ -115,6 +137,59 @@ def test_broken_specs_are_usage_errors(kiln_command, tmp_path, text):
     assert run.code == USAGE
     assert run.stderr.startswith("kiln: ")
     assert "Traceback" not in run.stderr
+
+
+def test_an_interrupt_ends_the_work(environment, cache_dir):
+    command = [sys.executable, "-m", "kiln", "prewarm", "--spec", "-", "--arch", "sm_90"]
+    run = subprocess.Popen(
+        [*command, "--jobs", "2"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    specs = [{"op": "gemm", "layout": layout} for layout in ("nn", "nt", "tn", "tt")]
+    run.stdin.write(json.dumps(specs))
+    run.stdin.close()
+    run.stdin = None
+    total = int(re.match(r"\[ *1/(\d+)\]", run.stderr.readline())[1])
+    run.send_signal(signal.SIGINT)
+    errors = run.communicate(timeout=60)[1]
+    assert run.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert len(list(cache_dir.rglob("*.cubin"))) < total
+
+
+def test_a_reader_that_left_is_no_error(environment):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "kiln", "cache", "info"]
+    run = subprocess.run(
+        command, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(writer)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_full_disk_and_a_forbidden_file_are_the_environments(environment, kiln_command, tmp_path):
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "kiln", "cache", "info"],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert run.returncode == ENVIRONMENT
+    assert run.stderr.count("No space left") == 1
+    assert "Traceback" not in run.stderr
+    if os.getuid() != 0:  # root reads everything
+        path = tmp_path / "spec.json"
+        path.touch(mode=0)
+        run = kiln_command("prewarm", "--spec", path, "--arch", "sm_90")
+        assert run.code == ENVIRONMENT
 
 
 def test_a_missing_spec_file(kiln_command):
@@ -172,10 +247,44 @@ def test_cache_commands(kiln_command, spec_file, cache_dir):
     assert kiln_command("cache", "verify").code == OK
     assert "/" in kiln_command("cache", "info").stdout
     older = kiln_command("cache", "prune", "--older-than-nvrtc", "99.0", "--json")
-    assert older.json() == {"removed": 1}
+    assert older.json() == {"removed": 1, "failed": 0, "problem": ""}
     kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
     assert kiln_command("cache", "clear").stdout == "1 kernels removed\n"
     assert kiln_command("cache", "list", "--json").json() == []
+
+
+def test_a_version_that_is_none_removes_nothing(kiln_command, spec_file):
+    kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
+    for version in ("v12.0", "99.x", "99..0", "99999999999"):
+        run = kiln_command("cache", "prune", "--older-than-nvrtc", version)
+        assert run.code == USAGE
+        assert f"must be like 13.0, got '{version}'" in run.stderr
+    assert kiln_command("cache", "prune", "--older-than-nvrtc", "1").code == OK
+    assert len(kiln_command("cache", "list", "--json").json()) == 1
+
+
+def test_a_refused_folder_is_no_success(kiln_command, spec_file, cache_dir):
+    kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
+    cache_dir.chmod(0o777)
+    for arguments in (["clear"], ["prune", "--max-size", "0"]):
+        run = kiln_command("cache", *arguments)
+        assert run.code == ENVIRONMENT
+        assert "is writable by" in run.stderr
+        assert run.stdout == "0 kernels removed\n"
+        report = kiln_command("cache", *arguments, "--json").json()
+        assert report["removed"] == 0
+        assert "chmod" in report["problem"]
+    run = kiln_command("cache", "verify", "--json")
+    assert run.code == CHECK_FAILED
+    assert run.json()["faults"][0]["path"] == str(cache_dir)
+
+
+def test_paths_that_are_no_utf8(kiln_command, tmp_path):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    for arguments in (["doctor"], ["cache", "info"]):
+        run = kiln_command(*arguments, "--json", KILN_CACHE_DIR=folder)
+        assert run.code == OK, run.stderr
+        assert "caf\ufffd" in json.dumps(run.json(), ensure_ascii=False)
 
 
 def test_verify_finds_a_damaged_entry(kiln_command, spec_file, cache_dir):

@@ -1,5 +1,7 @@
 """Statistics, policy, explanation and prewarming from Python."""
 
+import subprocess
+import sys
 import threading
 
 import kiln
@@ -44,6 +46,20 @@ def test_a_progress_callback_that_raises_reaches_the_caller():
 
     with pytest.raises(KeyError, match="mine"):
         kiln.prewarm(ONE_KERNEL, "sm_80", progress=fail)
+
+
+def test_a_progress_callback_that_raises_ends_the_work():
+    specs = [{**ONE_KERNEL, "activation": name} for name in ("relu", "silu", "gelu")]
+    lines = []
+
+    def fail(*line):
+        lines.append(line)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        kiln.prewarm(specs, "sm_86", jobs=1, progress=fail)
+    assert len(lines) == 1
+    assert kiln.prewarm(specs, "sm_86", check=True)["missing"] == 2
 
 
 def test_a_broken_expression_fails_alone():
@@ -103,12 +119,73 @@ def test_set_jit_returns_the_previous_mode():
     assert kiln.set_jit("auto") == "warn"
     with pytest.raises(ValueError, match="auto, warn or off"):
         kiln.set_jit("never")
+    with pytest.raises(TypeError, match="auto, warn or off, got 3"):
+        kiln.set_jit(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"jobs": 1.5}, "jobs must be a whole number, got 1.5"),
+        ({"jobs": -3}, "got -3"),
+        ({"jobs": 99999999999}, "got 99999999999"),
+        ({"arch": 90}, "arch must be a name"),
+        ({"problems": None}, "problems must be a spec or several, got None"),
+    ],
+)
+def test_prewarm_checks_its_arguments(arguments, text):
+    with pytest.raises((TypeError, ValueError)) as error:
+        kiln.prewarm(**{"problems": ONE_KERNEL, "arch": "sm_90", "check": True, **arguments})
+    assert str(error.value).startswith("prewarm: ")
+    assert text in str(error.value)
 
 
 def test_no_compile_nests():
     context = kiln.no_compile()
     with context, context, kiln.no_compile():
         pass
+
+
+def test_no_compile_left_without_being_entered():
+    with pytest.raises(RuntimeError, match="without being entered"):
+        kiln.no_compile().__exit__(None, None, None)
+
+
+LOGGING = """
+import sys, threading, time, kiln
+spec = {"op": "gemm", "block_m": 16, "block_n": 64}
+
+def replaced_by_itself(level, text):
+    kiln.set_log(None)
+    lines.append(text)
+
+def slow(level, text):
+    time.sleep(0.05)
+    lines.append(text)
+
+lines = []
+kiln.set_log(replaced_by_itself)
+kiln.inspect(spec, "sm_80")
+kiln.set_log(slow)
+work = threading.Thread(target=lambda: kiln.prewarm(spec, "sm_80", recompile=True))
+work.start()
+while work.is_alive():
+    kiln.set_log(slow)
+print(len(lines))
+"""
+
+
+def test_the_log_may_be_set_while_a_line_is_written(environment):
+    environment["KILN_LOG"] = "info"  # a line for each compile
+    run = subprocess.run(
+        [sys.executable, "-c", LOGGING], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert run.stdout == "2\n", run.stderr
+
+
+def test_log_callbacks_must_be_callable():
+    with pytest.raises(TypeError, match=r"callable.* got 3"):
+        kiln.set_log(3)
 
 
 def test_explain_checks_its_arguments():

@@ -33,23 +33,65 @@ print(json.dumps(report))
 """
 
 
+# A template file with an error in its second line: what a call says about it.
+TEMPLATE = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from fake_tensors import ExchangeTensor
+import kiln
+from kiln import jit
+
+q = ExchangeTensor((2, 48, 4, 64), device=(2, 0))
+keys = []
+for path in sys.argv[2:]:
+    with open(path, "w") as file:
+        file.write("struct UserVariant : kiln::VariantDefaults {\\n  int x = not_a_name;\\n};")
+    variant = jit.Variant("mine", file=path)
+    keys.append(kiln.explain("flash_attention", q, q, q, variant=variant)["key"])
+    try:
+        jit.flash_attention(q, q, q, variant=variant)
+    except kiln.CompileError as error:
+        last = {"text": str(error), "log": error.log, "path": error.path}
+print(json.dumps({"keys": keys, **last}))
+"""
+# A launch that the driver refuses: the parts of the error.
+REFUSED = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from fake_tensors import CudaArray
+import kiln
+from kiln import jit
+
+q = CudaArray((2, 48, 4, 64), device=9)
+try:
+    jit.flash_attention(q, q, q, out=q)
+except kiln.CudaError as error:
+    print(json.dumps([str(error), error.call, error.name, error.message]))
+"""
+
+
 @pytest.fixture
 def run_script(environment, tmp_path):
-    """Runs SCRIPT on the fake driver and returns its report."""
+    """Runs a script on the fake driver and returns its report."""
     found = os.environ.get("KILN_FAKE_CUDA") or DEV_BUILD / "tests/libfake_cuda.so"
     assert pathlib.Path(found).exists(), "run make build: the C++ tests bring the fake driver"
     (tmp_path / "libcuda.so.1").symlink_to(found)
     # For this child alone: NVRTC, which prewarming loads, looks for the driver too.
     variables = {**environment, "LD_LIBRARY_PATH": str(tmp_path)}
 
-    def run():
-        command = [sys.executable, "-c", SCRIPT, os.path.dirname(__file__)]
+    def run(script=SCRIPT, *arguments):
+        command = [sys.executable, "-c", script, os.path.dirname(__file__), *map(str, arguments)]
         return json.loads(subprocess.check_output(command, env=variables))
 
     return run
 
 
-@pytest.mark.skipif(kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/gpu")
+no_driver = pytest.mark.skipif(
+    kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/gpu"
+)
+
+
+@no_driver
 def test_strict_serving(run_script, kiln_command):
     missed = run_script()
     assert missed["spec"]["mask"] == "causal"
@@ -67,3 +109,22 @@ def test_strict_serving(run_script, kiln_command):
     assert served["stats"]["memory_hits"] == 1
     assert served["stats"]["compiles"] == 0
     assert not served["stats"]["nvrtc_loaded"]
+
+
+@no_driver
+def test_a_template_file_is_named_by_its_path_and_the_key_is_not(run_script, tmp_path):
+    one, two = tmp_path / "one.cuh", tmp_path / "two.cuh"
+    report = run_script(TEMPLATE, one, two)
+    assert report["keys"][0] == report["keys"][1]
+    assert report["path"] == str(two)
+    for text in (report["text"], report["log"]):
+        assert f"{two}(2): error" in text
+        assert "variant template" not in text
+
+
+@no_driver
+def test_a_cuda_error_has_parts(run_script):
+    text, call, name, message = run_script(REFUSED)
+    assert "no CUDA device 9" in text
+    assert (call, name) == ("", "")  # no call failed: there is no such device
+    assert message == text

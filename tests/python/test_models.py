@@ -94,8 +94,35 @@ def test_config_json_of_a_mixture_with_windows(tmp_path):
     )
 
 
-def test_a_file_that_is_no_config(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "hidden_size"),
+        ("{", "is not JSON"),
+        ("[]", "holds no JSON object"),
+        ('{"text_config": 3}', "text_config"),
+        ('{"hidden_size": "64", "num_attention_heads": 2}', "'hidden_size' must be a whole number"),
+        ('{"hidden_size": 64, "num_attention_heads": 0}', "'num_attention_heads' must be"),
+        (
+            '{"hidden_size": 7168, "num_attention_heads": 128, "kv_lora_rank": 512}',
+            "latent attention",
+        ),
+    ],
+)
+def test_a_file_that_is_no_config_of_ours(tmp_path, text, message):
     path = tmp_path / "config.json"
-    path.write_text("{}")
-    with pytest.raises(ValueError, match="hidden_size"):
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
         models.load_model(str(path))
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen2_moe", "qwen2_5_vl_text", "llama"])
+def test_the_second_qwen_generation_has_biases(tmp_path, model_type):
+    path = tmp_path / "config.json"
+    text = {"model_type": model_type, "hidden_size": 3584, "num_attention_heads": 28}
+    path.write_text(json.dumps({"text_config": text}))
+    biases = {spec.get("bias") for spec in models.model_specs(models.load_model(str(path))[1])} - {
+        None
+    }
+    assert biases == (set() if model_type == "llama" else {"bfloat16"})

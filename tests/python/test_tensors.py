@@ -110,9 +110,10 @@ def test_attention_dtypes(typestr, name):
     refuses(TypeError, name, CudaArray(SHAPE, typestr))
 
 
-@pytest.mark.parametrize("typestr", ["<i2", "<c8", ">f2", "|S2"])
-def test_dtypes_that_nothing_takes(typestr):
-    refuses(TypeError, "does not compute with", CudaArray(SHAPE, typestr))
+@pytest.mark.parametrize("typestr", ["<i2", "<c8", ">f2", "|S2", "<c32", "<f0", "<f", "<f-2"])
+@pytest.mark.parametrize("strides", [None, (65536, 4096, 1024, 16)])
+def test_dtypes_that_nothing_takes(typestr, strides):
+    refuses(TypeError, "does not compute with", CudaArray(SHAPE, typestr, strides=strides))
 
 
 def test_dtypes_must_agree():

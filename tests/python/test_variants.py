@@ -100,6 +100,25 @@ def test_bad_definitions():
         jit.Variant("v", logits=3)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"name": 3}, "name must be a string, got 3"),
+        ({"params": {"cap": 3}}, "type of 'cap' must be a string, got 3"),
+        ({"params": {3: "f32"}}, "must be a string, got 3"),
+        ({"params": [("cap", "f32")]}, "params must be a dict of names to types"),
+        ({"tensors": {"bias": None}}, "type of 'bias' must be a string, got None"),
+        ({"tensors": 3}, "tensors must be a dict"),
+        ({"logits": None, "file": 3}, "file must be a path, got 3"),
+    ],
+)
+def test_types_of_definitions(arguments, text):
+    with pytest.raises(TypeError) as error:
+        jit.Variant(**{"name": "v", "logits": "logit", **arguments})
+    assert str(error.value).startswith("Variant: ")
+    assert text in str(error.value)
+
+
 def test_template_files(tmp_path):
     path = tmp_path / "mine.cuh"
     with pytest.raises(FileNotFoundError, match=r"mine\.cuh"):

@@ -35,7 +35,8 @@ std::string device();
 std::string stats();
 void reset_stats();
 
-// Drops the kernels that this process holds (the disk keeps them). For tests and long-lived tools.
+// Makes this process look every kernel up again (the disk keeps them). Those that were loaded stay
+// loaded, as another thread may be about to launch one: this frees no memory. For tests.
 void clear_memory_cache();
 
 // What a call would run, without running it: {"op", "path", "device", "template", "config", "spec",
@@ -60,9 +61,11 @@ struct PrewarmOptions {
   bool recompile = false;                                // also what the cache has
   bool check_only = false;                               // report what is missing, compile nothing
   std::function<void(const PrewarmProgress&)> progress;  // called from any thread, one at a time
+  std::function<bool()> cancelled;  // asked before each kernel, from any thread; true = no more
 };
 // `specs`: a JSON array of specs. Returns {"total", "compiled", "cached", "missing", "failed":
 // [{"what", "error"}], "seconds", "kernels": [{"what", "arch", "key", "outcome", "seconds"}]}.
+// What was left out because of `cancelled` has the outcome "cancelled".
 std::string prewarm(const std::string& specs, const PrewarmOptions& options);
 
 // Loads the kernels of one spec on a device, compiling if allowed, so that a stream may capture.
@@ -80,9 +83,12 @@ std::string diagnose();
 
 std::string cache_info();    // {"layers": [..]}
 std::string cache_list();    // [{"key", "path", "what", "arch", "bytes", "pinned", "last_used"}]
-std::string cache_verify();  // {"checked", "faults": [{"key", "path", "fault"}]}
-std::size_t cache_clear();
-std::size_t cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc);
+std::string cache_verify();  // {"checked", "faults": [{"key", "path", "fault"}]}; a folder
+                             // that is not used is a fault without a key
+// {"removed", "failed", "problem"}: what went, what could not, and why (a sentence, or empty).
+// `older_than_nvrtc` is a version such as "13.0", or empty; another text is std::invalid_argument.
+std::string cache_clear();
+std::string cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc);
 
 // For language bindings: called around work that may block (locks, compiling, loading), so that
 // Python's GIL is released first. `enter` returns a token for `leave`.

@@ -23,18 +23,30 @@ class Error : public std::runtime_error {
 // NVRTC refused a source, or no NVRTC could be loaded. what() ends with NVRTC's log.
 class CompileError : public Error {
  public:
-  CompileError(const std::string& message, std::string log)
-      : Error(message), log_(std::move(log)) {}
+  CompileError(const std::string& message, std::string log, std::string path = {})
+      : Error(message), log_(std::move(log)), path_(std::move(path)) {}
   const std::string& log() const { return log_; }
+  // Of the source: a variant's template file, else the virtual name of what Kiln generated; empty
+  // when it did not come to compiling.
+  const std::string& path() const { return path_; }
 
  private:
-  std::string log_;
+  std::string log_, path_;
 };
 
-// A CUDA driver call failed, or no device can be used.
+// A CUDA driver call failed, or no device can be used. what() says it all; the parts are for
+// programs, and empty where there was no call.
 class CudaError : public Error {
  public:
-  using Error::Error;
+  explicit CudaError(const std::string& what) : Error(what), message_(what) {}
+  CudaError(const std::string& what, std::string call, std::string name, std::string message)
+      : Error(what), call_(std::move(call)), name_(std::move(name)), message_(std::move(message)) {}
+  const std::string& call() const { return call_; }        // "cuLaunchKernelEx"
+  const std::string& name() const { return name_; }        // "CUDA_ERROR_OUT_OF_MEMORY"
+  const std::string& message() const { return message_; }  // the driver's words, and about what
+
+ private:
+  std::string call_, name_, message_;
 };
 
 // Where a kernel went wrong on the emulated device; -1, 0 and empty where that is unknown.

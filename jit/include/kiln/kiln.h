@@ -7,13 +7,14 @@
 //
 // Throws: std::invalid_argument (kiln::TypeError for dtypes) with one sentence that names the
 // argument; CompileError, CudaError, EmulatorError and CompileDisabled, see kiln/error.h. Each
-// operation has a noexcept twin, try_*, that returns a Status.
+// operation, plan and launch has a noexcept twin, try_*, that returns a Status.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "kiln/error.h"
 #include "kiln/tensor.h"
@@ -88,8 +89,8 @@ struct GemmOptions {
   bool allow_tf32 = false;  // required for f32 inputs
   Accumulator accumulator = Accumulator::f32;
   // A C++ expression of `acc` (alpha * the sum, float), `bias`, `residual` (floats), `row`, `col`
-  // and `batch` that replaces bias, activation and residual. Empty = none.
-  std::string epilogue;
+  // and `batch` that replaces bias, activation and residual. Empty = none. Read during the call.
+  std::string_view epilogue;
   std::optional<GemmTile> config;
 };
 
@@ -116,10 +117,17 @@ class Plan {
   explicit Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
   // Device memory that launch needs beside its tensors.
   std::size_t workspace_bytes() const;
-  // Pointers in the order of the planning call's tensors that were given; each must be aligned as
-  // the planned one (16 bytes if that was null).
+  // Pointers of the tensors that were given when planning, in this order:
+  //   attention  q, k, v, out, lse, alibi_slopes, sinks, the variant's tensors as it lists them
+  //   gemm       a, b, out, bias, residual
+  // Shapes and strides are the planned ones. Where the plan's kernel moves whole vectors, its
+  // pointers must be multiples of 16 bytes: q to out when these four and their strides were (null
+  // counts as such), a and b when both were, the rest of gemm's when all of them were. Everywhere
+  // else, multiples of the element's size.
   void launch(std::initializer_list<void*> pointers, void* stream = nullptr,
               void* workspace = nullptr) const;
+  Status try_launch(std::initializer_list<void*> pointers, void* stream = nullptr,
+                    void* workspace = nullptr) const noexcept;
 
  private:
   std::shared_ptr<const Impl> impl_;
@@ -129,5 +137,12 @@ Plan plan_flash_attention(const TensorView& q, const TensorView& k, const Tensor
                           const AttentionOptions& options = {});
 Plan plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                const GemmOptions& options = {});
+// `plan` is empty unless the Status is ok.
+Status try_plan_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                const TensorView& out, const TensorView& lse,
+                                const AttentionOptions& options,
+                                std::optional<Plan>& plan) noexcept;
+Status try_plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                     const GemmOptions& options, std::optional<Plan>& plan) noexcept;
 
 }  // namespace kiln

@@ -1,15 +1,28 @@
 """The command line. Exit codes: 0 ok, 1 a check failed, 2 usage, 3 a compile failed, 4 the
-environment (no NVRTC, no GPU where one is required)."""
+environment (no NVRTC, no GPU where one is required, a file or folder that cannot be used)."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import os
 import sys
 from collections.abc import Sequence
 
 from .. import CompileError, CudaError, Error, __version__
 from . import cache, doctor, emulate, inspect, prewarm
 from .output import COMPILE_FAILED, ENVIRONMENT, USAGE, nvrtc_problem
+
+# The machine's fault, not the command line's.
+_ENVIRONMENT_ERRORS = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -26,8 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     options = make_parser().parse_args(arguments)
     try:
-        return options.run(options)
-    except (ValueError, TypeError, OSError) as error:
+        code = options.run(options)
+        sys.stdout.flush()  # here, where a failure still has an exit code
+        return code
+    except BrokenPipeError:  # the reader, head say, has seen enough
+        _silence_stdout()
+        return 0
+    except OSError as error:
+        _silence_stdout()
+        return _fail(error, ENVIRONMENT if error.errno in _ENVIRONMENT_ERRORS else USAGE)
+    except (ValueError, TypeError) as error:
         return _fail(error, USAGE)
     except CompileError as error:
         return _fail(error, ENVIRONMENT if nvrtc_problem() else COMPILE_FAILED)
@@ -35,10 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, ENVIRONMENT)
     except Error as error:
         return _fail(error, 1)
-    except BrokenPipeError:
-        return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _silence_stdout() -> None:
+    # What is still buffered would fail again when Python exits.
+    with contextlib.suppress(OSError, ValueError):  # a stdout that is no file cannot fail so
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: Exception, code: int) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from typing import Any
 
 from .. import _core
-from .output import CHECK_FAILED, OK, add_json_flag, byte_text, print_json, print_table
+from .output import CHECK_FAILED, ENVIRONMENT, OK, add_json_flag, byte_text, print_json, print_table
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_NO_LIMIT = 2**63 - 1
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -101,26 +104,29 @@ def prune(options: argparse.Namespace) -> int:
     """Removes by age."""
     if options.max_size is None and not options.older_than_nvrtc:
         raise ValueError("cache prune needs --max-size or --older-than-nvrtc")
-    keep = 2**63 if options.max_size is None else options.max_size
-    return _removed(_core.cache_prune(keep, options.older_than_nvrtc), options)
+    keep = _NO_LIMIT if options.max_size is None else options.max_size
+    return _removed(json.loads(_core.cache_prune(keep, options.older_than_nvrtc)), options)
 
 
 def clear(options: argparse.Namespace) -> int:
     """Removes everything."""
-    return _removed(_core.cache_clear(), options)
+    return _removed(json.loads(_core.cache_clear()), options)
 
 
-def _removed(count: int, options: argparse.Namespace) -> int:
+def _removed(report: dict[str, Any], options: argparse.Namespace) -> int:
     if options.json:
-        print_json({"removed": count})
+        print_json(report)
     else:
-        print(f"{count} kernels removed")
-    return OK
+        print(f"{report['removed']} kernels removed")
+        if report["problem"]:
+            print(f"kiln: {report['problem']}", file=sys.stderr)
+    return ENVIRONMENT if report["problem"] else OK
 
 
 def _bytes(text: str) -> int:
     unit = text[-1:].upper() if text[-1:].upper() in _UNITS else ""
     digits = text[: len(text) - len(unit)]
-    if not digits.isdigit():
-        raise argparse.ArgumentTypeError(f"must be like 500M or 2G, got {text!r}")
-    return int(digits) * _UNITS[unit]
+    size = int(digits) * _UNITS[unit] if digits.isdecimal() and len(digits) < 20 else _NO_LIMIT + 1
+    if size > _NO_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be like 500M or 2G and below 2^63, got {text!r}")
+    return size

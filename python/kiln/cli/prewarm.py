@@ -125,6 +125,8 @@ def _print_report(report: dict[str, Any]) -> None:
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, got {text!r}")
+    if not (text.isdecimal() and len(text) < 9 and 1 <= int(text) <= control.MAX_JOBS):
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number from 1 to {control.MAX_JOBS}, got {text!r}"
+        )
     return int(text)

@@ -1,0 +1,94 @@
+// A hot call allocates nothing between its arguments and the launch, whatever its options. The
+// cache folder is that of test_jit_engine.cpp, in the same executable.
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "jit/calls.h"
+#include "jit/kernel_source.h"
+#include "kiln/control.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_driver.h"
+
+using namespace kiln;
+using kiln::testing::FakeDriver;
+
+namespace {
+thread_local std::size_t t_allocations = 0;
+}  // namespace
+
+// For the whole executable; they only count. Inlined, GCC would take their insides for mismatched.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++t_allocations;
+  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  ++t_allocations;
+  return std::malloc(size > 0 ? size : 1);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace {
+
+void* const kMemory = reinterpret_cast<void*>(0x10000);
+
+// Allocations of a call before the driver's launch, as jit/ops.cpp does it, once the kernel is
+// there; it comes from an entry made by hand.
+template <class Problem, class Check>
+std::size_t hot_allocations(Check&& check) {
+  const FakeDriver fake;
+  clear_memory_cache();
+  Problem problem;
+  check(problem);
+  const Specialization spec = specialize(problem, device_of(0));
+  REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
+                           {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
+  const auto call = [&] {
+    Problem again;
+    check(again);
+    runtime::Device& device = device_of(again.device_ordinal);
+    const Specialization found = specialize(again, device);
+    const LoadedKernel& kernel = resident_kernel(found, texts_of(again), device, nullptr);
+    return launch_shape(again, found, kernel).grid[0];
+  };
+  call();
+  call();
+  const std::size_t before = t_allocations;
+  const unsigned blocks = call();
+  const std::size_t after = t_allocations;
+  CHECK(blocks > 0);
+  return after - before;
+}
+
+}  // namespace
+
+TEST_CASE("a hot GEMM with a tile and a long epilogue of the caller's allocates nothing") {
+  const TensorView a = contiguous_view(kMemory, DType::bf16, 0, 64, 64);
+  GemmOptions options;
+  options.config = GemmTile{128, 128, 64, 3};
+  const std::string epilogue = "acc > 0.0f ? acc * 2.0f : acc * 0.25f + (row == col ? 1.0f : 0.0f)";
+  options.epilogue = epilogue;
+  CHECK(hot_allocations<GemmProblem>(
+            [&](GemmProblem& problem) { check_gemm(a, a, a, options, problem); }) == 0);
+}
+
+TEST_CASE("a hot attention call with every option allocates nothing") {
+  const TensorView q = contiguous_view(kMemory, DType::bf16, 0, 1, 64, 4, 64);
+  VariantDefinition definition;
+  definition.params = {{"strength", DType::f32}};
+  definition.tensors = {{"a_bias_with_a_long_name", DType::f32, {"h", "kv"}}};
+  definition.logits = "logit + strength * a_bias_with_a_long_name";
+  const BoundVariant bound =
+      Variant(definition).bind({0.5}, {contiguous_view(kMemory, DType::f32, 0, 4, 64)});
+  AttentionOptions options;
+  options.causal = true;
+  options.window_left = 16;
+  options.softcap = 30.0f;
+  options.sinks = options.alibi_slopes = contiguous_view(kMemory, DType::f32, 0, 4);
+  options.variant = &bound;
+  CHECK(hot_allocations<AttentionProblem>([&](AttentionProblem& problem) {
+          check_attention(q, q, q, q, {}, options, problem);
+        }) == 0);
+}
