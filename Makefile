@@ -17,10 +17,11 @@ sources := $(shell find $(rooms) -type f -not -path '*/__pycache__/*') \
 test_sources := $(shell find tests \( -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt \))
 cpp_files = $(shell find $(rooms) tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' \))
 
-.PHONY: help demo test setup build format lint clean
+.PHONY: help demo test mutants setup build format lint clean
 help:
 	@echo "make demo    the main job: compile, cache, inspect and run two kernels (emulated without a GPU)"
 	@echo "make test    all tests; without a GPU, tests/gpu is skipped and says so"
+	@echo "make mutants mutation testing of every shipped kernel on the emulated device"
 	@echo "make setup   system packages, .venv/ with the package and its command kiln"
 	@echo "make build   the libraries, the Python module and the C++ tests, in build/dev"
 	@echo "make format | lint | clean"
@@ -30,6 +31,9 @@ demo: $(stamps)/package
 
 test: $(stamps)/build $(stamps)/test_packages
 	@scripts/run_tests.sh
+
+mutants: $(stamps)/build
+	@build/dev/tests/kiln_mutate
 
 setup: $(stamps)/package
 build: $(stamps)/build

@@ -1,10 +1,14 @@
-"""Compiling needs NVRTC but no GPU. The cache is a fresh one, so that every compile is real."""
+"""Compiling needs NVRTC but no GPU. The cache is a fresh one, so that every compile is real.
+
+`KILN_TEST_CACHE`: an empty folder for it, whose PTX the emulated tests run afterwards.
+"""
 
 import os
 import tempfile
 
 CACHE = tempfile.TemporaryDirectory(prefix="kiln-compile-tests-")
-os.environ["KILN_CACHE_DIR"] = CACHE.name  # before kiln reads its settings
+# Before kiln reads its settings.
+os.environ["KILN_CACHE_DIR"] = os.environ.get("KILN_TEST_CACHE", CACHE.name)
 os.environ["KILN_CACHE_PATH"] = ""
 os.environ.pop("KILN_JIT", None)
 
