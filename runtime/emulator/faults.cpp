@@ -52,9 +52,10 @@ std::string report(Fault fault, const std::string& message, const Site& site) {
 std::string_view name(Fault fault) { return kNames[static_cast<std::size_t>(fault)]; }
 
 EmulatorError::EmulatorError(Fault fault, const std::string& message, Site site)
-    : DeviceError("the emulated launch", code_of(fault), report(fault, message, site)),
+    : DeviceError("the emulated launch", code_of(fault), message),
       fault_(fault),
-      site_(std::move(site)) {}
+      site_(std::move(site)),
+      report_(report(fault, message, site_)) {}
 
 void raise_ptx(std::uint32_t line, const std::string& message) {
   Site site;

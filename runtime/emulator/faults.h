@@ -44,12 +44,14 @@ struct Site {
 class EmulatorError : public DeviceError {
  public:
   EmulatorError(Fault fault, const std::string& message, Site site = {});
+  const char* what() const noexcept override { return report_.c_str(); }
   Fault fault() const { return fault_; }
   const Site& site() const { return site_; }
 
  private:
   Fault fault_;
   Site site_;
+  std::string report_;
 };
 
 // Thrown where the site is not known yet; the executor adds it. `lane` = -1: the whole warp.

@@ -107,6 +107,7 @@ class Warp {
 
  private:
   Turn step(std::uint64_t quantum);
+  Mask traced_lanes() const;  // the lane of Options::trace_thread, or none
   void merge();
   bool pick();
   void leave(Mask lanes);

@@ -112,23 +112,31 @@ void Warp::leave(Mask lanes) {
   for (Group& other : groups_) other.blocked = false;
 }
 
+Mask Warp::traced_lanes() const {
+  const Options& options = block_->cluster().launch().options;
+  const bool is_traced = options.trace_thread >= 0 && options.trace_thread / kLanes == index_ &&
+                         options.trace_block == block_->linear_id();
+  return is_traced ? Mask{1} << options.trace_thread % kLanes : 0;
+}
+
 Warp::Turn Warp::run(std::uint64_t quantum) {
   if (done()) return Turn::done;
   for (Group& each : groups_) each.blocked = false;
   try {
     return step(quantum);
   } catch (const RaisedFault& fault) {
+    // The last line of a trace is the instruction at fault.
+    if (const Mask traced = traced_lanes() & group().mask) {
+      trace(*this, group().pc, std::countr_zero(traced));
+    }
     throw EmulatorError(fault.fault, fault.message, site_of(*this, fault.lane));
   }
 }
 
 Warp::Turn Warp::step(std::uint64_t quantum) {
-  const Launch& launch = block_->cluster().launch();
   const Program& program = block_->cluster().program();
   const Op* const ops = program.ops.data();
-  const bool traced = launch.options.trace_thread / kLanes == index_ &&
-                      launch.options.trace_thread >= 0 &&
-                      launch.options.trace_block == block_->linear_id();
+  const Mask traced = traced_lanes();
   const std::uint64_t begin = steps_;
   while (pick()) {
     std::uint64_t slice = groups_.size() > 1 ? std::min(quantum, kGroupSlice) : quantum;
@@ -148,8 +156,8 @@ Warp::Turn Warp::step(std::uint64_t quantum) {
       }
       const bool taken = op.matrix && watch_matrix(*this, op, mask);
       const Flow flow = taken ? Flow::next : op.run(*this, op, mask);
-      if (traced && flow != Flow::blocked && (mask >> launch.options.trace_thread % kLanes & 1)) {
-        trace(*this, pc, launch.options.trace_thread % kLanes);
+      if ((traced & mask) != 0 && flow != Flow::blocked) {
+        trace(*this, pc, std::countr_zero(traced));
       }
       switch (flow) {
         case Flow::next:

@@ -99,8 +99,7 @@ void test_kernel(const Specialization& spec, const Arguments& arguments, Totals&
       }
       continue;
     }
-    const std::string_view reason =
-        why_equivalent(spec, mutant, sizes.front().kernel.ptx());
+    const std::string_view reason = why_equivalent(spec, mutant, sizes.front().kernel.ptx());
     totals.explained += !reason.empty();
     std::printf("  survives: %s, line %u, %s, %s: %s\n", what.c_str(), mutant.line,
                 mutant.instruction.c_str(), mutant.change.c_str(),
