@@ -64,9 +64,10 @@ Flow run_copy(Warp& warp, const Op& op, Mask mask) {
   batch.line = ptx_line(warp);
   batch.sequence = groups.next_sequence++;
   Shadow* shadow = cluster.shadow();
+  Shadow::Operation operation;
   if (shadow != nullptr) {
-    batch.operation = std::make_shared<const Shadow::Operation>(
-        shadow->begin(warp, std::countr_zero(mask), /*async_proxy=*/false));
+    operation = shadow->begin(warp, std::countr_zero(mask), /*async_proxy=*/false);
+    batch.operation = std::make_shared<const Shadow::Operation>(operation);
   }
   for_each_lane(mask, [&](int lane) {
     const auto l = static_cast<std::size_t>(lane);
@@ -82,7 +83,8 @@ Flow run_copy(Warp& warp, const Op& op, Mask mask) {
     }
     batch.group[l] = groups.committed[l];
     if (shadow != nullptr) {
-      shadow->write(*batch.operation, rank_of(to), offset_of(to), extra.bytes);
+      operation.lane = lane;
+      shadow->write(operation, rank_of(to), offset_of(to), extra.bytes);
     }
   });
   batch.pending = batch.unlanded = mask;
