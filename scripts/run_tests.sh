@@ -8,7 +8,7 @@ export PATH="$PWD/.venv/bin:$PATH"
 failed=()
 echo "== ctest"
 ctest --preset dev || failed+=("ctest")
-for folder in tests/cpu tests/python tests/compile tests/gpu; do
+for folder in tests/cpu tests/python tests/compile tests/emulated tests/gpu; do
   echo "== pytest $folder"
   python -m pytest "$folder" -q || failed+=("$folder")
 done
