@@ -3,7 +3,6 @@
 The kernels that the chosen tests need are compiled ahead of them, many at a time.
 """
 
-import concurrent.futures
 import os
 import pathlib
 import sys
@@ -32,25 +31,12 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"tests/gpu skipped as a whole: {REASON}")
 
 
-def compile_ahead(group):
-    """A failure here is not reported: the test of the same group meets it again, with its name."""
-    try:
-        group.run()
-    except Exception as error:
-        return error
-    return None
-
-
 @pytest.fixture(scope="session")
 def compiled(request):
     """Every collected test's `group` has been run once, in parallel threads."""
-    groups = {
-        id(item.callspec.params["group"]): item.callspec.params["group"]
-        for item in request.session.items
-        if hasattr(item, "callspec") and "group" in item.callspec.params
-    }
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(compile_ahead, groups.values()))
     import torch
+    from ahead import compile_ahead
+
+    compile_ahead(request.session.items)
 
     torch.cuda.synchronize()

@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+import os
 
 import torch
 
-DEVICE = torch.device("cuda")
+# Where the tensors are. tests/emulated uses these helpers too, on the CPU.
+DEVICE = torch.device(os.environ.get("KILN_TEST_DEVICE", "cuda"))
 
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 
