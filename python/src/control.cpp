@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "jit/compiler.h"
 #include "kiln/control.h"
+#include "runtime/emulator/emulated_device.h"
 
 namespace kiln::python {
 namespace {
@@ -20,6 +21,12 @@ void* leave_python() {
 }
 void enter_python(void* token) {
   if (token != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(token));
+}
+
+// Ctrl-C while the emulated device computes.
+void check_signals() {
+  const py::gil_scoped_acquire locked;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
 const char* mode_name(JitMode mode) {
@@ -139,6 +146,7 @@ void register_cache(py::module_& module) {
 void register_control(py::module_& module) {
   using unlocked = py::call_guard<py::gil_scoped_release>;
   set_blocking_hooks({&leave_python, &enter_python});
+  runtime::set_emulator_poll(&check_signals);
   module.def("version", &version);
   module.def("set_jit",
              [](const std::string& mode) { return mode_name(set_jit(parse_jit_mode(mode))); });

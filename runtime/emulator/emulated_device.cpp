@@ -21,6 +21,9 @@ namespace kiln::runtime {
 namespace emulator {
 namespace {
 
+thread_local Options t_options;
+void (*g_poll)() = nullptr;
+
 // A decoded kernel with the storage of its module's variables.
 struct LoadedProgram {
   std::shared_ptr<const Module> module;
@@ -138,6 +141,7 @@ void launch_program(const LoadedProgram& loaded, const DeviceLimits& limits,
   launch.memory = &memory;
   launch.limits = &limits;
   launch.options = options;
+  launch.poll = g_poll;
   run_grid(launch);
 }
 
@@ -202,7 +206,6 @@ Registry& registry() {
   return *registry;
 }
 
-thread_local Options t_options;
 
 }  // namespace
 
@@ -234,6 +237,7 @@ Device* emulated_device_of(int ordinal) {
 }
 
 const emulator::Options& emulator_options() { return emulator::t_options; }
+void set_emulator_poll(void (*poll)()) { emulator::g_poll = poll; }
 void set_emulator_options(const emulator::Options& options) { emulator::t_options = options; }
 
 }  // namespace kiln::runtime

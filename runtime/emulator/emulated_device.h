@@ -20,6 +20,10 @@ Device* emulated_device_of(int ordinal);
 const emulator::Options& emulator_options();
 void set_emulator_options(const emulator::Options& options);
 
+// Called by launching threads about ten times a second; what it throws ends the launch. A language
+// binding looks for Ctrl-C there. Set once, before the first launch.
+void set_emulator_poll(void (*poll)());
+
 namespace emulator {
 
 // Runs any kernel: what `kiln emulate` does. `arguments`: the whole parameter block. Global memory

@@ -1,6 +1,7 @@
 // A grid over the host's cores.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -17,6 +18,10 @@ namespace {
 // Ops of a cluster before another of its worker may run: long, since few kernels wait for other
 // blocks, and switching costs the caches.
 constexpr std::uint64_t kQuantum = 1 << 20;
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPollInterval{100};
+constexpr std::chrono::microseconds kPause{50};
 
 std::int64_t cluster_count(const LaunchShape& shape) {
   std::int64_t count = 1;
@@ -58,8 +63,14 @@ class GridRun {
     const int wanted = launch_.options.workers > 0 ? launch_.options.workers : cores;
     const auto workers = static_cast<int>(std::min<std::int64_t>(wanted, total_));
     std::vector<std::jthread> threads;
-    for (int i = 1; i < workers; ++i) threads.emplace_back([this] { work(); });
-    work();
+    others_ = workers - 1;
+    for (int i = 1; i < workers; ++i) {
+      threads.emplace_back([this] {
+        work(false);
+        --others_;
+      });
+    }
+    work(true);
     threads.clear();
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -79,16 +90,23 @@ class GridRun {
         launch_, order_.empty() ? turn : order_[static_cast<std::size_t>(turn)]);
   }
 
-  void work() {
+  // The launching thread stays until the others are done: it alone may poll.
+  void work(bool launches) {
     std::deque<std::unique_ptr<Cluster>> mine;
+    Clock::time_point polled = Clock::now();
     try {
       while (!stop_) {
+        if (launches && launch_.poll != nullptr && Clock::now() - polled > kPollInterval) {
+          launch_.poll();
+          polled = Clock::now();
+        }
         // A cluster that has not ended in its turn may wait for one that has not begun.
         if (auto fresh = start()) {
           mine.push_front(std::move(fresh));
         } else if (mine.empty()) {
-          if (next_ >= total_) return;
-          std::this_thread::yield();  // all places are taken by other workers' clusters
+          if (next_ >= total_ && (!launches || others_ == 0)) return;
+          // All places are taken by other workers' clusters, or they finish the last ones.
+          std::this_thread::sleep_for(kPause);
           continue;
         }
         if (mine.front()->run(kQuantum)) {
@@ -110,6 +128,7 @@ class GridRun {
   const std::int64_t total_, limit_;
   std::vector<std::int64_t> order_;
   std::atomic<std::int64_t> next_{0}, resident_{0};
+  std::atomic<int> others_{0};  // workers beside the launching thread
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::exception_ptr failure_;

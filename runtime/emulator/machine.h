@@ -185,6 +185,7 @@ struct Launch {
   std::span<const std::byte> arguments;
   const AddressMap* memory = nullptr;
   const DeviceLimits* limits = nullptr;
+  void (*poll)() = nullptr;  // set_emulator_poll
   Options options;
 };
 

@@ -1,6 +1,9 @@
 """kiln.emulate and the command `kiln emulate`: packing arguments, faults, reports."""
 
 import json
+import os
+import signal
+import threading
 
 import kiln
 import numpy as np
@@ -357,3 +360,27 @@ def test_buffers_of_every_type():
     assert parse_argument("s32=-5", 0).value == np.int32(-5)
     assert parse_argument("null", 0).value is None
     assert parse_argument("hex=00ff", 0).value == b"\0\xff"
+
+
+SPIN = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry spin(.param .u64 flag) {
+  .reg .b64 %rd<2>; .reg .b32 %r<2>; .reg .pred %p;
+  ld.param.u64 %rd1, [flag];
+AGAIN:
+  ld.volatile.global.u32 %r1, [%rd1];
+  setp.eq.u32 %p, %r1, 0;
+  @%p bra AGAIN;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 500])
+def test_ctrl_c_ends_a_launch_that_never_would(blocks):
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        kiln.emulate(SPIN, grid=(blocks, 1, 1), arguments=[np.zeros(1, np.uint32)])
