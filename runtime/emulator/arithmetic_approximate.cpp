@@ -21,11 +21,32 @@ struct SquareRoot {
 struct ReciprocalRoot {
   static float of(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
 };
+// sin and cos are of turns: x times 1/2pi, cut to f32, of which 25 bits behind the point count. So
+// far from zero only the turn's rounding error is left of the angle, as on the hardware, and tiny
+// angles have a sine of zero.
+double turn_of(float x) {
+  constexpr double kPerRadian = 0x1.45f306p-3;                 // the f32 next to 1/2pi
+  const double product = static_cast<double>(x) * kPerRadian;  // exact
+  auto turns = static_cast<float>(product);
+  if (std::fabs(static_cast<double>(turns)) > std::fabs(product)) {
+    turns = std::nextafterf(turns, 0.0f);
+  }
+  const double cut = std::trunc(static_cast<double>(turns) * 0x1p25) * 0x1p-25;
+  return std::remainder(cut, 1.0);
+}
+constexpr double kRadians = 0x1.921fb54442d18p+2;
 struct Sine {
-  static float of(float x) { return static_cast<float>(std::sin(static_cast<double>(x))); }
+  static float of(float x) {
+    const double turn = turn_of(x);
+    const bool zero = turn == 0 || std::fabs(turn) == 0.5;
+    return zero ? std::copysign(0.0f, x) : static_cast<float>(std::sin(turn * kRadians));
+  }
 };
 struct Cosine {
-  static float of(float x) { return static_cast<float>(std::cos(static_cast<double>(x))); }
+  static float of(float x) {
+    const double turn = turn_of(x);
+    return std::fabs(turn) == 0.25 ? 0.0f : static_cast<float>(std::cos(turn * kRadians));
+  }
 };
 struct Logarithm {
   static float of(float x) { return static_cast<float>(std::log2(static_cast<double>(x))); }

@@ -37,7 +37,13 @@ constexpr T reversed(T a) {
   return result;
 }
 
-// bfe and bfi use the low bytes of position and length; both may exceed the word.
+// bfe and bfi of 32 bits use the low bytes of position and length; those of 64 bits use, on an
+// H200, all of them. Both may exceed the word; here they are cut where more makes no difference.
+template <class T>
+constexpr std::uint32_t in_word(std::uint32_t count) {
+  constexpr std::uint32_t bits = 8 * sizeof(T);
+  return std::min(bits == 64 ? count : count & 0xff, bits);
+}
 template <class T>
 constexpr T low_bits(std::uint32_t count) {
   return count >= 8 * sizeof(T) ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << count) - 1);
@@ -46,8 +52,8 @@ template <class T>
 constexpr T extract(T a, std::uint32_t position, std::uint32_t length) {
   using Bits = std::make_unsigned_t<T>;
   constexpr std::uint32_t last = 8 * sizeof(T) - 1;
-  position &= 0xff;
-  length &= 0xff;
+  position = in_word<T>(position);
+  length = in_word<T>(length);
   const auto bits = static_cast<Bits>(a);
   const Bits keep = low_bits<Bits>(length);
   const Bits field = position > last ? Bits{0} : static_cast<Bits>((bits >> position) & keep);
@@ -64,9 +70,9 @@ constexpr T extract(T a, std::uint32_t position, std::uint32_t length) {
 }
 template <class T>
 constexpr T insert(T a, T b, std::uint32_t position, std::uint32_t length) {
-  position &= 0xff;
+  position = in_word<T>(position);
   if (position >= 8 * sizeof(T)) return b;
-  const T where = static_cast<T>(low_bits<T>(length & 0xff) << position);
+  const T where = static_cast<T>(low_bits<T>(in_word<T>(length)) << position);
   return static_cast<T>((b & ~where) | (static_cast<T>(a << position) & where));
 }
 template <class T>

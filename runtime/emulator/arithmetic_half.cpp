@@ -91,7 +91,9 @@ std::uint32_t styled(float x, std::uint8_t flags) {
   // NaN passes: narrowing makes it canonical.
   if ((flags & style::kRelu) != 0) x = x <= 0 ? 0.0f : x;
   const std::uint32_t bits = H::narrow(x);
-  return (flags & style::kFtz) != 0 ? flushed<H>(bits) : bits;
+  // Tiny before it is rounded as a subnormal (exact.h): only f16 has .ftz.
+  const bool tiny = std::fabs(x) < 0x1.ffep-15f;
+  return (flags & style::kFtz) != 0 && tiny ? bits & 0x8000u : bits;
 }
 
 // F on the low halves, and on the high ones too for a pair.

@@ -89,17 +89,22 @@ void map(Warp& warp, const Op& op, Mask mask, F f) {
   if constexpr (arity == 3) Lanes<T, T, T, T>::map(warp, mask, op.d, {op.a, op.b, op.c}, f);
 }
 
-// Whether a tiny result is flushed is decided after rounding.
-template <bool ftz, bool sat>
-float finish(float x) {
-  if (ftz) x = flush(x);
-  return sat ? saturate(x) : canonical(x);
+template <class F, class... X>
+float flush_result(float result, Rounding mode, X... x) {
+  return flush_rounded(result, [=](const Format& format) {
+    return F::exact(format, static_cast<double>(x)..., mode);
+  });
+}
+template <class F, bool ftz, bool sat, class... X>
+float nearest(X... x) {
+  const float result =
+      ftz ? flush_result<F>(F::near(flush(x)...), Rounding::rn, flush(x)...) : F::near(x...);
+  return sat ? saturate(result) : canonical(result);
 }
 
 template <class F, bool ftz, bool sat>
 Flow to_nearest(Warp& warp, const Op& op, Mask mask) {
-  map<float, F::arity>(
-      warp, op, mask, [](auto... x) { return finish<ftz, sat>(F::near((ftz ? flush(x) : x)...)); });
+  map<float, F::arity>(warp, op, mask, [](auto... x) { return nearest<F, ftz, sat>(x...); });
   return Flow::next;
 }
 template <class F>
@@ -120,7 +125,7 @@ Flow directed(Warp& warp, const Op& op, Mask mask) {
   map<float, F::arity>(warp, op, mask, [=](auto... x) {
     const auto result =
         static_cast<float>(F::exact(kF32, static_cast<double>(ftz ? flush(x) : x)..., mode));
-    const float flushed = ftz ? flush(result) : result;
+    const float flushed = ftz ? flush_result<F>(result, mode, flush(x)...) : result;
     return sat ? saturate(flushed) : canonical(flushed);
   });
   return Flow::next;

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "runtime/emulator/exact.h"
+
 namespace kiln::runtime::emulator {
 namespace {
 
@@ -80,7 +82,9 @@ std::uint64_t write_real(double value, const Conversion& how) {
       return std::bit_cast<std::uint64_t>(value);
     default: {
       const float narrow = f64_to_f32(value, how.rounding);
-      return std::bit_cast<std::uint32_t>(how.ftz ? flush(narrow) : narrow);
+      if (!how.ftz) return std::bit_cast<std::uint32_t>(narrow);
+      const auto exact = [&](const Format& f) { return exact_add(f, value, 0.0, how.rounding); };
+      return std::bit_cast<std::uint32_t>(flush_rounded(narrow, exact));
     }
   }
 }

@@ -13,10 +13,11 @@ Number widened(double x) {
   return {negative, exponent, magnitude};
 }
 
-// The bits of `format` as a double, which holds all of an f32 and an f64.
+// The bits of `format`, one of f32's or f64's exponents, as a double.
 double as_double(const Format& format, std::uint64_t bits) {
-  return format.bits() == 64 ? std::bit_cast<double>(bits)
-                             : std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+  return format.exponent_bits == kF64.exponent_bits
+             ? std::bit_cast<double>(bits << (kF64.mantissa_bits - format.mantissa_bits))
+             : std::bit_cast<float>(static_cast<std::uint32_t>(bits));
 }
 
 double rounded(const Format& format, const Number& value, Rounding mode) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "runtime/emulator/numbers.h"
@@ -40,6 +41,7 @@ struct Format {
 };
 inline constexpr Format kF64{11, 52};
 inline constexpr Format kF32{8, 23};
+inline constexpr Format kUnboundedF32{11, 23};  // as if f32 had no smallest exponent
 inline constexpr Format kTf32{8, 10};
 inline constexpr Format kF16{5, 10};
 inline constexpr Format kBf16{8, 7};
@@ -127,5 +129,16 @@ double exact_mul(const Format& format, double a, double b, Rounding mode);
 double exact_fma(const Format& format, double a, double b, double c, Rounding mode);
 double exact_div(const Format& format, double a, double b, Rounding mode);
 double exact_sqrt(const Format& format, double a, Rounding mode);
+
+// A result is tiny, and flushed by .ftz, when rounded with an unbounded exponent it lies below the
+// smallest normal number. Rounded as a subnormal it may have become that number. (Seen on an H200;
+// IEEE 754 leaves the choice.) `exact` gives the result in a format.
+template <class F>
+float flush_rounded(float result, F exact) {
+  if (std::fabs(result) == 0x1p-126f && std::fabs(exact(kUnboundedF32)) < 0x1p-126) {
+    return std::copysign(0.0f, result);
+  }
+  return flush(result);
+}
 
 }  // namespace kiln::runtime::emulator

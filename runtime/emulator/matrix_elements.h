@@ -95,6 +95,13 @@ inline std::int32_t integer_element(std::uint32_t bits) {
   }
 }
 
+// A subnormal number's exponent is that of the smallest normal number.
+template <Element kElement>
+inline constexpr float kLeastNormal = kElement == Element::e4m3   ? 0x1p-6f
+                                      : kElement == Element::f16  ? 0x1p-14f
+                                      : kElement == Element::e5m2 ? 0x1p-14f
+                                                                  : 0x1p-126f;
+
 // What an operand of this element type is kept as while a product is computed.
 template <Element kElement>
 using ElementValue = std::conditional_t<(kElement >= Element::s8), std::int32_t, float>;

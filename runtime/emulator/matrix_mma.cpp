@@ -61,9 +61,9 @@ Flow run_mma(Warp& warp, const Op& op, Mask mask) {
     const bool half = mma.accumulator == Accumulator::f16;
     half ? load_accumulators_f16(warp, in, shape, c) : load_accumulators(warp, in, shape, c);
     if constexpr (kA == Element::e4m3 || kA == Element::e5m2) {
-      multiply_add_fp8(a, b, c, mma.k, kColumns);
+      multiply_add_fp8_as_f16(a, b, c, mma.k, half);
     } else {
-      multiply_add(a, b, c, mma.k, kColumns);
+      multiply_add({kLeastNormal<kA>, kLeastNormal<kB>, half}, a, b, c, mma.k, kColumns);
     }
     half ? store_accumulators_f16(warp, out, shape, c) : store_accumulators(warp, out, shape, c);
   }

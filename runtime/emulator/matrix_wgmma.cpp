@@ -126,7 +126,7 @@ void compute(Warp& warp, const WgmmaExtra& wgmma, const MatrixWork& work) {
     store_accumulators(warp, wgmma.d, shape, c);
   } else {
     constexpr bool fp8 = kA == Element::e4m3 || kA == Element::e5m2;
-    fp8 ? multiply_add_fp8(a, b, c, k, columns) : multiply_add(a, b, c, k, columns);
+    multiply_add({kLeastNormal<kA>, kLeastNormal<kB>, half, fp8}, a, b, c, k, columns);
     half ? store_accumulators_f16(warp, wgmma.d, shape, c)
          : store_accumulators(warp, wgmma.d, shape, c);
   }

@@ -170,6 +170,7 @@ class Product:
                 shared=image.size,
                 buffers=[image],
                 target="sm_90a",
+                version="8.0" if fp8 or self.kinds[0] == self.kinds[1] else "8.4",
             ),
             **changes,
         )
