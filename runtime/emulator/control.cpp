@@ -70,9 +70,12 @@ void decode_exit(Decoder& decoder, const Instruction& instruction, Op& op) {
 Flow run_trap(Warp&, const Op&, Mask mask) {
   raise(Fault::trap, "the kernel executed trap", std::countr_zero(mask));
 }
+Flow run_failed_assertion(Warp&, const Op&, Mask mask) {
+  raise(Fault::trap, "an assertion of the kernel has failed", std::countr_zero(mask));
+}
 void decode_trap(Decoder& decoder, const Instruction& instruction, Op& op) {
   decoder.expect_operands(instruction, 0, 0);
-  op.run = run_trap;
+  op.run = instruction.has("assertion") ? run_failed_assertion : run_trap;  // calls.h
 }
 
 Flow run_pause(Warp&, const Op&, Mask) { return Flow::yield; }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/emulator/calls.h"
 #include "runtime/emulator/machine.h"
 #include "runtime/emulator/memory.h"
 #include "runtime/emulator/register_allocation.h"
@@ -283,6 +284,8 @@ Program decode(std::shared_ptr<const Module> module, std::string_view entry,
     throw EmulatorError(Fault::bad_launch,
                         "the module has no kernel named '" + std::string(entry) + "'");
   }
+  program.flat = flatten_calls(*program.module, *program.function);
+  if (program.flat) program.function = &program.flat->function;
   const Function& function = *program.function;
   const Allocation allocation = allocate_registers(function);
   program.slots = allocation.slots + (allocation.slots & 1);  // 64-bit rows follow

@@ -28,6 +28,7 @@ inline constexpr Ref kConstantRow = 0x80000000u;
 inline constexpr Ref kNoRef = 0xffffffffu;  // absent operand, or the sink _
 
 class Warp;
+struct FlatFunction;  // calls.h
 struct Op;
 
 // What became of an op.
@@ -78,7 +79,7 @@ struct SharedAddressRow {
 
 struct Program {
   std::shared_ptr<const Module> module;
-  const Function* function = nullptr;
+  const Function* function = nullptr;  // the module's, or `flat`
   std::string kernel;
   std::vector<Op> ops;  // one per instruction of function->body, and an exit
   std::vector<Ref> lists;
@@ -92,6 +93,7 @@ struct Program {
   std::vector<SharedAddressRow> shared_addresses;
   bool uses_wgmma = false;
   std::unique_ptr<OpExtra> matrix_registers;  // MatrixRegisters (matrix_groups.h) of such a kernel
+  std::shared_ptr<const FlatFunction> flat;   // of a kernel that calls functions
 };
 
 // For a decoded program that uses wgmma: fills in matrix_registers and Op::matrix.
