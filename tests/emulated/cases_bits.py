@@ -72,8 +72,13 @@ def shifts():
         yield case(f"shf.r.{mode}.b32", right, three, ["b32"] * 3, "b32")
 
 
+def in_word(count, bits):
+    """Of 32 bits the low byte of a position or length counts, of 64 bits all of it."""
+    return min(count & 255 if bits == 32 else count, bits)
+
+
 def extract(a, position, length, bits, is_signed):
-    position, length = position & 255, length & 255
+    position, length = in_word(position, bits), in_word(length, bits)
     bit = [(a >> i) & 1 for i in range(bits)]
     sign = bit[min(position + length - 1, bits - 1)] if is_signed and length else 0
     inside = (i < length and position + i < bits for i in range(bits))
@@ -81,7 +86,7 @@ def extract(a, position, length, bits, is_signed):
 
 
 def insert(a, b, position, length, bits):
-    position, length = position & 255, length & 255
+    position, length = in_word(position, bits), in_word(length, bits)
     for i in range(min(length, max(0, bits - position))):
         place = 1 << (position + i)
         b = b & ~place | (place if (a >> i) & 1 else 0)
@@ -97,7 +102,7 @@ def nth_set(mask, base, offset):
 
 
 def bits():
-    places = [0, 1, 4, 8, 15, 16, 24, 31, 32, 33, 48, 63, 64, 200, 255, 256]
+    places = [0, 1, 4, 8, 15, 16, 31, 32, 33, 48, 63, 64, 255, 256, 257, 0x80000000]
     positions = [places[i % 16] for i in range(256)]
     lengths = [places[i // 16] for i in range(256)]
     for size in (32, 64):

@@ -1,20 +1,24 @@
 """mma.sync, ldmatrix, stmatrix, movmatrix."""
 
+import itertools
 import zlib
 
 import numpy as np
-from instruction import Case, Tolerance
+from instruction import Case
 from matrix_formats import (
     BITS,
     FP8,
     INTEGERS,
+    SPREADS,
     decode,
     encode,
     fragment_a,
     fragment_b,
     fragment_c,
     numbers,
+    summands,
 )
+from matrix_sums import tensor_core_sum
 
 LANES = np.arange(32, dtype=np.uint32)
 
@@ -33,26 +37,27 @@ def mma_body(instruction, counts):
 
 def mma_sum(a, b, c, kinds, accumulator, saturate=False):
     """D of codes a [m, k], b [k, n] and numbers c."""
-    product = decode(kinds[0], a) @ decode(kinds[1], b) + c
     if accumulator != "s32":
-        return product.astype(np.float32)
+        return tensor_core_sum(a, b, c, kinds, accumulator)
+    product = decode(kinds[0], a) @ decode(kinds[1], b) + c
     if saturate:
         product = np.clip(product, -(2**31), 2**31 - 1)
     return (product.astype(np.int64) & 0xFFFFFFFF).astype(np.uint32)
 
 
-def mma_case(shape, kinds, accumulator, exact=True, saturate=False, target="sm_80", version="8.0"):
+def mma_case(
+    shape, kinds, accumulator, spread="exact", saturate=False, target="sm_80", version="8.0"
+):
     m, _, k = (int(part) for part in shape[1:].replace("n", "k").split("k"))
     name = f"mma.{shape}.{accumulator}.{kinds[0]}.{kinds[1]}"
-    name += ("" if exact else ".any") + (".satfinite" if saturate else "")
+    name += ("" if spread == "exact" else "." + spread) + (".satfinite" if saturate else "")
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    a, b = numbers(rng, kinds[0], (m, k), exact), numbers(rng, kinds[1], (k, 8), exact)
+    a, b = numbers(rng, kinds[0], (m, k), spread), numbers(rng, kinds[1], (k, 8), spread)
     if accumulator == "s32":
         edge = 2**31 - 20000
         c = rng.choice([-edge, edge, 0, 12345], (m, 8))
     else:
-        c = rng.integers(-100, 100, (m, 8)) if exact else rng.normal(size=(m, 8))
-        c = c.astype(np.float16 if accumulator == "f16" else np.float32).astype(np.float64)
+        c = summands(rng, kinds, accumulator, (m, 8), spread)
     half = accumulator == "f16"
     stored = c.astype(np.int64).astype(np.uint32) if accumulator == "s32" else c.astype(np.float32)
     want = fragment_c(mma_sum(a, b, c, kinds, accumulator, saturate), half)
@@ -61,14 +66,12 @@ def mma_case(shape, kinds, accumulator, exact=True, saturate=False, target="sm_8
     text = f"mma.sync.aligned.{shape}.row.col{middle}"
     text += f".{accumulator}.{kinds[0]}.{kinds[1]}.{accumulator}"
     outputs = {"f16": "f16x2", "f32": "f32", "s32": "u32"}[accumulator]
-    tolerance = Tolerance() if exact else Tolerance(abs=0.05 if kinds[0] in FP8 else 2e-5)
     return Case(
         name,
         mma_body(text, [x.shape[1] for x in (want, *inputs)]),
         [x.squeeze() if x.shape[1] == 1 else x for x in inputs],
         [f"{outputs}[{want.shape[1]}]"],
         [want],
-        tolerance,
         target=target,
         version=version,
     )
@@ -80,15 +83,15 @@ def mma_cases():
         "bf16": ("m16n8k8", "m16n8k16"),
         "tf32": ("m16n8k4", "m16n8k8"),
     }.items():
-        for shape in shapes:
-            for exact in (True, False):
-                yield mma_case(shape, (kind, kind), "f32", exact)
+        for shape, spread in itertools.product(shapes, SPREADS):
+            yield mma_case(shape, (kind, kind), "f32", spread)
             if kind == "f16":
-                yield mma_case(shape, (kind, kind), "f16")
-    for a in FP8:
-        for b in FP8:
-            for exact in (True, False):
-                yield mma_case("m16n8k32", (a, b), "f32", exact, target="sm_89", version="8.4")
+                yield mma_case(shape, (kind, kind), "f16", spread)
+    for a, b, spread in itertools.product(FP8, FP8, SPREADS):
+        yield mma_case("m16n8k32", (a, b), "f32", spread, target="sm_89", version="8.4")
+        for accumulator, shape in (("f16", "m16n8k32"), ("f16", "m16n8k16"), ("f32", "m16n8k16")):
+            options = {"target": "sm_89", "version": "8.7"}
+            yield mma_case(shape, (a, b), accumulator, spread, **options)
     for size, shapes in {
         "8": ("m8n8k16", "m16n8k16", "m16n8k32"),
         "4": ("m8n8k32", "m16n8k32", "m16n8k64"),

@@ -201,6 +201,13 @@ def real_atomics():
     tiny = np.array([1e-40, -1e-40] * 16, np.float32)
     add("atom.add.f32 flushes in global memory", own(4) + "red.global.add.f32 [%a], %i0;", [tiny],
         buffers=[tiny * 0], expected_buffers=[tiny * 0])  # fmt: skip
+    for n in (2, 4):
+        registers = ", ".join(f"%i0_{i}" for i in range(n))
+        add(f"red.add.v{n}.f32 flushes",
+            own(4 * n) + f"red.global.add.v{n}.f32 [%a], {{{registers}}};",
+            [np.stack([tiny] * n, 1)], buffers=[np.zeros((32, n), np.float32)],
+            expected_buffers=[np.zeros((32, n), np.float32)],
+            target="sm_90", version="8.1")  # fmt: skip
     add("atom.add.f32 keeps subnormals in shared memory", """
       .reg .b32 %s; mov.u32 %s, memory; mad.lo.u32 %s, %thread, 4, %s;
       st.shared.b32 [%s], %i0; red.shared.add.f32 [%s], %i0; ld.shared.b32 %o0, [%s];

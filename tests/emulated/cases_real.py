@@ -99,9 +99,7 @@ def styled(form, function, mode, modifiers):
     def result(*values):
         if "ftz" in modifiers:
             values = [real.flush(form, v) for v in values]
-        bits = function(form, *values, mode)
-        if "ftz" in modifiers:
-            bits = real.flush(form, bits)
+        bits = function(form, *values, mode + "ftz" * ("ftz" in modifiers))
         if "sat" in modifiers:
             bits = real.saturate(form, bits)
         return real.relu(form, bits) if "relu" in modifiers else bits

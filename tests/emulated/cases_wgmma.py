@@ -5,11 +5,12 @@ import dataclasses
 import zlib
 
 import numpy as np
-from instruction import Case, Tolerance
+from instruction import Case
 from matrix_formats import (
     BITS,
     FP8,
     INTEGERS,
+    SPREADS,
     decode,
     descriptor,
     encode,
@@ -18,7 +19,9 @@ from matrix_formats import (
     numbers,
     shared_k_major,
     shared_mn_major,
+    summands,
 )
+from matrix_sums import tensor_core_sum
 
 PAGE = 1024  # operands begin where a swizzle's pattern does
 
@@ -66,7 +69,7 @@ class Product:
     scale_d: int = 1
     scales: tuple = (1, 1)
     steps: int = 1  # of k, side by side in one swizzled row
-    exact: bool = True
+    spread: str = "exact"
     saturate: bool = False
 
     @property
@@ -77,27 +80,30 @@ class Product:
     def name(self):
         parts = [f"wgmma.n{self.n}", self.accumulator, *self.kinds, f"sw{self.swizzle}"]
         parts += [f"a_{self.a_major}", f"b_{self.b_major}", f"d{self.scale_d}"]
-        parts += ["any"] * (not self.exact) + ["satfinite"] * self.saturate
+        parts += [self.spread] * (self.spread != "exact") + ["satfinite"] * self.saturate
         parts += [f"scale{self.scales[0]}{self.scales[1]}"] * (self.scales != (1, 1))
         return ".".join(parts + [f"x{self.steps}"] * (self.steps > 1))
 
     def draw(self):
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
         width = self.k * self.steps
-        a = numbers(rng, self.kinds[0], (64, width), self.exact)
-        b = numbers(rng, self.kinds[1], (self.n, width), self.exact)
+        a = numbers(rng, self.kinds[0], (64, width), self.spread)
+        b = numbers(rng, self.kinds[1], (self.n, width), self.spread)
         if self.accumulator == "s32":
             edge = 2**31 - 20000
             return a, b, rng.choice([-edge, edge, 0, 999], (64, self.n))
-        c = rng.integers(-100, 100, (64, self.n)) if self.exact else rng.normal(size=(64, self.n))
-        kept = np.float16 if self.accumulator == "f16" else np.float32
-        return a, b, c.astype(kept).astype(np.float64)
+        return a, b, summands(rng, self.kinds, self.accumulator, (64, self.n), self.spread)
 
     def want(self, a, b, c):
-        product = decode(self.kinds[0], a) @ decode(self.kinds[1], b).T
-        product = product * (self.scales[0] * self.scales[1]) + c * self.scale_d
         if self.accumulator != "s32":
-            return product.astype(np.float32)
+            signed = decode(self.kinds[0], a) * (self.scales[0] * self.scales[1])
+            a, c = encode(self.kinds[0], signed), c * self.scale_d
+            for step in range(self.steps):
+                k = slice(step * self.k, (step + 1) * self.k)
+                c = tensor_core_sum(a[:, k], b.T[k], c, self.kinds, self.accumulator, wgmma=True)
+                c = c.astype(np.float64)
+            return c.astype(np.float32)
+        product = decode(self.kinds[0], a) @ decode(self.kinds[1], b).T + c * self.scale_d
         if self.saturate:
             product = np.clip(product, -(2**31), 2**31 - 1)
         return (product.astype(np.int64) & 0xFFFFFFFF).astype(np.uint32)
@@ -156,7 +162,7 @@ class Product:
                 body += "add.s64 %a, %a, 2;\nadd.s64 %b, %b, 2;\n"
             body += self.instruction(registers, a_operand)
         body += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"
-        fp8 = self.kinds[0] in FP8
+        real = self.kinds[0] not in INTEGERS
         kind = {"f16": "f16x2", "f32": "f32", "s32": "u32"}[self.accumulator]
         return dataclasses.replace(
             Case(
@@ -165,12 +171,11 @@ class Product:
                 inputs,
                 [f"{kind}[{count}]"],
                 [self.by_warp(self.want(a, b, c), fragment_c, half)],
-                Tolerance() if self.exact else Tolerance(abs=0.05 if fp8 else 5e-5),
                 threads=128,
                 shared=image.size,
                 buffers=[image],
                 target="sm_90a",
-                version="8.0" if fp8 or self.kinds[0] == self.kinds[1] else "8.4",
+                version="8.0" if real or self.kinds[0] == self.kinds[1] else "8.4",
             ),
             **changes,
         )
@@ -182,7 +187,8 @@ def products():
     for kinds in reals:
         for n in (8, 64, 120, 256):
             yield Product(kinds, n, scale_d=n // 8 % 2)
-        yield Product(kinds, 24, exact=False)
+        yield Product(kinds, 24, spread="any")
+        yield Product(kinds, 24, spread="far")
         yield Product(kinds, 64, a_major="r")
         for swizzle in (0, 32, 64):
             yield Product(kinds, 40, swizzle=swizzle)
@@ -204,7 +210,8 @@ def products():
     for kinds, swizzle, steps in ((reals[1], 128, 4), (reals[0], 64, 2), (reals[3], 128, 3)):
         yield Product(kinds, 64, swizzle=swizzle, steps=steps)
     for kinds in (reals[0], reals[3], reals[6]):
-        yield Product(kinds, 64, "f16")
+        for spread in SPREADS:
+            yield Product(kinds, 64, "f16", spread=spread)
         yield Product(kinds, 8, "f16", a_major="r", scale_d=0)
 
 

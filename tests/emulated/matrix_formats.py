@@ -60,13 +60,40 @@ def decode(kind, codes):
     return (signed ^ sign) - sign if kind[0] == "s" else signed
 
 
-def numbers(rng, kind, shape, exact):
-    """Codes of numbers whose sums of products are exact in any order, or of any."""
+# Of random numbers: sums that are exact in any order; of like magnitudes; of all magnitudes,
+# subnormals among them, where most terms lose bits.
+SPREADS = ("exact", "any", "far")
+
+
+def numbers(rng, kind, shape, spread):
+    """Codes of finite random numbers."""
     if kind in INTEGERS:
         return rng.integers(0, 1 << BITS[kind], shape).astype(np.uint32)
-    if exact:
+    if spread == "exact":
         return encode(kind, rng.integers(-4, 5, shape))
-    return encode(kind, rng.normal(size=shape))
+    if spread == "any":
+        return encode(kind, rng.normal(size=shape))
+    if kind in ("bf16", "tf32"):
+        return encode(kind, scattered(rng, shape, -40, 40))
+    codes = rng.integers(0, 1 << BITS[kind], shape).astype(np.uint32)
+    return np.where(np.isfinite(decode(kind, codes)), codes, 1).astype(np.uint32)
+
+
+def scattered(rng, shape, low, high):
+    """Numbers of random sign and of exponents from low to high."""
+    magnitude = rng.uniform(1, 2, shape) * 2.0 ** rng.integers(low, high + 1, shape)
+    return magnitude * rng.choice([-1, 1], shape)
+
+
+def summands(rng, kinds, accumulator, shape, spread):
+    """Accumulators, as f64, to go with numbers of these kinds."""
+    if spread == "exact":
+        c = rng.integers(-100, 100, shape)
+    elif spread == "any":
+        c = rng.normal(size=shape)
+    else:
+        c = scattered(rng, shape, *((-26, 14) if accumulator == "f16" else (-60, 30)))
+    return c.astype(np.float16 if accumulator == "f16" else np.float32).astype(np.float64)
 
 
 def pack(codes, kind):

@@ -57,7 +57,8 @@ def is_negative(form, bits):
 
 
 def encode(form, value, mode="rn", zero_negative=False):
-    """The bits of the exact `value` (what decode gives) rounded to the format."""
+    """The bits of the exact `value` (what decode gives) rounded to the format. A mode ending in
+    "ftz" flushes what is tiny: what, rounded without a smallest exponent, is not normal."""
     if value == NAN:
         return form.sign - 1
     if value == 0:
@@ -67,6 +68,11 @@ def encode(form, value, mode="rn", zero_negative=False):
     if abs(value) == math.inf:
         return form.infinity | sign
     magnitude = abs(value)
+    if mode.endswith("ftz"):
+        mode, lift = mode[:2], form.bias // 2
+        lifted = encode(form, value * 2**lift, mode) & (form.sign - 1)
+        if lifted >> form.mantissa <= lift:
+            return sign
     low, high = 0, form.infinity  # the largest number whose value is not above, by bisection
     while high - low > 1:
         middle = (low + high) // 2
@@ -110,7 +116,7 @@ def _sum(x, x_negative, y, y_negative, mode):
     infinite = {value for value in (x, y) if abs(value) == math.inf}
     if infinite:
         return (NAN if len(infinite) == 2 else infinite.pop()), False
-    return x + y, (x_negative if x_negative == y_negative else mode == "rm")
+    return x + y, (x_negative if x_negative == y_negative else mode.startswith("rm"))
 
 
 def fma(form, a, b, c, mode="rn"):
