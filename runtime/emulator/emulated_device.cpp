@@ -206,7 +206,6 @@ Registry& registry() {
   return *registry;
 }
 
-
 }  // namespace
 
 void run(const Run& run) {
