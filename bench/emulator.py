@@ -26,7 +26,8 @@ HEADER = """
   cvt.u32.u64 %r20, %rd4;
   shl.b32 %r21, %r1, 4;
   add.u32 %r22, %r20, %r21;
-  mov.u32 %r2, 0; mov.u32 %r3, %r1; mov.u32 %r30, 0x2E662A3D; mov.u32 %r31, 0x34CDB19A; mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f3F000000;
+  mov.u32 %r2, 0; mov.u32 %r3, %r1; mov.u32 %r30, 0x2E662A3D; mov.u32 %r31, 0x34CDB19A;
+  mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f3F000000;
   st.shared.v4.u32 [%r22], {%r2, %r2, %r2, %r2};
   bar.sync 0;
 LOOP:
