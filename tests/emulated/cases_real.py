@@ -1,5 +1,4 @@
-"""Floating-point arithmetic: exact operations against rational numbers, approximations within the
-error that the PTX ISA documents."""
+"""Floating-point arithmetic of one rounding, against rational numbers."""
 
 import itertools
 
