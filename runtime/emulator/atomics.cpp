@@ -74,7 +74,7 @@ Flow atomic(Warp& warp, const Op& op, Mask mask) {
       }
     }
   });
-  return Flow::next;
+  return Flow::yield;  // a lock that is taken may be what this waits for
 }
 
 const Operand& element_of(const Operand& operand, std::size_t index) {

@@ -127,8 +127,10 @@ bool Cluster::run(std::uint64_t quantum) {
     return sum;
   };
   const std::uint64_t begin = steps();
-  while (!done()) {
+  int polling = 0;  // passes in a row in which nobody did anything else
+  while (!done() && polling < kPatience) {
     const Pass pass = run_warps();
+    polling = pass.progressed ? 0 : polling + 1;
     if (pass.blocked && !async_->empty() && ++passes_without_delivery_ >= kPatience) deliver();
     if (!pass.progressed && !deliver() && !async_->time_out() && !pass.polled) {
       report_deadlock();

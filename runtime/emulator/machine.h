@@ -94,7 +94,7 @@ class Warp {
   // How a turn of run() ended.
   enum class Turn : std::uint8_t {
     spent,    // the quantum is used up
-    yielded,  // something was done, and a group polls: nanosleep, a failed test
+    yielded,  // something was done, and a group polls: a flag, a failed test, nanosleep
     blocked,  // something was done, then every group blocked
     stuck,    // nothing could be done
     done      // all lanes have exited
@@ -107,6 +107,7 @@ class Warp {
 
  private:
   Turn step(std::uint64_t quantum);
+  bool polls();
   Mask traced_lanes() const;  // the lane of Options::trace_thread, or none
   void merge();
   bool pick();
@@ -117,7 +118,7 @@ class Warp {
   Mask live_;
   std::vector<Group> groups_;
   std::size_t running_ = 0;
-  std::uint64_t steps_ = 0;
+  std::uint64_t steps_ = 0, last_yield_ = 0;
   std::uint32_t picks_ = 0;
   std::unique_ptr<std::uint32_t[]> storage_;
   std::uint32_t* slots_ = nullptr;

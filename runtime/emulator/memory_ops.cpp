@@ -84,7 +84,8 @@ Flow load(Warp& warp, const Op& op, Mask mask) {
       }
     }
   }
-  return Flow::next;
+  // Whoever loads like this may be waiting for another's store.
+  return strong ? Flow::yield : Flow::next;
 }
 
 template <class T>

@@ -12,6 +12,8 @@ namespace {
 // Ops that a group of a diverged warp runs before another may: short, for lanes that wait for each
 // other through memory.
 constexpr std::uint64_t kGroupSlice = 256;
+// Ops between two loads of a flag that make them a loop that waits for it.
+constexpr std::uint64_t kPollDistance = 64;
 
 }  // namespace
 
@@ -133,6 +135,13 @@ Warp::Turn Warp::run(std::uint64_t quantum) {
   }
 }
 
+// Of an op that yields: whether it is one of a tight loop of such, in which nothing else is done.
+bool Warp::polls() {
+  const bool is_near = steps_ - last_yield_ < kPollDistance;
+  last_yield_ = steps_;
+  return is_near;
+}
+
 Warp::Turn Warp::step(std::uint64_t quantum) {
   const Program& program = block_->cluster().program();
   const Op* const ops = program.ops.data();
@@ -173,7 +182,7 @@ Warp::Turn Warp::step(std::uint64_t quantum) {
         case Flow::yield:
           ++group().pc;
           ++steps_;
-          return Turn::yielded;
+          return polls() ? Turn::yielded : Turn::spent;
         case Flow::exit:
           ++steps_;
           leave(mask);
