@@ -9,6 +9,7 @@
 #include "jit/blocking.h"
 #include "jit/calls.h"
 #include "jit/config.h"
+#include "jit/device_choice.h"
 #include "jit/kernel_source.h"
 #include "jit/spec_json.h"
 #include "kiln/control.h"
@@ -33,7 +34,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::vector<int> target_archs(const std::vector<std::string>& names) {
   std::vector<int> archs;
   for (const std::string& name : names) archs.push_back(arch_index(parse_arch(name)));
-  if (names.empty()) {
+  if (names.empty() && device_choice().kind == DeviceChoice::Kind::emulator) {
+    archs.push_back(arch_of(chosen_emulator()));
+  } else if (names.empty()) {
     for (int i = 0; i < runtime::cuda_status().device_count; ++i) {
       archs.push_back(arch_of(device_of(i)));
     }
@@ -154,8 +157,9 @@ std::string prewarm(const std::string& specs, const PrewarmOptions& options) {
   return report(jobs, seconds_since(start)).dump();
 }
 
-void preload(const std::string& spec, int device_ordinal) {
-  runtime::Device& device = device_of(device_ordinal);
+void preload(const std::string& spec, std::optional<int> device_ordinal) {
+  const bool is_emulated = !device_ordinal && emulates_host_tensors();
+  runtime::Device& device = is_emulated ? chosen_emulator() : device_of(device_ordinal.value_or(0));
   for (const json& one : parse_specs(spec)) {
     for (const OwnedSpec& owned : specs_from_json(one, arch_of(device))) {
       preload_kernel(owned.spec, owned.texts(), device);

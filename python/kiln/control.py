@@ -95,8 +95,12 @@ def prewarm(
     return json.loads(_core.prewarm(text, archs, _jobs(jobs), recompile, check, progress))
 
 
-def preload(spec: Spec | str, device: int = 0) -> None:
-    """Makes the kernels of one spec resident on a device, so that a stream capture finds them."""
+def preload(spec: Spec | str, device: int | None = None) -> None:
+    """Makes the kernels of one spec resident on a device, so that a stream capture finds them.
+
+    device  ordinal of a CUDA device; default: the emulated one where it was chosen or stands in for
+            a missing driver, else CUDA device 0
+    """
     _core.preload(_spec_text(spec), device)
 
 

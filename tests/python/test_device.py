@@ -355,3 +355,10 @@ def test_one_notice_in_a_process(environment):
     quiet = {**environment, "KILN_DEVICE": "emulator"}
     done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+def test_preload_and_prewarm_know_the_chosen_device(emulator):
+    spec = {"op": "gemm", "dtype": "float16", "layout": "nt", "block_m": 64, "block_n": 64}
+    kiln.preload(spec)
+    report = kiln.prewarm([spec])  # without an arch: the emulated device's
+    assert report["failed"] == [] and report["cached"] == report["total"] > 0

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +70,8 @@ struct PrewarmOptions {
 std::string prewarm(const std::string& specs, const PrewarmOptions& options);
 
 // Loads the kernels of one spec on a device, compiling if allowed, so that a stream may capture.
-void preload(const std::string& spec, int device_ordinal);
+// Without an ordinal: the emulated device where it was chosen or stands in, else CUDA device 0.
+void preload(const std::string& spec, std::optional<int> device_ordinal = std::nullopt);
 
 // Source, PTX, registers, shared memory, spills of each kernel that a spec stands for: JSON array.
 std::string inspect(const std::string& spec, const std::string& arch);
