@@ -7,35 +7,91 @@
 namespace kiln {
 namespace {
 
-// Registers a thread for the accumulator of O: head_dim_v / 2 for each 16 query rows of its warp; S
-// takes block_kv / 2. 32 rows a warp halve the shared-memory reads of K and V, but fit 255
-// registers up to head dim 64 only: 128x64 with 4 warps at head dim 128 spills 20 to 112 bytes.
+// Within a group of head dims and kinds, the first row that fits the arch is taken. H200 figures.
+//
+// Registers a thread: the accumulator of O takes head_dim_v / 2 for each 16 query rows of its warp,
+// S block_kv / 2. 32 rows a warp halve the shared-memory reads of K and V, the tightest unit after
+// the tensor cores, but leave room only up to head dim 128. Two CTAs of four warps that overlap
+// each other's softmax beat one of eight at every head dim.
 constexpr AttentionConfig kConfigs[] = {
-    {16, 64, 64, 64, 4, 64, UserVariant::any,
-     "up to 64 query rows: half the tile, twice the CTAs; the user's code finds registers"},
-    {16, 64, 128, 64, 4, 0, UserVariant::without,
-     "32 rows a warp: K and V are read from shared memory half as often; 210 registers"},
-    {80, 128, 64, 64, 4, 64, UserVariant::any,
-     "up to 64 query rows: half the tile, twice the CTAs; 165 registers"},
-    {80, 128, 128, 64, 8, 0, UserVariant::any,
-     "16 rows a warp, as 32 would spill at this head dim; 171 registers"},
-    {144, 192, 64, 64, 4, 0, UserVariant::without,
-     "16 rows a warp; 173 registers, 72 KB fit every arch"},
-    {144, 192, 64, 32, 4, 0, UserVariant::with,
-     "narrower, so that the user's code finds registers"},
-    {208, 256, 64, 64, 4, 0, UserVariant::without,
-     "16 rows a warp; O takes 128 of 255 registers, 96 KB fit every arch"},
-    {208, 256, 64, 32, 4, 0, UserVariant::with,
-     "narrower, so that the user's code finds registers"},
+    // Up to 16 rows of all the heads that share a KV head: decode.
+    {16, 64, 16, 32, 4, 4, 3, true, 2, Work::any, Masks::any,
+     "decode: a warp streams keys by itself, 64 KB a multiprocessor under way; 4.05 TB/s"},
+    {16, 64, 16, 32, 4, 4, 2, true, 1, Work::any, Masks::any, "the same in 68 KB"},
+    {80, 128, 16, 16, 4, 4, 3, true, 2, Work::any, Masks::any,
+     "decode: a warp streams keys by itself, 64 KB a multiprocessor under way; 4.45 TB/s"},
+    {80, 128, 16, 16, 4, 4, 2, true, 1, Work::any, Masks::any, "the same in 68 KB"},
+    {144, 256, 16, 16, 4, 4, 2, true, 1, Work::any, Masks::any,
+     "decode: 64 KB under way with one CTA; 4.06 TB/s"},
+    {144, 256, 16, 16, 2, 2, 2, true, 1, Work::any, Masks::any, "the same in 72 KB"},
+
+    // Up to 64 such rows, or any number of rows where wide tiles leave multiprocessors idle.
+    {16, 64, 64, 64, 4, 1, 2, true, 2, Work::any, Masks::any, "a few queries: 16 rows a warp"},
+    {80, 128, 64, 64, 4, 1, 2, true, 2, Work::any, Masks::any, "a few queries: 16 rows a warp"},
+    {80, 128, 64, 64, 4, 1, 1, true, 1, Work::any, Masks::any, "the same in 48 KB"},
+    {144, 192, 64, 64, 4, 1, 1, true, 1, Work::light, Masks::any, "a few queries"},
+    {208, 256, 64, 64, 4, 1, 1, true, 1, Work::light, Masks::any, "a few queries"},
+    {144, 256, 64, 32, 4, 1, 2, true, 1, Work::heavy, Masks::any, "a few queries, heavy code"},
+
+    // Many queries.
+    {16, 64, 128, 128, 4, 1, 1, false, 2, Work::light, Masks::none,
+     "32 rows a warp, S of 128 registers: 353 TFLOP/s at 4k, 128x96 reaches 344"},
+    {16, 64, 128, 96, 4, 1, 2, false, 2, Work::light, Masks::some,
+     "128 keys would spill with a mask; 312 TFLOP/s causal at 4k, one stage of 112 keys 301"},
+    {16, 64, 128, 64, 4, 1, 2, false, 1, Work::any, Masks::any, "room for the user's code"},
+    {80, 128, 128, 64, 4, 1, 2, false, 2, Work::light, Masks::any,
+     "32 rows a warp, two stages: 385 TFLOP/s at 4k; 128x32 355, 64x64 314"},
+    {80, 128, 128, 48, 4, 1, 2, false, 2, Work::light, Masks::any, "the same in 80 KB: sm_80"},
+    {80, 128, 64, 64, 4, 1, 1, false, 2, Work::any, Masks::any,
+     "16 rows a warp: room for the user's code; two CTAs even in 100 KB"},
+    {144, 192, 64, 64, 4, 1, 1, false, 1, Work::light, Masks::any,
+     "16 rows a warp; one stage, so that two CTAs fit"},
+    {208, 256, 64, 64, 4, 1, 1, false, 1, Work::light, Masks::any,
+     "16 rows a warp; one stage, so that two CTAs fit: 314 TFLOP/s at 4k, two stages of 32 286"},
+    {144, 256, 64, 32, 4, 1, 1, false, 1, Work::heavy, Masks::any, "room for the user's code"},
 };
+
+Work work_of(const AttentionTraits& traits) {
+  const bool user = traits.variant != Digest128{};
+  return user || traits.softcap || traits.alibi || !traits.aligned ? Work::heavy : Work::light;
+}
+
+enum class Kind { decode, few, many };
+Kind kind_of(const AttentionConfig& config) {
+  return config.teams > 1 ? Kind::decode : config.splits ? Kind::few : Kind::many;
+}
 
 bool serves(const AttentionConfig& config, const AttentionTraits& traits, int arch) {
   const int dim =
       std::max(attention_padded_dim(traits.head_dim), attention_padded_dim(traits.head_dim_v));
-  const UserVariant other =
-      traits.variant == Digest128{} ? UserVariant::with : UserVariant::without;
-  return config.min_dim <= dim && dim <= config.max_dim && config.user_variant != other &&
-         shared_bytes(config, traits) <= arch_table()[arch].shared_bytes;
+  const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
+  if (dim < config.min_dim || config.max_dim < dim) return false;
+  if (config.work != Work::any && config.work != work_of(traits)) return false;
+  if (config.masks != Masks::any && config.masks != masks) return false;
+  const int bytes = shared_bytes(config, traits);
+  const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
+  return bytes <= limits.shared_bytes &&
+         config.residents * (bytes + 1024) <= limits.shared_bytes_per_sm;
+}
+
+int first_row(const AttentionTraits& traits, int arch, Kind kind) {
+  for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
+    const AttentionConfig& config = kConfigs[row];
+    if (kind_of(config) == kind && serves(config, traits, arch)) return row;
+  }
+  return -1;
+}
+
+// How many CTAs share a tile's keys. Decoding warps have enough loads under way with one CTA on
+// each multiprocessor; a second split only adds to what must be combined, which pays where less
+// than two thirds of the multiprocessors would work. Others want as many CTAs as fit.
+int splits_of(const AttentionConfig& config, std::int64_t tiles, std::int64_t keys, int sm_count) {
+  const bool decodes = kind_of(config) == Kind::decode;
+  const std::int64_t least_keys = decodes ? config.teams * config.block_kv : 4 * config.block_kv;
+  const std::int64_t places = decodes ? sm_count : 2 * sm_count;
+  std::int64_t splits = places / std::max<std::int64_t>(tiles, 1);
+  if (decodes && 3 * splits * tiles < 2 * places) ++splits;
+  return static_cast<int>(std::clamp<std::int64_t>(std::min(splits, keys / least_keys), 1, 128));
 }
 
 }  // namespace
@@ -43,30 +99,38 @@ bool serves(const AttentionConfig& config, const AttentionTraits& traits, int ar
 std::span<const AttentionConfig> attention_configs() { return kConfigs; }
 
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits) {
-  return attention_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q,
-                                config.block_kv);
+  return attention_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q, config.block_kv,
+                                config.stages, config.teams, config.splits);
 }
 
 std::string tile_name(const AttentionConfig& config) {
-  return std::to_string(config.block_q) + "x" + std::to_string(config.block_kv);
+  return std::to_string(config.block_q) + "x" + std::to_string(config.block_kv) + "x" +
+         std::to_string(config.stages) + (config.splits ? " split" : "");
 }
 
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch) {
-  std::vector<int> rows;
-  for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
-    if (serves(kConfigs[row], traits, arch)) rows.push_back(row);
-  }
-  return rows;
+  return {first_row(traits, arch, Kind::decode), first_row(traits, arch, Kind::few),
+          first_row(traits, arch, Kind::many)};
 }
 
-int pick_attention_row(const AttentionTraits& traits, int arch, std::int64_t len_q) {
-  int last = -1;
-  for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
-    if (!serves(kConfigs[row], traits, arch)) continue;
-    if (kConfigs[row].max_len_q == 0 || len_q <= kConfigs[row].max_len_q) return row;
-    last = row;
-  }
-  return last;
+Choice choose_attention(const AttentionTraits& traits, int arch, const AttentionExtent& extent,
+                        int sm_count, bool may_split) {
+  const std::int64_t rows = extent.len_q * (extent.heads / std::max<std::int64_t>(extent.heads_kv, 1));
+  const auto tiles_of = [&](const AttentionConfig& config) {
+    return attention_tiles(extent.batch, extent.heads, extent.heads_kv, extent.len_q,
+                           config.block_q, config.splits);
+  };
+  const auto split_choice = [&](Kind kind) {
+    const int row = first_row(traits, arch, kind);
+    const AttentionConfig& config = kConfigs[row];
+    return Choice{row, may_split ? splits_of(config, tiles_of(config), extent.keys, sm_count) : 1};
+  };
+  if (rows <= 16) return split_choice(Kind::decode);
+  if (rows <= 64) return split_choice(Kind::few);
+  const Choice many{first_row(traits, arch, Kind::many), 1};
+  if (tiles_of(kConfigs[many.row]) >= sm_count) return many;
+  const Choice few = split_choice(Kind::few);
+  return few.splits > 1 ? few : many;
 }
 
 }  // namespace kiln

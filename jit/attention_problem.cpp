@@ -83,8 +83,9 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
   check_shape({kOp, "out"}, out, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]});
   problem.batch = check_length({kOp, "q"}, q.shape[0], "batch entries");
   problem.heads = check_length({kOp, "q"}, heads, "heads");
+  problem.heads_kv = static_cast<int>(heads_kv);
   problem.len_q = check_length({kOp, "q"}, q.shape[ax.row], "rows");
-  problem.len_kv = check_length({kOp, "k"}, k.shape[ax.row], "rows");
+  problem.keys = problem.len_kv = check_length({kOp, "k"}, k.shape[ax.row], "rows");
 }
 
 void check_lse(const TensorView& lse, const AttentionProblem& problem) {
@@ -110,8 +111,9 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.out_batch = out.strides[0], p.out_row = out.strides[ax.row], p.out_head = out.strides[ax.head];
   p.lse_batch = lse.strides[0], p.lse_head = lse.strides[1];
   p.batch = problem.batch, p.heads = problem.heads;
-  p.heads_kv = static_cast<int>(k.shape[ax.head]);
+  p.heads_kv = problem.heads_kv;
   p.len_q = problem.len_q, p.len_kv = problem.len_kv;
+  p.splits = 1;
   p.scale = options.scale ? *options.scale : 1.0f / std::sqrt(static_cast<float>(q.shape[3]));
   if (!std::isfinite(p.scale)) throw_value({kOp, "scale"}, "must be finite");
   CallArguments& arguments = problem.arguments;
@@ -165,10 +167,13 @@ void add_mask(const AttentionOptions& options, AttentionProblem& problem) {
     problem.traits.mask = Mask::causal;
   } else {
     problem.traits.mask = Mask::window;
+    std::int64_t keys = 1;
     for (std::int64_t side : {left, right}) {
       const std::int64_t width = side < 0 ? kOpenWindow : std::min(side, kOpenWindow);
       problem.arguments.add_word(static_cast<std::uint64_t>(width));
+      keys += width;
     }
+    problem.keys = static_cast<int>(std::min<std::int64_t>(problem.len_kv, keys));
   }
 }
 

@@ -42,9 +42,23 @@ class CallArguments {
   }
   std::size_t size() const { return size_; }
 
+  // Fills in how a launch is split, in the struct that set_params() was given. `nonce` is not 0 and
+  // of this launch alone.
+  template <class Params>
+  void set_splits(int splits, void* workspace, std::size_t bytes, std::uint64_t nonce) {
+    std::memcpy(bytes_ + offsetof(Params, splits), &splits, sizeof splits);
+    std::memcpy(bytes_ + offsetof(Params, workspace), &workspace, sizeof workspace);
+    std::memcpy(bytes_ + offsetof(Params, nonce), &nonce, sizeof nonce);
+    spans_[pointers_] = {reinterpret_cast<std::uint64_t>(workspace), bytes, true};
+    has_workspace_ = true;
+  }
+
   // What the kernel reads: its struct may end in padding after the last word.
   std::span<const std::byte> bytes() const { return {bytes_, size_ + 8}; }
-  std::span<const runtime::MemorySpan> spans() const { return {spans_.data(), pointers_}; }
+  // In the order of the pointers; a workspace comes last.
+  std::span<const runtime::MemorySpan> spans() const {
+    return {spans_.data(), pointers_ + (has_workspace_ ? 1 : 0)};
+  }
 
   std::size_t pointers() const { return pointers_; }
   std::size_t element_bytes(std::size_t i) const { return element_bytes_[i]; }  // at pointer i
@@ -73,9 +87,10 @@ class CallArguments {
   alignas(16) std::byte bytes_[kCapacity + 8];
   std::size_t size_ = 0;
   std::size_t pointers_ = 0;
+  bool has_workspace_ = false;
   std::array<std::uint16_t, kMaxPointers> offsets_;
   std::array<std::uint8_t, kMaxPointers> element_bytes_;
-  std::array<runtime::MemorySpan, kMaxPointers> spans_;
+  std::array<runtime::MemorySpan, kMaxPointers + 1> spans_;
 };
 
 }  // namespace kiln

@@ -1,6 +1,7 @@
 #include "jit/calls.h"
 
 #include <atomic>
+#include <random>
 
 #include "jit/arch.h"
 #include "jit/config.h"
@@ -22,12 +23,11 @@ unsigned grid_of(long long blocks) {
   return static_cast<unsigned>(blocks);
 }
 
-runtime::LaunchShape linear_shape(long long blocks, const LoadedKernel& kernel) {
-  runtime::LaunchShape shape;
-  shape.grid[0] = grid_of(blocks);
-  shape.block[0] = kernel.threads;
-  shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
-  return shape;
+// Never 0, and never again in this process: what an old launch left in a workspace is told apart.
+std::uint64_t new_nonce() {
+  static std::atomic<std::uint64_t> next{std::uint64_t{std::random_device{}()} << 32 | 1};
+  const std::uint64_t nonce = next.fetch_add(1, std::memory_order_relaxed);
+  return nonce != 0 ? nonce : new_nonce();
 }
 
 [[noreturn]] void refuse_tile(const GemmProblem& problem, int arch) {
@@ -68,31 +68,51 @@ int arch_of(const runtime::Device& device) {
   return arch_index({device.info().compute_major, device.info().compute_minor});
 }
 
-Specialization specialize(const AttentionProblem& problem, const runtime::Device& device) {
+LaunchChoice choose(const AttentionProblem& problem, const runtime::Device& device,
+                    bool may_split) {
   const int arch = arch_of(device);
-  return {arch, pick_attention_row(problem.traits, arch, problem.len_q), problem.traits};
+  const AttentionTraits& traits = problem.traits;
+  const Choice choice = choose_attention(
+      traits, arch,
+      {problem.batch, problem.heads, problem.heads_kv, problem.len_q, problem.keys},
+      device.info().sm_count, may_split);
+  const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(choice.row)];
+  const long long tiles = attention_tiles(problem.batch, problem.heads, problem.heads_kv,
+                                          problem.len_q, config.block_q, config.splits);
+  return {{arch, choice.row, traits},
+          grid_of(tiles * choice.splits),
+          choice.splits,
+          static_cast<std::size_t>(
+              attention_workspace_bytes(tiles, choice.splits, config.block_q, traits.head_dim_v))};
 }
 
-Specialization specialize(const GemmProblem& problem, const runtime::Device& device) {
+LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, bool may_split) {
+  static_cast<void>(may_split);
   const int arch = arch_of(device);
   const int row = problem.tile ? overridden_row(problem, arch)
                                : pick_gemm_row(problem.traits, arch, problem.m, problem.n,
                                                problem.batch, device.info().sm_count);
-  return {arch, row, problem.traits};
+  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
+  return {{arch, row, problem.traits},
+          grid_of(gemm_grid(problem.m, problem.n, problem.batch, config.block_m, config.block_n)),
+          1,
+          0};
 }
 
-runtime::LaunchShape launch_shape(const AttentionProblem& problem, const Specialization& spec,
-                                  const LoadedKernel& kernel) {
-  const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(spec.row())];
-  return linear_shape(attention_grid(problem.batch, problem.heads, problem.len_q, config.block_q),
-                      kernel);
+runtime::LaunchShape launch_shape(const LaunchChoice& choice, const LoadedKernel& kernel) {
+  runtime::LaunchShape shape;
+  shape.grid[0] = choice.blocks;
+  shape.block[0] = kernel.threads;
+  shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
+  return shape;
 }
 
-runtime::LaunchShape launch_shape(const GemmProblem& problem, const Specialization& spec,
-                                  const LoadedKernel& kernel) {
-  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec.row())];
-  return linear_shape(
-      gemm_grid(problem.m, problem.n, problem.batch, config.block_m, config.block_n), kernel);
+void set_splits(CallArguments& arguments, const LaunchChoice& choice, void* workspace) {
+  if (choice.splits == 1) return;
+  if (choice.spec.family() == Family::attention) {
+    arguments.set_splits<AttentionParams>(choice.splits, workspace, choice.workspace_bytes,
+                                          new_nonce());
+  }
 }
 
 void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::LaunchShape& shape,

@@ -13,14 +13,28 @@
 
 namespace kiln {
 
-enum class UserVariant : std::uint8_t { any, without, with };
+// What a kernel does beside its products, which a tile must leave registers for. Light: causal and
+// window masks, sinks. Heavy: code at every logit (softcap, ALiBi, a user's variant) or copies
+// through registers (tensors that are not 16-byte aligned).
+enum class Work : std::uint8_t { any, light, heavy };
+enum class Masks : std::uint8_t { any, none, some };
 
 struct AttentionConfig {
   int min_dim, max_dim;  // serves head dims whose larger one, padded to 16, lies in this range
   int block_q, block_kv, warps;
-  int max_len_q;             // preferred up to this many query rows; 0 = any
-  UserVariant user_variant;  // whether it serves calls with a user's variant, which needs registers
+  int teams;      // see flash_attention.cuh; more than 1: the tile is for up to block_q rows
+  int stages;     // tiles of keys in shared memory
+  bool splits;    // packs the heads of a KV head into a tile, and CTAs may share its keys
+  int residents;  // CTAs that must fit the shared memory of a multiprocessor
+  Work work;
+  Masks masks;
   std::string_view reason;
+};
+
+// The row for one call, and among how many CTAs a tile's work is split.
+struct Choice {
+  int row = 0;
+  int splits = 1;
 };
 
 struct GemmConfig {
@@ -37,16 +51,23 @@ std::span<const GemmConfig> gemm_configs();
 
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits);
 int shared_bytes(const GemmConfig& config);
-std::string tile_name(const AttentionConfig& config);  // "128x64"
+std::string tile_name(const AttentionConfig& config);  // "128x64x2", "64x64x2 split"
 std::string tile_name(const GemmConfig& config);       // "128x128x32x3"
 
 // Every row that these traits can ever use on an arch, whatever the lengths: what prewarming needs.
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch);
 std::vector<int> gemm_rows(const GemmTraits& traits, int arch);
 
-// The row for one call. `sm_count` weighs waves of tiles. Never returns a row outside the lists
-// above, and never fails for traits that the problem checks let through.
-int pick_attention_row(const AttentionTraits& traits, int arch, std::int64_t len_q);
+// What of a problem decides about its tile. `keys`: the most that one query sees.
+struct AttentionExtent {
+  std::int64_t batch = 0, heads = 0, heads_kv = 0, len_q = 0, keys = 0;
+};
+
+// The choice for one call. `sm_count` weighs waves of tiles. Never returns a row outside the lists
+// above, and never fails for traits that the problem checks let through. May only split the keys of
+// a tile where the caller gave a workspace.
+Choice choose_attention(const AttentionTraits& traits, int arch, const AttentionExtent& extent,
+                        int sm_count, bool may_split);
 int pick_gemm_row(const GemmTraits& traits, int arch, std::int64_t m, std::int64_t n,
                   std::int64_t batch, int sm_count);
 

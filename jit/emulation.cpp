@@ -22,9 +22,8 @@ constexpr double kLaneInstructionsPerCore = 60e6;
 constexpr double kLaneInstructionsPerThread = 1000;
 constexpr double kPatience = 60;  // seconds
 
-double seconds_of(double flops, const runtime::LaunchShape& shape) {
-  double threads = shape.block[0];
-  for (unsigned blocks : shape.grid) threads *= blocks;
+double seconds_of(double flops, const LaunchChoice& choice) {
+  const double threads = static_cast<double>(choice.blocks) * threads_of(choice.spec);
   const double cores = std::max(1u, std::thread::hardware_concurrency());
   return (flops / kFlopsPerCore + threads * kLaneInstructionsPerThread / kLaneInstructionsPerCore) /
          cores;
@@ -40,9 +39,9 @@ void tell_once() {
           "notice");
 }
 
-void admit(const char* op, double flops, const runtime::LaunchShape& shape) {
+void admit(const char* op, double flops, const LaunchChoice& choice) {
   if (device_choice().kind != DeviceChoice::Kind::automatic) return;
-  const double seconds = seconds_of(flops, shape);
+  const double seconds = seconds_of(flops, choice);
   if (seconds > kPatience) {
     char minutes[32];
     std::snprintf(minutes, sizeof minutes, "%.0f", std::max(1.0, seconds / 60));
@@ -54,27 +53,19 @@ void admit(const char* op, double flops, const runtime::LaunchShape& shape) {
   tell_once();
 }
 
-// The grid that the call will have; the kernel itself is not loaded yet.
-template <class Problem>
-runtime::LaunchShape shape_of(const Problem& problem, const Specialization& spec) {
-  LoadedKernel kernel;
-  kernel.threads = threads_of(spec);
-  return launch_shape(problem, spec, kernel);
-}
-
 }  // namespace
 
-void admit_emulation(const AttentionProblem& problem, const Specialization& spec) {
+void admit_emulation(const AttentionProblem& problem, const LaunchChoice& choice) {
   const AttentionTraits& traits = problem.traits;
   const double pairs =
       static_cast<double>(problem.batch) * problem.heads * problem.len_q * problem.len_kv;
   const double visible = traits.mask == Mask::causal ? 0.5 : 1.0;
   admit("flash_attention", 2 * pairs * visible * (traits.head_dim + traits.head_dim_v),
-        shape_of(problem, spec));
+        choice);
 }
 
-void admit_emulation(const GemmProblem& problem, const Specialization& spec) {
-  admit("gemm", 2.0 * problem.m * problem.n * problem.k * problem.batch, shape_of(problem, spec));
+void admit_emulation(const GemmProblem& problem, const LaunchChoice& choice) {
+  admit("gemm", 2.0 * problem.m * problem.n * problem.k * problem.batch, choice);
 }
 
 EmulationScope::EmulationScope() { runtime::set_emulator_options(device_choice().options); }

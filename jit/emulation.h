@@ -8,8 +8,8 @@ namespace kiln {
 
 // Throws kiln::Error when nobody chose the emulated device and the call would take over a minute;
 // tells once per process when it stands in for a GPU.
-void admit_emulation(const AttentionProblem& problem, const Specialization& spec);
-void admit_emulation(const GemmProblem& problem, const Specialization& spec);
+void admit_emulation(const AttentionProblem& problem, const LaunchChoice& choice);
+void admit_emulation(const GemmProblem& problem, const LaunchChoice& choice);
 
 // While alive: the thread's options are the device's, and a language binding holds no lock. A
 // launch may take minutes.

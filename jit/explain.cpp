@@ -53,7 +53,8 @@ std::string explain(const Problem& problem, const char* op) {
         .dump();
   }
   runtime::Device& device = device_of(problem.device_ordinal);
-  const Specialization spec = specialize(problem, device);
+  const LaunchChoice choice = choose(problem, device, /*may_split=*/true);
+  const Specialization& spec = choice.spec;
   const KernelSource source = source_of(spec, texts_of(problem));
   return json{{"op", op},
               {"path", "portable"},
@@ -62,6 +63,8 @@ std::string explain(const Problem& problem, const char* op) {
                                                               : "gemm/gemm.cuh"},
               {"what", source.what},
               {"config", tile_of(spec)},
+              {"splits", choice.splits},
+              {"workspace_bytes", choice.workspace_bytes},
               {"spec", spec_to_json(spec, texts_of(problem))},
               {"key", source.key.hex()},
               {"arch", source.arch},

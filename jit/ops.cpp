@@ -8,24 +8,40 @@
 namespace kiln {
 namespace {
 
-template <class Problem>
-void emulate(const Problem& problem, runtime::Device& device) {
-  const Specialization spec = specialize(problem, device);
-  admit_emulation(problem, spec);
-  const LoadedKernel& kernel = preload_kernel(spec, texts_of(problem), device);
-  const EmulationScope scope;
-  launch(device, kernel, launch_shape(problem, spec, kernel), problem.arguments, nullptr);
+// Asks the caller for a split launch's workspace, and points the arguments to it.
+void take_workspace(CallArguments& arguments, const LaunchChoice& choice,
+                    const Workspace& workspace) {
+  if (choice.splits == 1) return;
+  void* const memory = workspace.allocate(workspace.context, choice.workspace_bytes);
+  if (memory == nullptr || reinterpret_cast<std::uintptr_t>(memory) % 16 != 0) {
+    throw std::invalid_argument("workspace.allocate must return " +
+                                std::to_string(choice.workspace_bytes) +
+                                " bytes aligned to 16; it returned " +
+                                (memory == nullptr ? "null" : "an unaligned address"));
+  }
+  set_splits(arguments, choice, memory);
 }
 
 template <class Problem>
-void run(const Problem& problem, void* stream) {
+void emulate(Problem& problem, runtime::Device& device, const Workspace& workspace) {
+  const LaunchChoice choice = choose(problem, device, workspace.allocate != nullptr);
+  admit_emulation(problem, choice);
+  const LoadedKernel& kernel = preload_kernel(choice.spec, texts_of(problem), device);
+  take_workspace(problem.arguments, choice, workspace);
+  const EmulationScope scope;
+  launch(device, kernel, launch_shape(choice, kernel), problem.arguments, nullptr);
+}
+
+template <class Problem>
+void run(Problem& problem, const Workspace& workspace, void* stream) {
   if (problem.empty()) return;  // nothing to write
   runtime::Device& device = device_of(problem.device_ordinal);
   if (is_emulated(problem.device_ordinal)) [[unlikely]]
-    return emulate(problem, device);
-  const Specialization spec = specialize(problem, device);
-  const LoadedKernel& kernel = resident_kernel(spec, texts_of(problem), device, stream);
-  launch(device, kernel, launch_shape(problem, spec, kernel), problem.arguments, stream);
+    return emulate(problem, device, workspace);
+  const LaunchChoice choice = choose(problem, device, workspace.allocate != nullptr);
+  const LoadedKernel& kernel = resident_kernel(choice.spec, texts_of(problem), device, stream);
+  take_workspace(problem.arguments, choice, workspace);
+  launch(device, kernel, launch_shape(choice, kernel), problem.arguments, stream);
 }
 
 }  // namespace
@@ -35,14 +51,14 @@ void flash_attention(const TensorView& q, const TensorView& k, const TensorView&
                      void* stream) {
   AttentionProblem problem;
   check_attention(q, k, v, out, lse, options, problem);
-  run(problem, stream);
+  run(problem, options.workspace, stream);
 }
 
 void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
           const GemmOptions& options, void* stream) {
   GemmProblem problem;
   check_gemm(a, b, out, options, problem);
-  run(problem, stream);
+  run(problem, options.workspace, stream);
 }
 
 Status try_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,

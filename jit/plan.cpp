@@ -9,6 +9,7 @@ namespace kiln {
 
 struct Plan::Impl {
   runtime::Device* device = nullptr;  // null: nothing to compute
+  LaunchChoice choice;
   Recipe recipe;
   CallArguments arguments;
   std::array<std::uint8_t, CallArguments::kMaxPointers> alignments{};  // bytes, of each pointer
@@ -38,11 +39,13 @@ Plan make_plan(const Problem& problem) {
   }
   if (!problem.empty()) {
     impl->device = &device_of(problem.device_ordinal);
-    const Specialization spec = specialize(problem, *impl->device);
+    impl->choice = choose(problem, *impl->device, /*may_split=*/true);
     impl->emulated = is_emulated(problem.device_ordinal);
-    if (impl->emulated) admit_emulation(problem, spec);
-    const LoadedKernel& kernel = preload_kernel(spec, texts_of(problem), *impl->device);
-    impl->recipe.add({&kernel, launch_shape(problem, spec, kernel)});
+    if (impl->emulated) admit_emulation(problem, impl->choice);
+    const LoadedKernel& kernel =
+        preload_kernel(impl->choice.spec, texts_of(problem), *impl->device);
+    impl->recipe.add({&kernel, launch_shape(impl->choice, kernel)});
+    impl->recipe.workspace_bytes = impl->choice.workspace_bytes;
   }
   return Plan(std::move(impl));
 }
@@ -90,7 +93,6 @@ Status try_plan_gemm(const TensorView& a, const TensorView& b, const TensorView&
 std::size_t Plan::workspace_bytes() const { return impl_->recipe.workspace_bytes; }
 
 void Plan::launch(std::initializer_list<void*> pointers, void* stream, void* workspace) const {
-  static_cast<void>(workspace);  // no recipe of today needs one: workspace_bytes() is 0
   CallArguments arguments = impl_->arguments;
   if (pointers.size() != arguments.pointers()) {
     throw std::invalid_argument("Plan::launch: expected " + std::to_string(arguments.pointers()) +
@@ -106,6 +108,14 @@ void Plan::launch(std::initializer_list<void*> pointers, void* stream, void* wor
     arguments.set_pointer(i++, pointer);
   }
   if (!impl_->device) return;
+  const bool has_workspace =
+      workspace != nullptr && reinterpret_cast<std::uintptr_t>(workspace) % kVectorBytes == 0;
+  if (impl_->recipe.workspace_bytes != 0 && !has_workspace) {
+    throw std::invalid_argument("Plan::launch: this plan needs a workspace of " +
+                                std::to_string(impl_->recipe.workspace_bytes) +
+                                " bytes aligned to 16 (workspace_bytes())");
+  }
+  set_splits(arguments, impl_->choice, workspace);
   std::optional<EmulationScope> scope;
   if (impl_->emulated) [[unlikely]]
     scope.emplace();

@@ -12,7 +12,8 @@ namespace kiln {
 struct AttentionProblem {
   AttentionTraits traits;
   int device_ordinal = 0;
-  int batch = 0, heads = 0, len_q = 0, len_kv = 0;
+  int batch = 0, heads = 0, heads_kv = 0, len_q = 0, len_kv = 0;
+  int keys = 0;              // the most that one query sees
   bool may_be_null = false;  // set before the checks by a plan or an explanation: nothing runs yet
   const Variant* variant = nullptr;
   CallArguments arguments;

@@ -117,8 +117,11 @@ std::string render_attention(const AttentionTraits& traits, const AttentionConfi
        << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"
        << "  static constexpr int kBlockQ = " << config.block_q << ";\n"
        << "  static constexpr int kBlockKv = " << config.block_kv << ";\n"
-       << "  static constexpr int kWarps = " << config.warps << ";\n"
-       << "  static constexpr bool kAligned = " << (traits.aligned ? "true" : "false") << ";\n"
+       << "  static constexpr int kWarps = " << config.warps << ", kTeams = " << config.teams
+       << ", kStages = " << config.stages << ";\n"
+       << "  static constexpr bool kPacked = " << boolean(config.splits)
+       << ", kSplits = " << boolean(config.splits) << ";\n"
+       << "  static constexpr bool kAligned = " << boolean(traits.aligned) << ";\n"
        << "};\n";
   if (texts.variant) text << user_variant(*texts.variant);
   text << "using Variant = " << variant_list(traits)

@@ -3,8 +3,6 @@
 namespace kiln {
 namespace {
 
-const char* boolean(bool value) { return value ? "true" : "false"; }
-
 std::string epilogue(const GemmTraits& traits, const UserTexts& texts) {
   SourceText text;
   const bool bias = traits.bias != DType::none, residual = traits.residual != DType::none;

@@ -6,6 +6,8 @@
 
 namespace kiln {
 
+inline const char* boolean(bool value) { return value ? "true" : "false"; }
+
 // Text put together piece by piece. Not a std::ostringstream: a process may hold a second libstdc++
 // (inside PyTorch, or linked statically by a vendor's compiler), and a stream's locale then
 // crashes.

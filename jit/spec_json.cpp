@@ -138,12 +138,15 @@ std::vector<OwnedSpec> attention_specs(Fields& fields, int arch) {
     traits.variant = owned.variant->digest();
   }
   const int block_q = fields.tile("block_q"), block_kv = fields.tile("block_kv");
-  const int warps = fields.tile("warps");
+  const int warps = fields.tile("warps"), stages = fields.tile("stages");
+  const bool any_splits = fields.object("splits") == nullptr;
+  const bool splits = fields.boolean("splits", false);
   fields.finish();
   const auto rows = matching_rows(
       attention_configs(), attention_rows(traits, arch), [&](const AttentionConfig& config) {
         return wants(block_q, config.block_q) && wants(block_kv, config.block_kv) &&
-               wants(warps, config.warps);
+               wants(warps, config.warps) && wants(stages, config.stages) &&
+               (any_splits || splits == config.splits);
       });
   std::vector<OwnedSpec> specs;
   for (int row : rows) {
@@ -224,7 +227,9 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
             {"variant", texts.variant ? variant_to_json(*texts.variant) : json()},
             {"block_q", c.block_q},
             {"block_kv", c.block_kv},
-            {"warps", c.warps}};
+            {"warps", c.warps},
+            {"stages", c.stages},
+            {"splits", c.splits}};
   }
   const GemmTraits t = spec.gemm();
   const GemmConfig& c = gemm_configs()[row];

@@ -147,6 +147,8 @@ PyObject* flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t cou
     if (call.returns_lse || call.lse().given()) {
       lse = given_or_new(call.lse(), call.q(), call.lse_view());
     }
+    CallWorkspace workspace(kOp, call.q());
+    call.options.workspace = workspace.callback();
     flash_attention(call.q().view, call.k().view, call.v().view, call.out().view, call.lse().view,
                     call.options, call.intake.stream());
     if (!call.returns_lse) return out.release().ptr();

@@ -161,6 +161,8 @@ PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObjec
       call.out().view = call.output_view();
       out = allocate_like(call.a(), call.out().view, subject(kOut));
     }
+    CallWorkspace workspace(kOp, call.a());
+    call.options.workspace = workspace.callback();
     gemm(call.a().view, call.b().view, call.out().view, call.options, call.intake.stream());
     return out.release().ptr();
   });

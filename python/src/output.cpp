@@ -89,31 +89,54 @@ py::object allocate_cupy(const TensorArgument& like, TensorView& view) {
   return tensor;
 }
 
+bool can_allocate(const Framework& framework) {
+  switch (framework.transport) {
+    case Transport::exchange:
+      return framework.api->allocate != nullptr && framework.api->managed_to_object != nullptr;
+    case Transport::dlpack:
+    case Transport::array_interface:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 py::object allocate_like(const TensorArgument& like, TensorView& view, Subject subject) {
-  switch (like.framework.transport) {
-    case Transport::exchange:
-      if (like.framework.api->allocate == nullptr ||
-          like.framework.api->managed_to_object == nullptr) {
-        break;
-      }
-      return allocate_exchange(*like.framework.api, view);
-    case Transport::torch:
-      return allocate_torch(like, view);
-    case Transport::cupy:
-      return allocate_cupy(like, view);
-    case Transport::numpy:
-      return allocate_numpy(like, view);
-    case Transport::dlpack:
-    case Transport::array_interface:
-      break;
+  if (can_allocate(like.framework)) {
+    switch (like.framework.transport) {
+      case Transport::exchange:
+        return allocate_exchange(*like.framework.api, view);
+      case Transport::torch:
+        return allocate_torch(like, view);
+      case Transport::cupy:
+        return allocate_cupy(like, view);
+      default:
+        return allocate_numpy(like, view);
+    }
   }
   throw_type(subject, "cannot be allocated for " + type_name(like.object) +
                           ", whose framework offers no allocator to others; pass " +
                           subject.argument + "=, for example a PyTorch" +
                           (view.device_type == DeviceType::cpu ? " tensor or a NumPy array"
                                                                : " or CuPy tensor"));
+}
+
+Workspace CallWorkspace::callback() {
+  if (!can_allocate(like_.framework)) return {};
+  return {[](void* self, std::size_t bytes) {
+            return static_cast<CallWorkspace*>(self)->allocate(bytes);
+          },
+          this};
+}
+
+void* CallWorkspace::allocate(std::size_t bytes) {
+  TensorView view = contiguous_view(nullptr, DType::u8, like_.view.device_ordinal,
+                                    static_cast<std::int64_t>(bytes));
+  view.device_type = like_.view.device_type;
+  memory_ = allocate_like(like_, view, {op_, "workspace"});
+  return view.data;
 }
 
 }  // namespace kiln::python

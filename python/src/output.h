@@ -1,6 +1,7 @@
 // New tensors in the caller's framework, from its allocator.
 #pragma once
 
+#include "kiln/kiln.h"
 #include "tensor.h"
 
 namespace kiln::python {
@@ -9,5 +10,21 @@ namespace kiln::python {
 // and sets the view's data. Throws TypeError, asking for `argument=`, when the framework has no
 // way to allocate.
 py::object allocate_like(const TensorArgument& like, TensorView& view, Subject subject);
+
+// The workspace of one call, from the allocator of `like`'s framework, which orders its reuse after
+// the call's work on the stream. None where a framework has no allocator for others: the call then
+// runs unsplit.
+class CallWorkspace {
+ public:
+  CallWorkspace(const char* op, const TensorArgument& like) : op_(op), like_(like) {}
+  Workspace callback();
+
+ private:
+  void* allocate(std::size_t bytes);
+
+  const char* op_;
+  const TensorArgument& like_;
+  py::object memory_;
+};
 
 }  // namespace kiln::python

@@ -6,86 +6,142 @@
 
 namespace kiln {
 
-// Keeps the compiler from folding what is added to the address into what it was computed from.
-template <class T>
-__device__ __forceinline__ T* opaque(T* address) {
-  asm("" : "+l"(address));
-  return address;
-}
+// Rows at a stride, for load_tile().
+template <class Element>
+struct StridedRows {
+  const Element* pointer;
+  i64 stride;
 
-// Every batch entry has the same lengths, every tensor its strides.
+  __device__ __forceinline__ void seek(int row) { pointer += static_cast<u32>(row) * stride; }
+  __device__ __forceinline__ void skip(int count) { pointer += count * stride; }
+};
+
+// Every batch entry has the same lengths, every tensor its strides. A tile's rows are neighbouring
+// queries of one head; packed, they are those of all heads that share a KV head, heads innermost,
+// so that few queries fill a tile and keys are read once for all of these heads.
 template <class Config>
 class DenseAddressing {
  public:
   using Element = typename Config::Element;
 
-  // CTA -> query tile of a head. Heads that share a KV head are neighbours, so that their keys come
-  // from L2. KV heads are taken in groups whose keys and values fit there; within a group the last
-  // query tiles come first, since under a causal mask they take longest.
-  __device__ __forceinline__ explicit DenseAddressing(const AttentionParams& params) : p_(params) {
+  // CTA -> query tile of a head, and share of its keys. Heads that share a KV head are neighbours,
+  // so that their keys come from L2. KV heads are taken in groups whose keys and values fit there;
+  // within a group the last query tiles come first, since under a causal mask they take longest.
+  __device__ __forceinline__ DenseAddressing(const AttentionParams& params, u32 cta) : p_(params) {
     constexpr u32 kGroupBytes = 24 << 20;
-    const u32 sharing = p_.heads / p_.heads_kv;
+    group_ = static_cast<u32>(p_.heads) / static_cast<u32>(p_.heads_kv);
+    split_ = Config::kSplits ? cta % static_cast<u32>(p_.splits) : 0;
+    tile_ = Config::kSplits ? cta / static_cast<u32>(p_.splits) : cta;
+    const u32 sharing = Config::kPacked ? 1 : group_;
     const u32 kv_heads = static_cast<u32>(p_.batch) * p_.heads_kv;
-    const u32 tiles = ceil_div(p_.len_q, Config::kBlockQ);
+    const u32 tiles = ceil_div(all_rows(), Config::kBlockQ);
     const u64 head_bytes = (Config::kHeadDim + Config::kHeadDimV) * 2ull * max(p_.len_kv, 1);
     const u32 fitting = head_bytes < kGroupBytes ? kGroupBytes / static_cast<u32>(head_bytes) : 1;
-    const u32 group = min(fitting, kv_heads);
-    const u32 first = blockIdx.x / (group * sharing * tiles) * group;
-    const u32 width = min(group, kv_heads - first) * sharing;
-    const u32 index = blockIdx.x - first * sharing * tiles;
+    const u32 together = min(fitting, kv_heads);
+    const u32 first = tile_ / (together * sharing * tiles) * together;
+    const u32 width = min(together, kv_heads - first) * sharing;
+    const u32 index = tile_ - first * sharing * tiles;
     const u32 column = index % width;
     const u32 kv_head = first + column / sharing;
     b_ = kv_head / p_.heads_kv;
     h_kv_ = kv_head % p_.heads_kv;
-    h_ = h_kv_ * sharing + column % sharing;
+    h_ = h_kv_ * group_ + column % sharing;
     first_row_ = (tiles - 1 - index / width) * Config::kBlockQ;
-    k_ = static_cast<const Element*>(p_.k) + b_ * p_.k_batch + h_kv_ * p_.k_head;
-    v_ = static_cast<const Element*>(p_.v) + b_ * p_.v_batch + h_kv_ * p_.v_head;
   }
 
-  __device__ __forceinline__ TileRows tile_rows() const {
+  // Some rows of the query tile. kExact: only those that exist; else, one register less, the last
+  // may lie beyond.
+  template <bool kExact>
+  __device__ __forceinline__ TileRows tile_rows(int tile_row, int count) const {
     const int shift = p_.len_kv - p_.len_q;
-    const int last_row = min(first_row_ + Config::kBlockQ, p_.len_q) - 1;
-    return {b_, first_row_ + shift, last_row + shift, p_.len_q, p_.len_kv};
+    if constexpr (!kExact && !Config::kPacked) {
+      const int q = first_row_ + tile_row + shift;
+      return {b_, q, q + count - 1, p_.len_q, p_.len_kv};
+    }
+    const int first = min(first_row_ + tile_row, all_rows() - 1);
+    const int last = min(first + count, all_rows()) - 1;
+    return {b_, query(first).row + shift, query(last).row + shift, p_.len_q, p_.len_kv};
   }
   // Rows of the query tile that exist.
   __device__ __forceinline__ int rows() const {
-    return min(Config::kBlockQ, p_.len_q - first_row_);
+    return min(Config::kBlockQ, all_rows() - first_row_);
   }
+  // The query tile's number in the launch, and which share of its keys this CTA has.
+  __device__ __forceinline__ u32 tile() const { return tile_; }
+  __device__ __forceinline__ int split() const { return split_; }
 
   // `tile_row` counts from the query tile's first row; kv from the sequence's first key.
   __device__ __forceinline__ Position position(int tile_row, int kv) const {
-    const int row = min(first_row_ + tile_row, p_.len_q - 1);
+    const Query at = query(min(first_row_ + tile_row, all_rows() - 1));
     const int shift = p_.len_kv - p_.len_q;
-    return {b_, h_, h_kv_, row, row + shift, min(kv, p_.len_kv - 1), p_.len_q, p_.len_kv};
+    return {b_,           at.h,    h_kv_,   at.row, at.row + shift, min(kv, p_.len_kv - 1),
+            p_.len_q, p_.len_kv};
   }
-  // The rows tile_row + ahead and kv + ahead; see load_tile().
-  __device__ __forceinline__ const Element* q_row(int tile_row, int ahead) const {
-    const i64 row = first_row_ + tile_row;
-    return opaque(static_cast<const Element*>(p_.q) + b_ * p_.q_batch + h_ * p_.q_head +
-                  row * p_.q_row) +
-           ahead * p_.q_row;
+  __device__ __forceinline__ auto q_rows() const {
+    const Element* base = static_cast<const Element*>(p_.q) + b_ * p_.q_batch;
+    if constexpr (Config::kPacked) {
+      return PackedRows{nullptr, *this, base, 0};
+    } else {
+      return StridedRows<Element>{base + h_ * p_.q_head + first_row_ * p_.q_row, p_.q_row};
+    }
   }
-  __device__ __forceinline__ const Element* k_row(int kv, int ahead) const {
-    return opaque(k_ + static_cast<u32>(kv) * p_.k_row) + ahead * p_.k_row;
+  // Of this CTA's KV head. Formed for each tile, as two pointers would take four registers.
+  __device__ __forceinline__ StridedRows<Element> k_rows() const {
+    return {static_cast<const Element*>(p_.k) + opaque(b_) * p_.k_batch +
+                opaque(h_kv_) * p_.k_head,
+            p_.k_row};
   }
-  __device__ __forceinline__ const Element* v_row(int kv, int ahead) const {
-    return opaque(v_ + static_cast<u32>(kv) * p_.v_row) + ahead * p_.v_row;
+  __device__ __forceinline__ StridedRows<Element> v_rows() const {
+    return {static_cast<const Element*>(p_.v) + opaque(b_) * p_.v_batch +
+                opaque(h_kv_) * p_.v_head,
+            p_.v_row};
   }
   __device__ __forceinline__ Element* out_row(int tile_row) const {
-    const i64 row = first_row_ + tile_row;
-    return static_cast<Element*>(p_.out) + b_ * p_.out_batch + h_ * p_.out_head + row * p_.out_row;
+    const Query at = query(first_row_ + tile_row);
+    return static_cast<Element*>(p_.out) + b_ * p_.out_batch + at.h * p_.out_head +
+           at.row * p_.out_row;
   }
   __device__ __forceinline__ bool wants_lse() const { return p_.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {
-    return p_.lse + b_ * p_.lse_batch + h_ * p_.lse_head + (first_row_ + tile_row);
+    const Query at = query(first_row_ + tile_row);
+    return p_.lse + b_ * p_.lse_batch + at.h * p_.lse_head + at.row;
   }
 
  private:
+  struct Query {
+    int row, h;
+  };
+  // The query tile's rows, for load_tile(); those past the last are not read.
+  struct PackedRows {
+    const Element* pointer;
+    const DenseAddressing& tile;
+    const Element* base;
+    int row;
+
+    __device__ __forceinline__ void seek(int to) {
+      row = to;
+      const Query at = tile.query(tile.first_row_ + row);
+      pointer = base + at.h * tile.p_.q_head + at.row * tile.p_.q_row;
+    }
+    __device__ __forceinline__ void skip(int count) { seek(row + count); }
+  };
+
+  // Rows of all the tiles that share this CTA's K and V pointers and, unless packed, its head.
+  __device__ __forceinline__ int all_rows() const {
+    return Config::kPacked ? p_.len_q * static_cast<int>(group_) : p_.len_q;
+  }
+  __device__ __forceinline__ Query query(int row) const {
+    if constexpr (Config::kPacked) {
+      const u32 in_group = static_cast<u32>(row) % group_;
+      return {static_cast<int>(static_cast<u32>(row) / group_),
+              h_kv_ * static_cast<int>(group_) + static_cast<int>(in_group)};
+    }
+    return {row, h_};
+  }
+
   const AttentionParams& p_;
-  int b_, h_, h_kv_, first_row_;
-  const Element* k_;
-  const Element* v_;
+  u32 group_, tile_;
+  int split_, b_, h_, h_kv_, first_row_;
 };
 
 }  // namespace kiln

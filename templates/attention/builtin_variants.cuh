@@ -8,8 +8,9 @@ namespace kiln {
 // kv <= q.
 struct Causal : DefaultHooks<Causal> {
   static constexpr bool kMasks = true;
+  static constexpr bool kMasksByRange = true;
 
-  __device__ __forceinline__ bool keep(const Position& at) const { return at.kv <= at.q; }
+  __device__ __forceinline__ Range visible(const Position& row) const { return {0, row.q + 1}; }
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
     return {0, rows.q_last + 1};
   }
@@ -19,14 +20,14 @@ struct Causal : DefaultHooks<Causal> {
   }
 };
 
-// q - left <= kv <= q + right, either of which may be as large as 2^30: distances are compared, as
-// the sums would overflow.
+// q - left <= kv <= q + right. Either may be 2^30 (open), and q may be 2^30 - 2: sums just fit.
 struct Window : DefaultHooks<Window> {
   Slot<int> left, right;
   static constexpr bool kMasks = true;
+  static constexpr bool kMasksByRange = true;
 
-  __device__ __forceinline__ bool keep(const Position& at) const {
-    return at.q - at.kv <= left && at.kv - at.q <= right;
+  __device__ __forceinline__ Range visible(const Position& row) const {
+    return {row.q - left, row.q + right + 1};
   }
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
     const i64 begin = static_cast<i64>(rows.q_first) - left.value;

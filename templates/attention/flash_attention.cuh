@@ -1,15 +1,26 @@
 // Attention forward for tensor cores with mma.sync (sm_80 and later): one CTA computes a tile of
-// queries of one head, walking over tiles of keys with the online softmax.
+// queries of one head, or of all heads that share a KV head, walking over tiles of keys with the
+// online softmax.
 //
-// Shared memory, rows in SwizzledRows, no padding between:
+// Shared memory, rows in SwizzledRows, no padding between; each team of warps has its own ring:
 //
-//   | Q: kBlockQ x dim | K: kBlockKv x dim | V: kBlockKv x dim_v |
+//   | Q: kBlockQ x dim | kTeams times kStages times (K: kBlockKv x dim | V: kBlockKv x dim_v) |
 //
-//   tile j     K arrives | S = Q K^T        | softmax, O += P V          |
-//   loading              | V of tile j      | K of tile j + 1            |
+//   tile j     arrived | S = Q K^T, softmax, O += P V
+//   loading            | tiles j + 1 .. j + kStages - 1, the last into the place of tile j - 1
+//
+// Where two stages would cost a second CTA its place on the multiprocessor, kStages is 1:
+//
+//   tile j   K arrived | S = Q K^T            | softmax, O += P V
+//   loading            | V of tile j          | K of tile j + 1
+//
+// With one team the warps split the queries; with kTeams, each team is a warp that holds all of
+// them and takes every kTeams-th tile of keys, waiting for nobody until the end: few queries then
+// still keep many loads under way. Over that, kSplits lets several CTAs share the keys.
 #pragma once
 #include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/builtin_variants.cuh"
+#include "/kiln/attention/combine.cuh"
 #include "/kiln/attention/load.cuh"
 #include "/kiln/attention/mask.cuh"
 #include "/kiln/attention/params.h"
@@ -38,106 +49,172 @@ struct AttentionTiles {
                 "flash_attention: kHeadDimV must be a multiple of 8, 8 to 256");
   static_assert(Config::kBlockKv % 16 == 0 && Config::kBlockKv >= 16,
                 "flash_attention: kBlockKv must be a multiple of 16");
-  static_assert(Config::kWarps >= 1 && (Config::kBlockQ == 16 * Config::kWarps ||
-                                        Config::kBlockQ == 32 * Config::kWarps),
-                "flash_attention: kBlockQ must be 16 or 32 rows for each of kWarps warps");
+  static_assert(Config::kTeams == 1 || Config::kTeams == Config::kWarps,
+                "flash_attention: kTeams must be 1, or kWarps teams of one warp");
+  static_assert(Config::kTeams == 1 || Config::kSplits,
+                "flash_attention: several teams need the combining epilogue of kSplits");
+  static_assert(Config::kStages >= 1, "flash_attention: kStages must be 1 or more");
 
   static constexpr int kThreads = Config::kWarps * 32;
-  static constexpr int kWarpRows = Config::kBlockQ / Config::kWarps;
+  static constexpr int kTeamWarps = Config::kWarps / Config::kTeams;
+  static constexpr int kTeamThreads = kTeamWarps * 32;
+  static constexpr int kWarpRows = Config::kBlockQ / kTeamWarps;
+  static_assert(kWarpRows * kTeamWarps == Config::kBlockQ && (kWarpRows == 16 || kWarpRows == 32),
+                "flash_attention: kBlockQ must be 16 or 32 rows for each warp of a team");
+
   using Q = TileShape<Config::kBlockQ, Config::kHeadDim, kThreads, Config::kAligned>;
-  using K = TileShape<Config::kBlockKv, Config::kHeadDim, kThreads, Config::kAligned>;
-  using V = TileShape<Config::kBlockKv, Config::kHeadDimV, kThreads, Config::kAligned>;
+  using K = TileShape<Config::kBlockKv, Config::kHeadDim, kTeamThreads, Config::kAligned>;
+  using V = TileShape<Config::kBlockKv, Config::kHeadDimV, kTeamThreads, Config::kAligned>;
   using ScoreMap = FragMap<kWarpRows / 16, Config::kBlockKv / 8>;
   using OutMap = FragMap<kWarpRows / 16, V::kChunks>;
 
-  static constexpr u32 kKOffset = Config::kBlockQ * Q::Layout::kRowBytes;
-  static constexpr u32 kVOffset = kKOffset + Config::kBlockKv * K::Layout::kRowBytes;
-  static_assert(kVOffset + Config::kBlockKv * V::Layout::kRowBytes ==
+  static constexpr u32 kStageBytes = K::kBytes + V::kBytes;
+  static constexpr u32 kRingBytes = Config::kStages * kStageBytes;
+  static_assert(Q::kBytes + Config::kTeams * kRingBytes <=
                     attention_shared_bytes(Config::kHeadDim, Config::kHeadDimV, Config::kBlockQ,
-                                           Config::kBlockKv),
-                "flash_attention: the tiles must fill what attention_shared_bytes() asks for");
+                                           Config::kBlockKv, Config::kStages, Config::kTeams,
+                                           Config::kSplits),
+                "flash_attention: the tiles must fit what attention_shared_bytes() asks for");
 };
 
+// What a team has waited for becomes visible to all of its threads.
+template <class Config>
+__device__ __forceinline__ void sync_team() {
+  if constexpr (Config::kTeams == 1) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
+}
+
 // The main loop, for any variant, addressing and walk over the keys.
-template <class Config, class Variant, class Addressing, class Walk>
-__device__ __forceinline__ void attend(float scale, const Variant& variant, const Addressing& rows,
-                                       Walk walk) {
+template <class Config, class Variant, class Addressing, class Walk, class Softmax, class Out>
+__device__ __forceinline__ void attend(u8* shared_memory, float scale, const Variant& variant,
+                                       const Addressing& rows, Walk walk, Softmax& softmax,
+                                       Out& out) {
   using Tiles = AttentionTiles<Config>;
   using Element = typename Config::Element;
-  extern __shared__ __align__(128) u8 shared_memory[];
+  constexpr int kStages = Config::kStages;
+  constexpr int kAhead = kStages == 1 ? 1 : kStages - 1;  // tiles under way, the current included
+  const int team = threadIdx.x / Tiles::kTeamThreads;
+  const int thread = threadIdx.x % Tiles::kTeamThreads;
+  const int warp_row = thread / 32 * Tiles::kWarpRows;
   const u32 q_tile = shared_address(shared_memory);
-  const u32 k_tile = q_tile + Tiles::kKOffset;
-  const u32 v_tile = q_tile + Tiles::kVOffset;
-  const int warp_row = threadIdx.x / 32 * Tiles::kWarpRows;
+  const u32 ring = q_tile + Tiles::Q::kBytes + team * Tiles::kRingBytes;
+  const TileRows warp_rows = rows.template tile_rows<Variant::kKeeps>(warp_row, Tiles::kWarpRows);
   const Range range = walk.range();
-  const auto load_k = [&](const KvTile& tile) {
-    load_tile<typename Tiles::K>(k_tile, tile.first, range,
-                                 [&](int kv, int ahead) { return rows.k_row(kv, ahead); });
+  const auto load_k = [&](int kv, u32 stage) {
+    if (kv == Walk::kEnd) return;
+    load_tile<typename Tiles::K>(ring + stage, kv, range, thread, rows.k_rows());
+  };
+  const auto load_v = [&](int kv, u32 stage) {
+    if (kv == Walk::kEnd) return;
+    load_tile<typename Tiles::V>(ring + stage + Tiles::K::kBytes, kv, range, thread,
+                                 rows.v_rows());
   };
 
   // The sign of the scale goes to Q and its size, if nothing sees the logits, into the exponent,
   // where a scale of 0 becomes tiny instead: 0 * -inf would be no number.
-  const u32 sign = scale < 0.0f ? 0x80008000u : 0u;
   const float size = fabsf(scale);
   const float exponent_scale = Variant::kTransformsLogits ? kLog2e : fmaxf(size * kLog2e, 1e-30f);
 
-  OnlineSoftmax<typename Tiles::ScoreMap> softmax;
-  softmax.start([&](int r) {
-    RowSum sum{-KILN_INFINITY, 0.0f};
-    if constexpr (Variant::kStartsRows) {
-      variant.row_init(sum, rows.position(warp_row + Tiles::ScoreMap::row(r), 0));
-    }
-    return sum;
-  });
-  Fragment<typename Tiles::OutMap> out;
-  out.clear();
-
-  KvTile tile = walk.next();
-  if (tile.kind != Tile::skip) {
-    load_tile<typename Tiles::Q>(q_tile, 0, {0, rows.rows()},
-                                 [&](int row, int ahead) { return rows.q_row(row, ahead); });
-    load_k(tile);
+  load_tile<typename Tiles::Q>(q_tile, 0, {0, rows.rows()}, threadIdx.x, rows.q_rows());
+  commit_copies<Config::kAligned>();
+  int tiles[kAhead + 1];  // their first keys; tiles[0] is at hand, the others are under way
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    tiles[i] = walk.next();
+    load_k(tiles[i], i * Tiles::kStageBytes);
+    if (kStages > 1) load_v(tiles[i], i * Tiles::kStageBytes);
     commit_copies<Config::kAligned>();
   }
-  while (tile.kind != Tile::skip) {
-    wait_copies<Config::kAligned, 0>();
-    __syncthreads();  // K is there, and no warp reads the last V any more
-    load_tile<typename Tiles::V>(v_tile, tile.first, range,
-                                 [&](int kv, int ahead) { return rows.v_row(kv, ahead); });
+  if (Config::kTeams > 1 || scale < 0.0f) {
+    wait_copies<Config::kAligned, kAhead>();
+    __syncthreads();  // Q is there, loaded by all teams
+    if (scale < 0.0f) {
+      negate_tile<typename Tiles::Q>(shared_memory, threadIdx.x);
+      __syncthreads();
+    }
+  }
+  u32 read = 0;
+  while (tiles[0] != Walk::kEnd) {
+    wait_copies<Config::kAligned, kAhead - 1>();
+    sync_team<Config>();  // this tile is there, and no warp reads the last one any more
+    if constexpr (kStages == 1) {
+      load_v(tiles[0], 0);
+    } else {
+      tiles[kAhead] = walk.next();
+      const u32 last = (read == 0 ? Tiles::kRingBytes : read) - Tiles::kStageBytes;
+      load_k(tiles[kAhead], last);
+      load_v(tiles[kAhead], last);
+    }
     commit_copies<Config::kAligned>();
+    // A warp works only on what its own rows see.
+    const Tile kind = walk.kind(tiles[0], warp_rows);
     Fragment<typename Tiles::ScoreMap> scores;
-    multiply_qk<Element, typename Tiles::Q::Layout, typename Tiles::K::Layout>(
-        scores, q_tile, k_tile, warp_row, sign);
-    const KvTile next = walk.next();
-
-    wait_copies<Config::kAligned, 0>();
-    __syncthreads();  // V is there, and no warp reads this K any more
-    if (next.kind != Tile::skip) {
-      load_k(next);
+    if (kind != Tile::skip) {
+      multiply_qk<Element, typename Tiles::Q::Layout, typename Tiles::K::Layout>(
+          scores, q_tile, ring + read, warp_row);
+    }
+    if constexpr (kStages == 1) {
+      tiles[kAhead] = walk.next();
+      wait_copies<Config::kAligned, 0>();
+      sync_team<Config>();  // V is there, and no warp reads this K any more
+      load_k(tiles[kAhead], 0);
       commit_copies<Config::kAligned>();
     }
-    if constexpr (Variant::kTransformsLogits) {
-      transform_logits(scores, variant, rows, warp_row, tile.first, size);
+    if (kind != Tile::skip) {
+      if constexpr (Variant::kTransformsLogits) {
+        transform_logits(scores, variant, rows, warp_row, tiles[0], size);
+      }
+      // One loop with a branch: two loops, with and without mask, compile 40 % longer.
+      if (kind == Tile::partial) mask_scores(scores, variant, rows, warp_row, tiles[0], range);
+      softmax.step(scores, out, exponent_scale);
+      multiply_pv<Element, typename Tiles::V::Layout>(out, scores, ring + read + Tiles::K::kBytes);
     }
-    // One loop with a branch: two loops, with and without mask, compile 40 % longer.
-    if (tile.kind == Tile::partial) {
-      mask_scores(scores, variant, rows, warp_row, tile.first, range);
-    }
-    softmax.step(scores, out, exponent_scale);
-    multiply_pv<Element, typename Tiles::V::Layout>(out, scores, v_tile);
-    tile = next;
+    read = read + Tiles::kStageBytes == Tiles::kRingBytes ? 0 : read + Tiles::kStageBytes;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) tiles[i] = tiles[i + 1];
   }
   softmax.finish();
-  store_rows<Config>(out, softmax, variant, rows, warp_row);
 }
 
 template <class Config, class Variant>
 __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& args) {
   static_assert(sizeof(AttentionArgs<Variant>) == sizeof(AttentionParams) + Variant::kBytes,
                 "flash_attention: a variant may hold only Slots and VariantTensors");
-  const DenseAddressing<Config> addressing(args.params());
-  TileIterator<Config::kBlockKv, Variant> walk(args.variant(), addressing.tile_rows());
-  attend<Config>(args.params().scale, args.variant(), addressing, walk);
+  using Tiles = AttentionTiles<Config>;
+  extern __shared__ __align__(128) u8 shared_memory[];
+  const Variant& variant = args.variant();
+  const AttentionParams& params = args.params();
+  const DenseAddressing<Config> rows(params, blockIdx.x);
+  const int team = threadIdx.x / Tiles::kTeamThreads;
+  const int warp_row = threadIdx.x % Tiles::kTeamThreads / 32 * Tiles::kWarpRows;
+
+  OnlineSoftmax<typename Tiles::ScoreMap> softmax;
+  softmax.start([&](int r) {
+    RowSum sum{-KILN_INFINITY, 0.0f};
+    if constexpr (Variant::kStartsRows) {
+      if (team == 0 && rows.split() == 0) {
+        variant.row_init(sum, rows.position(warp_row + Tiles::ScoreMap::row(r), 0));
+      }
+    }
+    return sum;
+  });
+  Fragment<typename Tiles::OutMap> out;
+  out.clear();
+  attend<Config>(shared_memory, params.scale, variant, rows,
+                 TileIterator<Config::kBlockKv, Config::kTeams, Variant>(
+                     variant, rows.template tile_rows<true>(0, Config::kBlockQ), rows.split(), Config::kSplits ? params.splits : 1,
+                     team),
+                 softmax, out);
+  // Found anew, so that the main loop need not keep it in registers.
+  const DenseAddressing<Config> stored(params, opaque(blockIdx.x));
+  if constexpr (Config::kSplits) {
+    combine_rows<Config>(shared_memory, out, softmax, params, variant, stored, team, warp_row);
+  } else {
+    store_rows<Config>(shared_memory, out, softmax, variant, stored, warp_row);
+  }
 }
 
 }  // namespace kiln

@@ -6,7 +6,8 @@
 
 namespace kiln {
 
-// kDim elements of 16 bits a row, padded in shared memory to whole tensor-core steps.
+// kDim elements of 16 bits a row, padded in shared memory to whole tensor-core steps. kThreads copy
+// it together.
 template <int kRows_, int kDim_, int kThreads_, bool kAligned_>
 struct TileShape {
   static constexpr int kRows = kRows_;
@@ -15,6 +16,7 @@ struct TileShape {
   static constexpr bool kAligned = kAligned_;
   static constexpr int kChunks = round_up(kDim, 16) / 8;
   using Layout = SwizzledRows<kChunks>;
+  static constexpr u32 kBytes = kRows * Layout::kRowBytes;
 };
 
 // Starts the copy of one 16-byte chunk, or writes zeros. Chunks of an unaligned row are gathered
@@ -38,30 +40,40 @@ __device__ __forceinline__ void load_chunk(u32 destination, const Element* sourc
 }
 
 // Rows first .. first + kRows - 1, of which those outside of `valid` and the padding columns are
-// zeros and never read: they may hold NaN, and 0 * NaN is not 0. `row_pointer(row, ahead)` is the
-// address of row + ahead; `ahead` is a constant, the same in all threads, which addressing by
-// strides exploits: one product per thread and tile instead of one per row.
-template <class Shape, class RowPointer>
-__device__ __forceinline__ void load_tile(u32 tile, int first, Range valid,
-                                          RowPointer row_pointer) {
+// zeros and never read: they may hold NaN, and 0 * NaN is not 0. `rows` walks over the rows in
+// memory: seek(row) goes to one, skip(count) goes on, `pointer` is where it stands. `thread` counts
+// those that load this tile.
+template <class Shape, class Rows>
+__device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int thread, Rows rows) {
   // As many threads share a row as fill a 128-byte line, or fewer, so that their number divides its
   // chunks: then a thread stays in its columns, and needs few addresses to keep in registers.
   constexpr int kSharing = Shape::kChunks % 8 == 0 ? 8 : Shape::kChunks & -Shape::kChunks;
   constexpr int kRowStep = Shape::kThreads / kSharing;
-  const int column = threadIdx.x % kSharing;
-  const int first_row = threadIdx.x / kSharing;
-#pragma unroll
+  const int column = thread % kSharing;
+  const int first_row = thread / kSharing;
+  // Elements that pass through registers must not take those of the accumulators.
+  constexpr int kUnroll = Shape::kAligned ? 64 : 1;
+  rows.seek(first + first_row);
+#pragma unroll(kUnroll)
   for (int i = 0; i < ceil_div(Shape::kRows, kRowStep); ++i) {
     const int row = first_row + i * kRowStep;
     if (Shape::kRows % kRowStep != 0 && row >= Shape::kRows) break;
     const bool row_valid = valid.contains(first + row);
-    const auto* source = row_pointer(first + first_row, i * kRowStep);
-#pragma unroll
+#pragma unroll(kUnroll)
     for (int j = 0; j < Shape::kChunks / kSharing; ++j) {
       const int chunk = column + j * kSharing;
-      load_chunk<Shape::kAligned>(tile + Shape::Layout::offset(row, chunk), source + chunk * 8,
-                                  row_valid && chunk * 8 < Shape::kDim);
+      load_chunk<Shape::kAligned>(tile + Shape::Layout::offset(row, chunk),
+                                  rows.pointer + chunk * 8, row_valid && chunk * 8 < Shape::kDim);
     }
+    rows.skip(kRowStep);
+  }
+}
+
+// Changes the sign of every element of a tile that has arrived.
+template <class Shape>
+__device__ __forceinline__ void negate_tile(u8* tile, int thread) {
+  for (u32 i = thread * 4; i < Shape::kBytes; i += Shape::kThreads * 4) {
+    *reinterpret_cast<u32*>(tile + i) ^= 0x80008000u;
   }
 }
 

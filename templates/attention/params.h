@@ -16,22 +16,50 @@ struct AttentionParams {
   long long out_batch, out_row, out_head;
   long long lse_batch, lse_head;
   int batch, heads, heads_kv, len_q, len_kv;
-  float scale;  // any finite value; the kernel moves its sign to q
+  float scale;               // any finite value; the kernel moves its sign to q
+  void* workspace;           // attention_workspace_bytes(); unused where splits is 1
+  unsigned long long nonce;  // of this launch, not 0; see base/ticket.cuh
+  int splits;                // CTAs that share the keys of a query tile, from 1 on
+  int reserved;
 };
 static_assert(sizeof(AttentionParams) % 8 == 0, "the variant's 8-byte slots follow this struct");
 
 // Head dims are padded to the 16 of one tensor-core step, in shared memory only.
 constexpr int attention_padded_dim(int head_dim) { return (head_dim + 15) / 16 * 16; }
 
-// Dynamic shared memory of one CTA: the Q tile, one K tile and one V tile of 16-bit elements.
-constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv) {
-  return 2 * ((block_q + block_kv) * attention_padded_dim(head_dim) +
-              block_kv * attention_padded_dim(head_dim_v));
+// A partial result, in fp32: for each row its unfinished outputs, its maximum and its sum.
+constexpr int attention_partial_floats(int block_q, int head_dim_v) {
+  return block_q * (attention_padded_dim(head_dim_v) + 4);
 }
 
-// CTAs of a launch, in one grid dimension: query tiles of all heads of all batch entries.
-constexpr long long attention_grid(int batch, int heads, int len_q, int block_q) {
-  return static_cast<long long>(batch) * heads * ((len_q + block_q - 1) / block_q);
+// Dynamic shared memory of one CTA: the Q tile and, for each team, `stages` of a K and a V tile;
+// afterwards the output tile, or with `splits` the teams' partial results.
+constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
+                                     int stages, int teams, bool splits) {
+  const int dim = attention_padded_dim(head_dim), dim_v = attention_padded_dim(head_dim_v);
+  const int inputs = 2 * (block_q * dim + teams * stages * block_kv * (dim + dim_v));
+  const int outputs =
+      splits ? 4 * teams * attention_partial_floats(block_q, head_dim_v) : 2 * block_q * dim_v;
+  return inputs > outputs ? inputs : outputs;
+}
+
+// Query tiles of a launch. Packed, a tile holds rows of all the heads that share a KV head.
+constexpr long long attention_tiles(long long batch, long long heads, long long heads_kv,
+                                    long long len_q, int block_q, bool packed) {
+  const long long rows = packed && heads_kv > 0 ? len_q * (heads / heads_kv) : len_q;
+  return batch * (packed ? heads_kv : heads) * ((rows + block_q - 1) / block_q);
+}
+
+// The workspace of a launch with splits: a flag of 8 bytes for each (query tile, split), see
+// base/ticket.cuh, then their partial results.
+constexpr long long attention_flag_bytes(long long tiles, int splits) {
+  return (tiles * splits * 8 + 15) / 16 * 16;
+}
+constexpr long long attention_workspace_bytes(long long tiles, int splits, int block_q,
+                                              int head_dim_v) {
+  if (splits == 1) return 0;
+  return attention_flag_bytes(tiles, splits) +
+         tiles * splits * attention_partial_floats(block_q, head_dim_v) * 4;
 }
 
 }  // namespace kiln

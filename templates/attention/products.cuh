@@ -6,30 +6,41 @@
 
 namespace kiln {
 
-// `q` and `k` are the tiles' shared addresses; the warp's rows start at `tile_row`. `sign` holds
-// the sign bit of the scale in both halves. The loop over the head dim stays a loop to keep compile
-// time down; two steps at once let a load overlap the products before it.
+// What this lane gives to ldmatrix for a tile in SwizzledRows: `row` and `half` (0 or 1) are the
+// lane's own; at() moves by whole 8-row groups and even chunks, both constants. An address then
+// costs one XOR and no register, as the rest is the instruction's immediate offset.
+template <class Layout>
+struct LaneChunks {
+  u32 base;
+
+  __device__ __forceinline__ LaneChunks(u32 tile, int row, int half)
+      : base(tile + Layout::offset(row, half)) {}
+  __device__ __forceinline__ u32 at(int rows, int chunk) const {
+    const int mixed = chunk & Layout::kMask;
+    return (base ^ (mixed * 16)) + (chunk - mixed) * 16 + rows * Layout::kRowBytes;
+  }
+};
+
+// `q` and `k` are the tiles' shared addresses; the warp's rows start at `tile_row`.
 template <class Element, class QLayout, class KLayout, class Map>
-__device__ __forceinline__ void multiply_qk(Fragment<Map>& scores, u32 q, u32 k, int tile_row,
-                                            u32 sign) {
+__device__ __forceinline__ void multiply_qk(Fragment<Map>& scores, u32 q, u32 k, int tile_row) {
   constexpr int kSteps = QLayout::kRowBytes / 32;
   const int lane = threadIdx.x % 32;
-  const int q_lane_row = tile_row + lane % 16;
-  const int k_lane_row = lane / 16 * 8 + lane % 8;
+  // Q stays where it is: without opaque() all its addresses would be kept in registers.
+  const LaneChunks<QLayout> q_lane(opaque(q), tile_row + lane % 16, lane / 16);
+  const LaneChunks<KLayout> k_lane(k, lane / 16 * 8 + lane % 8, lane / 8 % 2);
   scores.clear();
-#pragma unroll 2
+#pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     u32 a[Map::kRowTiles][4];
 #pragma unroll
     for (int m = 0; m < Map::kRowTiles; ++m) {
-      load_matrix_x4(a[m], q + QLayout::offset(q_lane_row + m * 16, step * 2 + lane / 16));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) a[m][i] ^= sign;
+      load_matrix_x4(a[m], q_lane.at(m * 16, step * 2));
     }
 #pragma unroll
     for (int n = 0; n < Map::kColTiles; n += 2) {
       u32 b[4];
-      load_matrix_x4(b, k + KLayout::offset(k_lane_row + n * 8, step * 2 + lane / 8 % 2));
+      load_matrix_x4(b, k_lane.at(n * 8, step * 2));
 #pragma unroll
       for (int m = 0; m < Map::kRowTiles; ++m) {
         mma_16816<Element>(scores.block[m][n], a[m], b[0], b[1]);
@@ -45,6 +56,7 @@ template <class Element, class VLayout, class Map, class OutMap>
 __device__ __forceinline__ void multiply_pv(Fragment<OutMap>& out, const Fragment<Map>& weights,
                                             u32 v) {
   const int lane = threadIdx.x % 32;
+  const LaneChunks<VLayout> v_lane(v, lane % 16, lane / 16);
 #pragma unroll
   for (int k = 0; k < Map::kColTiles; k += 2) {
     u32 a[Map::kRowTiles][4];
@@ -59,7 +71,7 @@ __device__ __forceinline__ void multiply_pv(Fragment<OutMap>& out, const Fragmen
 #pragma unroll
     for (int n = 0; n < OutMap::kColTiles; n += 2) {
       u32 b[4];
-      load_matrix_x4_transposed(b, v + VLayout::offset(k * 8 + lane % 16, n + lane / 16));
+      load_matrix_x4_transposed(b, v_lane.at(k * 8, n));
 #pragma unroll
       for (int m = 0; m < Map::kRowTiles; ++m) {
         mma_16816<Element>(out.block[m][n], a[m], b[0], b[1]);

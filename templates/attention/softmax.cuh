@@ -21,9 +21,12 @@ struct OnlineSoftmax {
   }
 
   // Turns a tile's scores into weights 2^(scale * score - maximum) and moves `out` to the new
-  // maximum. scale > 0. A row that has seen no key subtracts 0, since -inf - -inf is no number.
+  // maximum. scale > 0. A maximum is kept while it is at most 2^kSlack too small for every row of
+  // the warp: weights up to that size lose nothing, and most tiles then leave `out` alone.
   template <class OutMap>
   __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out, float scale) {
+    float maximum[Map::kRows];
+    bool grows = false;
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
       float largest = scores.at(r, 0);
@@ -31,10 +34,21 @@ struct OnlineSoftmax {
       for (int c = 1; c < Map::kCols; ++c) largest = fmaxf(largest, scores.at(r, c));
       // The scaled maximum is what is kept: rescaling then agrees with the weights to the last bit
       // even where logits are so large that the product is rounded.
-      const float old = row[r].max;
-      const float now = fmaxf(old, Map::row_max(largest) * scale);
-      const float subtrahend = now == -KILN_INFINITY ? 0.0f : now;
-      const float shrink = exp2_approx(old - subtrahend);
+      maximum[r] = fmaxf(row[r].max, Map::row_max(largest) * scale);
+      grows = grows || maximum[r] > row[r].max + kSlack;
+    }
+    if (__any_sync(~0u, grows)) {
+#pragma unroll
+      for (int r = 0; r < Map::kRows; ++r) {
+        const float shrink = exp2_approx(row[r].max - finite(maximum[r]));
+        row[r] = {maximum[r], row[r].sum * shrink};
+#pragma unroll
+        for (int c = 0; c < OutMap::kCols; ++c) out.at(r, c) *= shrink;
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      const float subtrahend = finite(row[r].max);
       float sum = 0.0f;
 #pragma unroll
       for (int c = 0; c < Map::kCols; ++c) {
@@ -42,15 +56,21 @@ struct OnlineSoftmax {
         scores.at(r, c) = weight;
         sum += weight;
       }
-      row[r] = {now, row[r].sum * shrink + sum};
-#pragma unroll
-      for (int c = 0; c < OutMap::kCols; ++c) out.at(r, c) *= shrink;
+      row[r].sum += sum;
     }
   }
 
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) row[r].sum = Map::row_sum(row[r].sum);
+  }
+
+ private:
+  static constexpr float kSlack = 8.0f;
+
+  // What is subtracted from a row's logits: 0 if it has seen no key, as -inf - -inf is no number.
+  __device__ __forceinline__ static float finite(float maximum) {
+    return maximum == -KILN_INFINITY ? 0.0f : maximum;
   }
 };
 

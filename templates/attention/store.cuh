@@ -1,18 +1,11 @@
-// The epilogue: normalises a warp's accumulators and writes output and LSE.
+// The epilogue of a CTA that has seen all keys: normalises a warp's accumulators and writes output
+// and LSE, through shared memory, so that global stores are whole vectors of whole lines.
 #pragma once
+#include "/kiln/attention/load.cuh"
+#include "/kiln/attention/params.h"
 #include "/kiln/attention/softmax.cuh"
 
 namespace kiln {
-
-template <bool kAligned, class Element>
-__device__ __forceinline__ void store_pair(Element* destination, float first, float second) {
-  if constexpr (kAligned) {
-    *reinterpret_cast<u32*>(destination) = pack2<Element>(first, second);
-  } else {
-    destination[0] = from_float<Element>(first);
-    destination[1] = from_float<Element>(second);
-  }
-}
 
 // What the accumulators of a row are multiplied with. `sum` gives the LSE, with what the variant
 // adds at the end it is the denominator. A row without any key has sum 0 and accumulators 0.
@@ -29,32 +22,68 @@ __device__ __forceinline__ float row_factor(RowSum sum, const Variant& variant,
   return denominator.sum == 0.0f ? 0.0f : numerator * reciprocal_approx(denominator.sum);
 }
 
+__device__ __forceinline__ float lse_of(RowSum sum) {
+  return (sum.max + log2_approx(sum.sum)) * kLn2;
+}
+
+// Words of two elements each, to an address that is a multiple of all of them or of one element.
+template <bool kAligned, class Element, int kWords>
+__device__ __forceinline__ void store_words(Element* destination, const u32 (&words)[kWords]) {
+  static_assert(kWords == 2 || kWords == 4, "store_words: 8 or 16 bytes");
+  if constexpr (!kAligned) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      destination[2 * i].bits = static_cast<u16>(words[i]);
+      destination[2 * i + 1].bits = static_cast<u16>(words[i] >> 16);
+    }
+  } else if constexpr (kWords == 4) {
+    *reinterpret_cast<uint4*>(destination) = {words[0], words[1], words[2], words[3]};
+  } else {
+    *reinterpret_cast<uint2*>(destination) = {words[0], words[1]};
+  }
+}
+
 // `softmax` after finish(); the warp's rows start at the query tile's row `tile_row`.
 template <class Config, class Map, class OutMap, class Variant, class Addressing>
-__device__ __forceinline__ void store_rows(Fragment<OutMap>& out, const OnlineSoftmax<Map>& softmax,
+__device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& out,
+                                           const OnlineSoftmax<Map>& softmax,
                                            const Variant& variant, const Addressing& addressing,
                                            int tile_row) {
+  using Element = typename Config::Element;
+  using Tile = TileShape<Config::kBlockQ, Config::kHeadDimV, 32, Config::kAligned>;
+  wait_copies<Config::kAligned, 0>();
+  __syncthreads();  // nobody reads Q, K or V any more
 #pragma unroll
   for (int r = 0; r < OutMap::kRows; ++r) {
     const int row = tile_row + OutMap::row(r);
-    if (row >= addressing.rows()) continue;
     const RowSum sum = softmax.row[r];
     const Position at = addressing.position(row, 0);
-    if (addressing.wants_lse() && OutMap::leads_row()) {
-      *addressing.lse(row) = (sum.max + log2_approx(sum.sum)) * kLn2;
+    if (addressing.wants_lse() && OutMap::leads_row() && row < addressing.rows()) {
+      *addressing.lse(row) = lse_of(sum);
     }
     const float factor = row_factor(sum, variant, at);
-    typename Config::Element* destination = addressing.out_row(row);
-    // Whole 16 x 8 blocks are padding or none of their columns is.
 #pragma unroll
-    for (int c = 0; c < Config::kHeadDimV / 4; c += 2) {
+    for (int c = 0; c < OutMap::kCols; c += 2) {
       float pair[2] = {out.at(r, c) * factor, out.at(r, c + 1) * factor};
       if constexpr (Variant::kTransformsOutput) {
         pair[0] = variant.out(pair[0], at);
         pair[1] = variant.out(pair[1], at);
       }
-      store_pair<Config::kAligned>(destination + OutMap::col(c), pair[0], pair[1]);
+      const u32 offset = Tile::Layout::offset(row, c / 2) + threadIdx.x % 4 * 4;
+      *reinterpret_cast<u32*>(shared_memory + offset) = pack2<Element>(pair[0], pair[1]);
     }
+  }
+  __syncwarp();
+  // A warp writes what it wrote above: 32 chunks of 16 bytes at a time, row by row.
+  constexpr int kChunks = Config::kHeadDimV / 8, kWarpRows = OutMap::kRowTiles * 16;
+#pragma unroll 2
+  for (int i = threadIdx.x % 32; i < kWarpRows * kChunks; i += 32) {
+    const int row = tile_row + i / kChunks, chunk = i % kChunks;
+    if (row >= addressing.rows()) break;
+    const uint4 words =
+        *reinterpret_cast<const uint4*>(shared_memory + Tile::Layout::offset(row, chunk));
+    store_words<Config::kAligned>(addressing.out_row(row) + chunk * 8,
+                                  {words.x, words.y, words.z, words.w});
   }
 }
 

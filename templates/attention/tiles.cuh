@@ -4,47 +4,53 @@
 
 namespace kiln {
 
-struct KvTile {
-  int first;  // its first key
-  Tile kind;  // Tile::skip ends the walk
-};
-
-// Every tile of kBlockKv keys that the variant's range touches and tile() does not skip, in order.
-template <int kBlockKv, class Variant>
+// Every tile of kBlockKv keys that the variant's range touches and tile() does not skip, in order:
+// of the `split`-th of `splits` equal runs of them, and there every kTeams-th from the `team`-th.
+template <int kBlockKv, int kTeams, class Variant>
 class TileIterator {
  public:
-  __device__ __forceinline__ TileIterator(const Variant& variant, const TileRows& rows)
+  __device__ __forceinline__ TileIterator(const Variant& variant, const TileRows& rows, int split,
+                                          int splits, int team)
       : variant_(variant), rows_(rows), range_(variant.kv_range(rows)) {
     range_.begin = max(range_.begin, 0);
     range_.end = max(range_.begin, min(range_.end, rows.len_kv));
-    next_ = range_.begin / kBlockKv * kBlockKv;
+    int first = range_.begin / kBlockKv * kBlockKv;
+    if (splits > 1) {
+      constexpr int kStep = kBlockKv * kTeams;
+      const int share = ceil_div(ceil_div(range_.end - first, kStep), splits) * kStep;
+      first = min(first + split * share, range_.end);
+      range_.begin = max(range_.begin, first);
+      range_.end = min(range_.end, first + share);
+    }
+    next_ = first + team * kBlockKv;
   }
 
   // No key outside of it is visible, nor may be read.
   __device__ __forceinline__ Range range() const { return range_; }
 
-  __device__ __forceinline__ KvTile next() {
+  // The first key of the next tile; kEnd after the last.
+  static constexpr int kEnd = 0x7fffffff;
+  __device__ __forceinline__ int next() {
     while (next_ < range_.end) {
       const int first = next_;
-      next_ += kBlockKv;
-      const Tile kind = classify(first);
-      if (kind != Tile::skip) return {first, kind};
+      next_ += kBlockKv * kTeams;
+      // A mask by range hides nothing between the ends of its range.
+      if (!Variant::kKeeps || kind(first, rows_) != Tile::skip) return first;
     }
-    return {0, Tile::skip};
+    return kEnd;
   }
-
- private:
-  __device__ __forceinline__ Tile classify(int first) const {
-    const int last = first + kBlockKv - 1;
-    const bool cut = first < range_.begin || last >= range_.end;
+  // What some of the tile's queries see of a tile of keys.
+  __device__ __forceinline__ Tile kind(int first, const TileRows& rows) const {
+    const bool cut = first < range_.begin || first + kBlockKv > range_.end;
     Tile kind = Tile::full;
     if constexpr (Variant::kMasks) {
-      kind = variant_.tile(rows_.q_first, rows_.q_last, max(first, range_.begin),
-                           min(last, range_.end - 1));
+      kind = variant_.tile(rows.q_first, rows.q_last, max(first, range_.begin),
+                           min(first + kBlockKv, range_.end) - 1);
     }
     return kind == Tile::full && cut ? Tile::partial : kind;
   }
 
+ private:
   const Variant& variant_;
   TileRows rows_;
   Range range_;

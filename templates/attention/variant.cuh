@@ -28,6 +28,10 @@ struct Range {
   }
 };
 
+__device__ __forceinline__ Range intersection(Range a, Range b) {
+  return {max(a.begin, b.begin), min(a.end, b.end)};
+}
+
 // The queries of one tile, as positions q. Heads are not told: a tile may hold rows of several.
 struct TileRows {
   int b;
@@ -56,7 +60,8 @@ struct RowSum {
 template <class Unique>
 struct DefaultHooks {
   static constexpr bool kTransformsLogits = false;  // logits()
-  static constexpr bool kMasks = false;             // keep(), kv_range(), tile()
+  static constexpr bool kMasks = false;             // keep() or visible(), kv_range(), tile()
+  static constexpr bool kMasksByRange = false;      // visible() and not keep()
   static constexpr bool kStartsRows = false;        // row_init()
   static constexpr bool kFinishesRows = false;      // row_finish()
   static constexpr bool kTransformsOutput = false;  // out()
@@ -66,6 +71,9 @@ struct DefaultHooks {
 
   // Whether the key is visible. Called only for tiles that tile() calls partial.
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
+  // The same for a mask that shows each row one run of keys, which is cheaper. It may reach beyond
+  // the sequence and be empty (end <= begin).
+  __device__ __forceinline__ Range visible(const Position& row) const { return {0, row.len_kv}; }
 
   // Keys outside are visible to no row of the tile; keys inside may be. Uniform over the CTA.
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const { return {0, rows.len_kv}; }
@@ -121,6 +129,8 @@ template <class... Vs>
 struct Variants : Vs... {
   static constexpr bool kTransformsLogits = (Vs::kTransformsLogits || ...);
   static constexpr bool kMasks = (Vs::kMasks || ...);
+  static constexpr bool kMasksByRange = ((Vs::kMasks && Vs::kMasksByRange) || ...);
+  static constexpr bool kKeeps = ((Vs::kMasks && !Vs::kMasksByRange) || ...);
   static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
@@ -137,7 +147,12 @@ struct Variants : Vs... {
     return logit;
   }
   __device__ __forceinline__ bool keep(const Position& at) const {
-    return ((!Vs::kMasks || get<Vs>().keep(at)) && ...);
+    return ((!Vs::kMasks || Vs::kMasksByRange || get<Vs>().keep(at)) && ...);
+  }
+  __device__ __forceinline__ Range visible(const Position& row) const {
+    Range range{0, row.len_kv};
+    (show<Vs>(range, row), ...);
+    return range;
   }
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
     Range range{0, rows.len_kv};
@@ -163,11 +178,11 @@ struct Variants : Vs... {
  private:
   template <class V>
   __device__ __forceinline__ void intersect(Range& range, const TileRows& rows) const {
-    if constexpr (V::kMasks) {
-      const Range other = get<V>().kv_range(rows);
-      range.begin = max(range.begin, other.begin);
-      range.end = min(range.end, other.end);
-    }
+    if constexpr (V::kMasks) range = intersection(range, get<V>().kv_range(rows));
+  }
+  template <class V>
+  __device__ __forceinline__ void show(Range& range, const Position& row) const {
+    if constexpr (V::kMasks && V::kMasksByRange) range = intersection(range, get<V>().visible(row));
   }
   template <class V>
   __device__ __forceinline__ void combine(Tile& all, int q_first, int q_last, int kv_first,

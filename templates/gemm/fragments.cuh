@@ -6,13 +6,6 @@
 
 namespace kiln {
 
-// Hides where a value comes from: what is computed from it stays inside the loop, instead of
-// ahead of it in registers that the accumulators need.
-__device__ __forceinline__ u32 opaque(u32 value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
-
 // A warp's kExtent rows of A or columns of B. One tensor-core step is 32 bytes of K: 16 elements
 // of 16 bits or 8 of tf32. A fragment is 16 rows of A, or two neighbouring 8 columns of B:
 //   A: r[0..1] = rows 0-7 and 8-15 of the first half of K, r[2..3] = of the second half

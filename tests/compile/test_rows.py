@@ -26,7 +26,7 @@ PLAIN = {
     },
 }  # fmt: skip
 TILE = {
-    "flash_attention": ("block_q", "block_kv", "warps"),
+    "flash_attention": ("block_q", "block_kv", "warps", "stages", "splits"),
     "gemm": ("block_m", "block_n", "block_k", "stages"),
 }
 

@@ -37,9 +37,17 @@ TEST_CASE("sweep: attention never leaves its rows") {
       for (const AttentionTraits& traits :
            {attention(dim, 8), attention(dim, dim), attention(dim, 256), with_variant(dim, 256)}) {
         const auto rows = attention_rows(traits, arch);
-        REQUIRE_FALSE(rows.empty());
+        REQUIRE(rows.size() == 3);
+        for (int row : rows) REQUIRE(row >= 0);
         for (std::int64_t len_q = 0; len_q <= 16384; len_q = len_q < 300 ? len_q + 1 : len_q * 2) {
-          REQUIRE(is_listed(rows, pick_attention_row(traits, arch, len_q)));
+          for (int sm_count : {132, 114, 78, 16}) {
+            const AttentionExtent extent{3, 8, 2, len_q, 40 * len_q + 1};
+            const Choice choice = choose_attention(traits, arch, extent, sm_count, true);
+            REQUIRE(is_listed(rows, choice.row));
+            REQUIRE(choice.splits >= 1);
+            REQUIRE((choice.splits == 1 || attention_configs()[choice.row].splits));
+            REQUIRE(choose_attention(traits, arch, extent, sm_count, false).splits == 1);
+          }
         }
       }
     }
@@ -149,8 +157,12 @@ TEST_CASE("sweep: whatever the tensors, attention runs kernels of a set that is 
         if (form / 18 == 2) options.window_left = length / 2;
         AttentionProblem problem;
         check_attention(q, q, q, q, {}, options, problem);
-        const int row = pick_attention_row(problem.traits, arch, problem.len_q);
-        used.insert(Specialization(arch, row, problem.traits).hash());
+        for (int sm_count : {132, 114, 78, 16}) {
+          const AttentionExtent extent{problem.batch, problem.heads, problem.heads_kv,
+                                       problem.len_q, problem.keys};
+          const int row = choose_attention(problem.traits, arch, extent, sm_count, true).row;
+          used.insert(Specialization(arch, row, problem.traits).hash());
+        }
       }
     }
     CHECK(used.size() >= 6);

@@ -52,7 +52,7 @@ struct Call {
   void publish() {
     GemmProblem problem;
     check_gemm(a, b, out, options, problem);
-    const Specialization spec = specialize(problem, device_of(0));
+    const Specialization spec = choose(problem, device_of(0), true).spec;
     REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
                              {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
   }
@@ -144,7 +144,7 @@ TEST_CASE("a kernel that another process compiled meanwhile is a hit and no miss
   Call call;
   GemmProblem problem;
   check_gemm(call.a, call.b, call.out, call.options, problem);
-  const Specialization spec = specialize(problem, device_of(0));
+  const Specialization spec = choose(problem, device_of(0), true).spec;
   auto lock = disk_cache().lock(source_of(spec, texts_of(problem)).key, 1);  // as that process
   std::jthread thread([&] { call.run(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -250,7 +250,7 @@ TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells")
   options.variant = &bound;
   AttentionProblem problem;
   check_attention(q, q, q, q, lse, options, problem);
-  const Specialization spec = specialize(problem, device_of(0));
+  const Specialization spec = choose(problem, device_of(0), true).spec;
   REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
                            {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
   std::optional<Plan> plan;

@@ -42,16 +42,16 @@ std::size_t hot_allocations(Check&& check) {
   clear_memory_cache();
   Problem problem;
   check(problem);
-  const Specialization spec = specialize(problem, device_of(0));
+  const Specialization spec = choose(problem, device_of(0), true).spec;
   REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
                            {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
   const auto call = [&] {
     Problem again;
     check(again);
     runtime::Device& device = device_of(again.device_ordinal);
-    const Specialization found = specialize(again, device);
-    const LoadedKernel& kernel = resident_kernel(found, texts_of(again), device, nullptr);
-    return launch_shape(again, found, kernel).grid[0];
+    const LaunchChoice found = choose(again, device, true);
+    const LoadedKernel& kernel = resident_kernel(found.spec, texts_of(again), device, nullptr);
+    return launch_shape(found, kernel).grid[0];
   };
   call();
   call();

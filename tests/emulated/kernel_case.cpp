@@ -11,6 +11,8 @@
 #include "jit/kernel_source.h"
 #include "kiln/control.h"
 #include "runtime/emulator/emulated_device.h"
+#include "templates/attention/params.h"
+#include "templates/gemm/params.h"
 #include "tests/emulated/reference.h"
 
 namespace kiln::testing {
@@ -97,14 +99,21 @@ KernelCase::Tensor& KernelCase::tensor(DType dtype, std::initializer_list<std::i
   return made;
 }
 
-void KernelCase::make_attention() {
+int KernelCase::sizes(const Specialization& spec) {
+  if (spec.family() == Family::gemm) return 3;
+  return attention_configs()[static_cast<std::size_t>(spec.row())].splits ? 2 : 1;
+}
+
+void KernelCase::make_attention(int size) {
   const AttentionTraits traits = spec_.attention();
   const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(spec_.row())];
   AttentionReference problem;
   problem.traits = traits;
   problem.heads = 2;
-  problem.len_q = config.block_q + 9;
-  problem.len_kv = config.block_q + 2 * config.block_kv + 5;
+  const int splits = config.splits && size == 0 ? 2 : 1;
+  const int step = config.block_kv * config.teams;
+  problem.len_q = config.splits ? config.block_q / 2 + 5 : config.block_q + 9;
+  problem.len_kv = std::max(config.block_q + 2 * step, splits * step * (config.stages + 1)) + 5;
   Tensor& q = tensor(traits.dtype, {1, problem.len_q, 2, traits.head_dim});
   Tensor& k = tensor(traits.dtype, {1, problem.len_kv, 1, traits.head_dim});
   Tensor& v = tensor(traits.dtype, {1, problem.len_kv, 1, traits.head_dim_v});
@@ -130,6 +139,11 @@ void KernelCase::make_attention() {
   problem.v = v.values;
   output_ = &tensor(traits.dtype, {1, problem.len_q, 2, traits.head_dim_v});
   check_attention(q.view, k.view, v.view, output_->view, TensorView{}, options, attention_);
+  const long long tiles =
+      attention_tiles(1, 2, 1, problem.len_q, config.block_q, config.splits);
+  choice_ = {spec_, static_cast<unsigned>(tiles * splits), splits,
+             static_cast<std::size_t>(attention_workspace_bytes(tiles, splits, config.block_q,
+                                                                traits.head_dim_v))};
   expected_ = reference(problem);
   // P is rounded to the inputs' dtype, and so is the output; weights sum to at most 1.
   tolerance_ = 2 * epsilon(traits.dtype);
@@ -163,6 +177,10 @@ void KernelCase::make_gemm(int size) {
   problem.b = b.values;
   output_ = &tensor(traits.output, {problem.m, problem.n});
   check_gemm(a.view, b.view, output_->view, options, gemm_);
+  choice_ = {spec_,
+             static_cast<unsigned>(gemm_grid(problem.m, problem.n, 1, config.block_m,
+                                             config.block_n)),
+             1, 0};
   expected_ = reference(problem);
   // Half-precision sums are rounded at every step of 16; the others once.
   const bool half_sums = traits.accumulator == Accumulator::f16;
@@ -173,7 +191,7 @@ KernelCase::KernelCase(const Specialization& spec, int size)
     : spec_(spec), ordinal_(runtime::emulated_device(kArch).info().ordinal) {
   set_python_paths({KILN_TEST_SITE_PACKAGES});  // where pip put NVRTC
   const bool is_attention = spec.family() == Family::attention;
-  is_attention ? make_attention() : make_gemm(size);
+  is_attention ? make_attention(size) : make_gemm(size);
   const KernelSource source =
       source_of(spec_, is_attention ? texts_of(attention_) : texts_of(gemm_));
   if (auto hit = disk_cache().get(source.key, cache::Payload::kCubinAndPtx)) {
@@ -196,11 +214,12 @@ std::vector<std::byte> KernelCase::run(const std::string& ptx,
   kernel.dynamic_shared_bytes = dynamic_shared_bytes_of(spec_);
   kernel.kernel = device.load({{}, ptx, kEntryName, kernel.dynamic_shared_bytes});
   const bool is_attention = spec_.family() == Family::attention;
-  const CallArguments& arguments = is_attention ? attention_.arguments : gemm_.arguments;
-  device.launch(
-      *kernel.kernel,
-      is_attention ? launch_shape(attention_, spec_, kernel) : launch_shape(gemm_, spec_, kernel),
-      nullptr, arguments.bytes(), arguments.spans());
+  CallArguments& arguments = is_attention ? attention_.arguments : gemm_.arguments;
+  // What an earlier call left, or anything else.
+  if (workspace_.empty()) workspace_.resize(choice_.workspace_bytes, std::byte{0xff});
+  set_splits(arguments, choice_, workspace_.data());
+  device.launch(*kernel.kernel, launch_shape(choice_, kernel), nullptr, arguments.bytes(),
+                arguments.spans());
   return output;
 }
 

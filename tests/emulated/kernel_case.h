@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/calls.h"
 #include "jit/problem.h"
 #include "jit/specialization.h"
 #include "runtime/emulator/options.h"
@@ -16,9 +17,10 @@ namespace kiln::testing {
 class KernelCase {
  public:
   // Inputs of fixed pseudo-random numbers; several tiles in every direction, so that pipelines turn
-  // over and edges are partial. `spec`: of sm_90, without a user's texts. `size`, 0 to kSizes - 1,
-  // moves the tile of K with which a GEMM's ring of stages ends.
-  static constexpr int kSizes = 3;
+  // over and edges are partial. `spec`: of sm_90, without a user's texts. `size`, 0 to sizes(spec)
+  // - 1, moves the tile of K with which a GEMM's ring of stages ends; with its keys split, attention
+  // runs once in two shares and once in one.
+  static int sizes(const Specialization& spec);
   explicit KernelCase(const Specialization& spec, int size = 0);
 
   const Specialization& spec() const { return spec_; }
@@ -39,7 +41,7 @@ class KernelCase {
   };
   // [rows..., columns]; `transposed` swaps the last two dimensions in memory.
   Tensor& tensor(DType dtype, std::initializer_list<std::int64_t> shape, bool transposed = false);
-  void make_attention();
+  void make_attention(int size);
   void make_gemm(int size);
 
   Specialization spec_;
@@ -51,6 +53,8 @@ class KernelCase {
   double tolerance_ = 0;
   AttentionProblem attention_;
   GemmProblem gemm_;
+  LaunchChoice choice_;
+  std::vector<std::byte> workspace_;
 };
 
 }  // namespace kiln::testing

@@ -33,12 +33,15 @@ void check_slice(int slice) {
     if (index++ % kSlices != slice) continue;
     const std::string what = describe(spec, {});
     CAPTURE(what);
-    KernelCase kernel(spec);
-    const auto eager = kernel.run(kernel.ptx(), options_of(Schedule::eager, 0));
-    CHECK(kernel.error(eager) <= 1.0);
-    const auto seed = static_cast<std::uint64_t>(index);
-    // The same bits, whatever the order of warps and the time of copies.
-    CHECK(kernel.run(kernel.ptx(), options_of(Schedule::late, seed)) == eager);
+    const int sizes = spec.family() == Family::attention ? KernelCase::sizes(spec) : 1;
+    for (int size = 0; size < sizes; ++size) {
+      KernelCase kernel(spec, size);
+      const auto eager = kernel.run(kernel.ptx(), options_of(Schedule::eager, 0));
+      CHECK(kernel.error(eager) <= 1.0);
+      const auto seed = static_cast<std::uint64_t>(index);
+      // The same bits, whatever the order of warps and the time of copies.
+      CHECK(kernel.run(kernel.ptx(), options_of(Schedule::late, seed)) == eager);
+    }
   }
   CHECK(index > 100);
 }

@@ -3,7 +3,8 @@
 //
 // Every function is thread-safe, enqueues on `stream` (a CUstream or cudaStream_t; null = the
 // default stream) and returns without waiting. The first call of a kind compiles a kernel or reads
-// it from the cache; later ones launch in about a microsecond. Nothing allocates device memory.
+// it from the cache; later ones launch in about a microsecond. Nothing allocates device memory:
+// where a call needs some, it asks its options' Workspace.
 //
 // Throws: std::invalid_argument (kiln::TypeError for dtypes) with one sentence that names the
 // argument; CompileError, CudaError, EmulatorError and CompileDisabled, see kiln/error.h. Each
@@ -38,6 +39,16 @@ struct Status {
   bool ok() const { return code == StatusCode::ok; }
 };
 
+// Memory that a call needs beside its tensors, on their device: where a few output tiles have much
+// to sum up, several blocks share each and meet there. Without a workspace such calls run unsplit,
+// several times slower.
+struct Workspace {
+  // Called at most once in a call: `bytes` of memory, aligned to 16, not necessarily zeroed, that
+  // stays until the call's work on its stream is done. Null = no workspace.
+  void* (*allocate)(void* context, std::size_t bytes) = nullptr;
+  void* context = nullptr;
+};
+
 // ---------------------------------------------------------------------------------- attention
 
 enum class AttentionLayout { bshd, bhsd };
@@ -52,6 +63,7 @@ struct AttentionOptions {
   TensorView alibi_slopes;     // [heads] or [batch, heads], f32: logit -= slope * |q - kv|
   const BoundVariant* variant = nullptr;
   AttentionLayout layout = AttentionLayout::bshd;
+  Workspace workspace;
 };
 
 // out = softmax(scale * q k^T, options) v.
@@ -92,6 +104,7 @@ struct GemmOptions {
   // and `batch` that replaces bias, activation and residual. Empty = none. Read during the call.
   std::string_view epilogue;
   std::optional<GemmTile> config;
+  Workspace workspace;
 };
 
 // out = cast(activation(alpha * a b + bias) + residual); a [m, k] or [batch, m, k], b [k, n] or
@@ -115,7 +128,8 @@ class Plan {
  public:
   struct Impl;
   explicit Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  // Device memory that launch needs beside its tensors.
+  // Device memory that launch needs beside its tensors, aligned to 16 and not necessarily zeroed. Of
+  // launches that may overlap each needs its own.
   std::size_t workspace_bytes() const;
   // Pointers of the tensors that were given when planning, in this order:
   //   attention  q, k, v, out, lse, alibi_slopes, sinks, the variant's tensors as it lists them

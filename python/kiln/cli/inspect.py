@@ -9,7 +9,7 @@ from .. import control
 from .output import OK, add_json_flag, dtype_name, print_json, print_table
 
 _TILES = {
-    "flash_attention": ("block_q", "block_kv", "warps"),
+    "flash_attention": ("block_q", "block_kv", "warps", "stages"),
     "gemm": ("block_m", "block_n", "block_k", "stages"),
 }
 

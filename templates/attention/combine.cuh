@@ -1,0 +1,142 @@
+// The epilogue where several teams, or several CTAs, have each seen some of the keys: joins their
+// partial results, always in the same order, and writes output and LSE.
+#pragma once
+#include "/kiln/attention/params.h"
+#include "/kiln/attention/softmax.cuh"
+#include "/kiln/attention/store.cuh"
+#include "/kiln/base/copy.cuh"
+#include "/kiln/base/ticket.cuh"
+
+namespace kiln {
+
+// A row of a partial result, in shared memory or in the workspace: the unfinished outputs, then the
+// row's maximum and sum.
+template <int kHeadDimV>
+struct PartialRow {
+  static constexpr int kColumns = attention_padded_dim(kHeadDimV);
+  static constexpr int kFloats = kColumns + 4;  // attention_partial_floats()
+
+  float* at;
+
+  __device__ __forceinline__ RowSum sum() const {
+    const float2 pair = *reinterpret_cast<const float2*>(at + kColumns);
+    return {pair.x, pair.y};
+  }
+  __device__ __forceinline__ void set_sum(RowSum sum) const {
+    *reinterpret_cast<float2*>(at + kColumns) = {sum.max, sum.sum};
+  }
+  __device__ __forceinline__ float4 outputs(int column) const {
+    return *reinterpret_cast<const float4*>(at + column);
+  }
+};
+
+struct CombinedOutputs {
+  RowSum sum;
+  float4 outputs;  // of four neighbouring columns
+};
+
+// One row's four columns over `count` partial results; `row(i)` is the i-th one's PartialRow.
+template <class Row>
+__device__ __forceinline__ CombinedOutputs combine_partials(int count, int column, Row row) {
+  float largest = -KILN_INFINITY;
+#pragma unroll 8
+  for (int i = 0; i < count; ++i) largest = fmaxf(largest, row(i).sum().max);
+  const float subtrahend = largest == -KILN_INFINITY ? 0.0f : largest;
+  CombinedOutputs all = {{largest, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
+#pragma unroll 8
+  for (int i = 0; i < count; ++i) {
+    const RowSum sum = row(i).sum();
+    const float4 outputs = row(i).outputs(column);
+    const float weight = exp2_approx(sum.max - subtrahend);
+    all.sum.sum += weight * sum.sum;
+    all.outputs.x += weight * outputs.x;
+    all.outputs.y += weight * outputs.y;
+    all.outputs.z += weight * outputs.z;
+    all.outputs.w += weight * outputs.w;
+  }
+  return all;
+}
+
+// Calls `visit(row, column)` for every four columns of every row of the query tile that exists,
+// spread over the CTA's threads.
+template <class Config, class Addressing, class Visit>
+__device__ __forceinline__ void for_each_quad(const Addressing& addressing, Visit visit) {
+  constexpr int kQuads = Config::kHeadDimV / 4;
+  for (int i = threadIdx.x; i < addressing.rows() * kQuads; i += Config::kWarps * 32) {
+    visit(i / kQuads, i % kQuads * 4);
+  }
+}
+
+template <class Config, class Variant, class Addressing, class Row>
+__device__ __forceinline__ void store_combined(const Variant& variant, const Addressing& addressing,
+                                               int count, Row row_of) {
+  using Element = typename Config::Element;
+  for_each_quad<Config>(addressing, [&](int row, int column) {
+    const CombinedOutputs all =
+        combine_partials(count, column, [&](int i) { return row_of(i, row); });
+    const Position at = addressing.position(row, 0);
+    if (addressing.wants_lse() && column == 0) *addressing.lse(row) = lse_of(all.sum);
+    const float factor = row_factor(all.sum, variant, at);
+    float values[4] = {all.outputs.x * factor, all.outputs.y * factor, all.outputs.z * factor,
+                       all.outputs.w * factor};
+    if constexpr (Variant::kTransformsOutput) {
+#pragma unroll
+      for (float& value : values) value = variant.out(value, at);
+    }
+    store_words<Config::kAligned>(
+        addressing.out_row(row) + column,
+        {pack2<Element>(values[0], values[1]), pack2<Element>(values[2], values[3])});
+  });
+}
+
+// `softmax` after finish(); the warp's rows start at the query tile's row `tile_row`.
+template <class Config, class Map, class OutMap, class Variant, class Addressing>
+__device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>& out,
+                                             const OnlineSoftmax<Map>& softmax,
+                                             const AttentionParams& params, const Variant& variant,
+                                             const Addressing& addressing, int team, int tile_row) {
+  using Row = PartialRow<Config::kHeadDimV>;
+  constexpr int kTileFloats = attention_partial_floats(Config::kBlockQ, Config::kHeadDimV);
+  float* const in_shared = reinterpret_cast<float*>(shared_memory);
+  const auto of_team = [&](int i, int row) {
+    return Row{in_shared + (i * Config::kBlockQ + row) * Row::kFloats};
+  };
+  wait_copies<Config::kAligned, 0>();
+  __syncthreads();  // nobody reads Q, K or V any more
+#pragma unroll
+  for (int r = 0; r < OutMap::kRows; ++r) {
+    const Row row = of_team(team, tile_row + OutMap::row(r));
+    if (OutMap::leads_row()) row.set_sum(softmax.row[r]);
+#pragma unroll
+    for (int c = 0; c < OutMap::kCols; c += 2) {
+      *reinterpret_cast<float2*>(row.at + OutMap::col(c)) = {out.at(r, c), out.at(r, c + 1)};
+    }
+  }
+  __syncthreads();
+  if (params.splits == 1) {
+    return store_combined<Config>(variant, addressing, Config::kTeams, of_team);
+  }
+
+  const i64 tiles = gridDim.x / static_cast<u32>(params.splits);
+  u8* const workspace = static_cast<u8*>(params.workspace);
+  const i64 first = static_cast<i64>(addressing.tile()) * params.splits;
+  u64* const flags = reinterpret_cast<u64*>(workspace) + first;
+  float* const of_tile =
+      reinterpret_cast<float*>(workspace + attention_flag_bytes(tiles, params.splits)) +
+      first * kTileFloats;
+  const auto of_split = [&](int i, int row) {
+    return Row{of_tile + (i * Config::kBlockQ + row) * Row::kFloats};
+  };
+  for_each_quad<Config>(addressing, [&](int row, int column) {
+    const CombinedOutputs all =
+        combine_partials(Config::kTeams, column, [&](int i) { return of_team(i, row); });
+    const Row to = of_split(addressing.split(), row);
+    if (column == 0) to.set_sum(all.sum);
+    *reinterpret_cast<float4*>(to.at + column) = all.outputs;
+  });
+  if (arrives_last(flags, params.nonce, addressing.split(), params.splits)) {
+    store_combined<Config>(variant, addressing, params.splits, of_split);
+  }
+}
+
+}  // namespace kiln
