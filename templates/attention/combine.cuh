@@ -89,12 +89,12 @@ __device__ __forceinline__ void store_combined(const Variant& variant, const Add
   });
 }
 
-// `softmax` after finish(); the warp's rows start at the query tile's row `tile_row`.
-template <class Config, class Map, class OutMap, class Variant, class Addressing>
+// `softmax` after finish(). Partners have equal maxima and sums.
+template <class Config, class Map, class OutMap, class Variant, class Addressing, class Place>
 __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>& out,
                                              const OnlineSoftmax<Map>& softmax,
                                              const AttentionParams& params, const Variant& variant,
-                                             const Addressing& addressing, int team, int tile_row) {
+                                             const Addressing& addressing, const Place& place) {
   using Row = PartialRow<Config::kHeadDimV>;
   constexpr int kTileFloats = attention_partial_floats(Config::kBlockQ, Config::kHeadDimV);
   float* const in_shared = reinterpret_cast<float*>(shared_memory);
@@ -105,11 +105,11 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
   __syncthreads();  // nobody reads Q, K or V any more
 #pragma unroll
   for (int r = 0; r < OutMap::kRows; ++r) {
-    const Row row = of_team(team, tile_row + OutMap::row(r));
-    if (OutMap::leads_row()) row.set_sum(softmax.row[r]);
+    const Row row = of_team(place.team, place.row + OutMap::row(r));
+    if (OutMap::leads_row() && place.partner == 0) row.set_sum(softmax.row[r]);
 #pragma unroll
     for (int c = 0; c < OutMap::kCols; c += 2) {
-      *reinterpret_cast<float2*>(row.at + OutMap::col(c)) = {out.at(r, c), out.at(r, c + 1)};
+      *reinterpret_cast<float2*>(row.at + place.column() + OutMap::col(c)) = {out.at(r, c), out.at(r, c + 1)};
     }
   }
   __syncthreads();

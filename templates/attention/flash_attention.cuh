@@ -24,6 +24,7 @@
 #include "/kiln/attention/load.cuh"
 #include "/kiln/attention/mask.cuh"
 #include "/kiln/attention/params.h"
+#include "/kiln/attention/partners.cuh"
 #include "/kiln/attention/products.cuh"
 #include "/kiln/attention/softmax.cuh"
 #include "/kiln/attention/store.cuh"
@@ -58,22 +59,35 @@ struct AttentionTiles {
   static constexpr int kThreads = Config::kWarps * 32;
   static constexpr int kTeamWarps = Config::kWarps / Config::kTeams;
   static constexpr int kTeamThreads = kTeamWarps * 32;
-  static constexpr int kWarpRows = Config::kBlockQ / kTeamWarps;
-  static_assert(kWarpRows * kTeamWarps == Config::kBlockQ && (kWarpRows == 16 || kWarpRows == 32),
-                "flash_attention: kBlockQ must be 16 or 32 rows for each warp of a team");
+  static constexpr int kPartners = Config::kPartners;
+  static constexpr int kRows = Config::kBlockQ;
+  static constexpr int kWarpRows = kRows * kPartners / kTeamWarps;
+  static_assert(kWarpRows * kTeamWarps == kRows * kPartners &&
+                    (kWarpRows == 16 || kWarpRows == 32),
+                "flash_attention: kBlockQ must be 16 or 32 rows for each group of kPartners warps");
+  static_assert(kPartners == 1 || Config::kTeams == 1,
+                "flash_attention: partners share rows within one team");
 
   using Q = TileShape<Config::kBlockQ, Config::kHeadDim, kThreads, Config::kAligned>;
   using K = TileShape<Config::kBlockKv, Config::kHeadDim, kTeamThreads, Config::kAligned>;
   using V = TileShape<Config::kBlockKv, Config::kHeadDimV, kTeamThreads, Config::kAligned>;
-  using ScoreMap = FragMap<kWarpRows / 16, Config::kBlockKv / 8>;
-  using OutMap = FragMap<kWarpRows / 16, V::kChunks>;
+  static constexpr int kWarpKeys = Config::kBlockKv / kPartners;
+  static constexpr int kWarpColumns = V::kChunks * 8 / kPartners;
+  static_assert(kPartners == 1 || (kWarpKeys % 16 == 0 && kWarpColumns % 64 == 0),
+                "flash_attention: partners need 16 keys and 64 columns each, or multiples");
+  using ScoreMap = FragMap<kWarpRows / 16, kWarpKeys / 8>;
+  using OutMap = FragMap<kWarpRows / 16, kWarpColumns / 8>;
+  using Weights = SwizzledRows<Config::kBlockKv / 8>;  // of a tile, where partners need each other's
 
   static constexpr u32 kStageBytes = K::kBytes + V::kBytes;
   static constexpr u32 kRingBytes = Config::kStages * kStageBytes;
-  static_assert(Q::kBytes + Config::kTeams * kRingBytes <=
+  static constexpr u32 kWeightsOffset = Q::kBytes + Config::kTeams * kRingBytes;
+  static constexpr u32 kScratchOffset =
+      kWeightsOffset + (kPartners > 1 ? kRows * Weights::kRowBytes : 0);
+  static_assert(kScratchOffset + (kPartners > 1 ? kPartners * kRows * 4 : 0) <=
                     attention_shared_bytes(Config::kHeadDim, Config::kHeadDimV, Config::kBlockQ,
                                            Config::kBlockKv, Config::kStages, Config::kTeams,
-                                           Config::kSplits),
+                                           kPartners, Config::kSplits),
                 "flash_attention: the tiles must fit what attention_shared_bytes() asks for");
 };
 
@@ -88,28 +102,28 @@ __device__ __forceinline__ void sync_team() {
 }
 
 // The main loop, for any variant, addressing and walk over the keys.
-template <class Config, class Variant, class Addressing, class Walk, class Softmax, class Out>
-__device__ __forceinline__ void attend(u8* shared_memory, float scale, const Variant& variant,
-                                       const Addressing& rows, Walk walk, Softmax& softmax,
-                                       Out& out) {
+template <class Config, class Place, class Variant, class Addressing, class Walk, class Softmax,
+          class Out>
+__device__ __forceinline__ void attend(u8* shared_memory, const Place& place, float scale,
+                                       const Variant& variant, const Addressing& rows, Walk walk,
+                                       Softmax& softmax, Out& out) {
   using Tiles = AttentionTiles<Config>;
   using Element = typename Config::Element;
   constexpr int kStages = Config::kStages;
   constexpr int kAhead = kStages == 1 ? 1 : kStages - 1;  // tiles under way, the current included
-  const int team = threadIdx.x / Tiles::kTeamThreads;
-  const int thread = threadIdx.x % Tiles::kTeamThreads;
-  const int warp_row = thread / 32 * Tiles::kWarpRows;
   const u32 q_tile = shared_address(shared_memory);
-  const u32 ring = q_tile + Tiles::Q::kBytes + team * Tiles::kRingBytes;
-  const TileRows warp_rows = rows.template tile_rows<Variant::kKeeps>(warp_row, Tiles::kWarpRows);
+  const u32 ring = q_tile + Tiles::Q::kBytes + place.team * Tiles::kRingBytes;
+  const Partners<Tiles> partners{
+      place, reinterpret_cast<float*>(shared_memory + Tiles::kScratchOffset)};
+  const TileRows warp_rows = rows.template tile_rows<Variant::kKeeps>(place.row, Tiles::kWarpRows);
   const Range range = walk.range();
   const auto load_k = [&](int kv, u32 stage) {
     if (kv == Walk::kEnd) return;
-    load_tile<typename Tiles::K>(ring + stage, kv, range, thread, rows.k_rows());
+    load_tile<typename Tiles::K>(ring + stage, kv, range, place.thread, rows.k_rows());
   };
   const auto load_v = [&](int kv, u32 stage) {
     if (kv == Walk::kEnd) return;
-    load_tile<typename Tiles::V>(ring + stage + Tiles::K::kBytes, kv, range, thread,
+    load_tile<typename Tiles::V>(ring + stage + Tiles::K::kBytes, kv, range, place.thread,
                                  rows.v_rows());
   };
 
@@ -154,7 +168,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, float scale, const Var
     Fragment<typename Tiles::ScoreMap> scores;
     if (kind != Tile::skip) {
       multiply_qk<Element, typename Tiles::Q::Layout, typename Tiles::K::Layout>(
-          scores, q_tile, ring + read, warp_row);
+          scores, q_tile, ring + read + place.key() * Tiles::K::Layout::kRowBytes, place.row);
     }
     if constexpr (kStages == 1) {
       tiles[kAhead] = walk.next();
@@ -165,18 +179,34 @@ __device__ __forceinline__ void attend(u8* shared_memory, float scale, const Var
     }
     if (kind != Tile::skip) {
       if constexpr (Variant::kTransformsLogits) {
-        transform_logits(scores, variant, rows, warp_row, tiles[0], size);
+        transform_logits(scores, variant, rows, place.row, tiles[0] + place.key(), size);
       }
       // One loop with a branch: two loops, with and without mask, compile 40 % longer.
-      if (kind == Tile::partial) mask_scores(scores, variant, rows, warp_row, tiles[0], range);
-      softmax.step(scores, out, exponent_scale);
-      multiply_pv<Element, typename Tiles::V::Layout>(out, scores, ring + read + Tiles::K::kBytes);
+      if (kind == Tile::partial) {
+        mask_scores(scores, variant, rows, place.row, tiles[0] + place.key(), range);
+      }
+      softmax.step(scores, out, exponent_scale, [&](auto& maximum) {
+        partners.template join<typename Tiles::ScoreMap>(
+            maximum, [](float a, float b) { return fmaxf(a, b); });
+      });
+      const u32 v_tile = ring + read + Tiles::K::kBytes;
+      if constexpr (Tiles::kPartners == 1) {
+        multiply_pv<Element, typename Tiles::V::Layout>(out, scores, v_tile);
+      } else {
+        const u32 weights = q_tile + Tiles::kWeightsOffset;
+        store_weights<Element, typename Tiles::Weights>(weights, scores, place.row, place.key());
+        partners.sync();
+        multiply_stored_pv<Element, typename Tiles::Weights, typename Tiles::V::Layout,
+                           Config::kBlockKv>(out, weights, place.row, v_tile, place.column() / 8);
+      }
     }
     read = read + Tiles::kStageBytes == Tiles::kRingBytes ? 0 : read + Tiles::kStageBytes;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) tiles[i] = tiles[i + 1];
   }
-  softmax.finish();
+  softmax.finish([&](auto& sums) {
+    partners.template join<typename Tiles::ScoreMap>(sums, [](float a, float b) { return a + b; });
+  });
 }
 
 template <class Config, class Variant>
@@ -188,32 +218,31 @@ __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& ar
   const Variant& variant = args.variant();
   const AttentionParams& params = args.params();
   const DenseAddressing<Config> rows(params, blockIdx.x);
-  const int team = threadIdx.x / Tiles::kTeamThreads;
-  const int warp_row = threadIdx.x % Tiles::kTeamThreads / 32 * Tiles::kWarpRows;
+  const WarpPlace<Tiles> place;
 
   OnlineSoftmax<typename Tiles::ScoreMap> softmax;
   softmax.start([&](int r) {
     RowSum sum{-KILN_INFINITY, 0.0f};
     if constexpr (Variant::kStartsRows) {
-      if (team == 0 && rows.split() == 0) {
-        variant.row_init(sum, rows.position(warp_row + Tiles::ScoreMap::row(r), 0));
+      if (place.team == 0 && place.partner == 0 && rows.split() == 0) {
+        variant.row_init(sum, rows.position(place.row + Tiles::ScoreMap::row(r), 0));
       }
     }
     return sum;
   });
   Fragment<typename Tiles::OutMap> out;
   out.clear();
-  attend<Config>(shared_memory, params.scale, variant, rows,
+  attend<Config>(shared_memory, place, params.scale, variant, rows,
                  TileIterator<Config::kBlockKv, Config::kTeams, Variant>(
                      variant, rows.template tile_rows<true>(0, Config::kBlockQ), rows.split(), Config::kSplits ? params.splits : 1,
-                     team),
+                     place.team),
                  softmax, out);
   // Found anew, so that the main loop need not keep it in registers.
   const DenseAddressing<Config> stored(params, opaque(blockIdx.x));
   if constexpr (Config::kSplits) {
-    combine_rows<Config>(shared_memory, out, softmax, params, variant, stored, team, warp_row);
+    combine_rows<Config>(shared_memory, out, softmax, params, variant, stored, place);
   } else {
-    store_rows<Config>(shared_memory, out, softmax, variant, stored, warp_row);
+    store_rows<Config>(shared_memory, out, softmax, variant, stored, place);
   }
 }
 

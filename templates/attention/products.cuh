@@ -81,4 +81,50 @@ __device__ __forceinline__ void multiply_pv(Fragment<OutMap>& out, const Fragmen
   }
 }
 
+// The weights of a warp's share of a tile's keys, rounded, as a tile of all warps in shared memory;
+// its rows start at `row` and its keys at `column`.
+template <class Element, class Layout, class Map>
+__device__ __forceinline__ void store_weights(u32 tile, const Fragment<Map>& weights, int row,
+                                              int column) {
+#pragma unroll
+  for (int i = 0; i < Map::kRows; ++i) {
+    const int lane_row = row + Map::row(i);
+#pragma unroll
+    for (int c = 0; c < Map::kColTiles; ++c) {
+      const float (&block)[4] = weights.block[i / 2][c];
+      const u32 address =
+          tile + Layout::offset(lane_row, column / 8 + c) + threadIdx.x % 4 * 4;
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(address),
+                   "r"(pack2<Element>(block[i % 2 * 2], block[i % 2 * 2 + 1]))
+                   : "memory");
+    }
+  }
+}
+
+// out += weights V with such a tile of kKeys keys; the warp's output starts at chunk `v_chunk` of V.
+template <class Element, class WeightLayout, class VLayout, int kKeys, class OutMap>
+__device__ __forceinline__ void multiply_stored_pv(Fragment<OutMap>& out, u32 weights, int row,
+                                                   u32 v, int v_chunk) {
+  const int lane = threadIdx.x % 32;
+  const LaneChunks<WeightLayout> weight_lane(weights, row + lane % 16, lane / 16);
+  // Behind a multiple of the swizzle's period, chunks lie as at the row's start.
+  const LaneChunks<VLayout> v_lane(v + v_chunk * 16, lane % 16, lane / 16);
+#pragma unroll
+  for (int k = 0; k < kKeys / 8; k += 2) {
+    u32 a[OutMap::kRowTiles][4];
+#pragma unroll
+    for (int m = 0; m < OutMap::kRowTiles; ++m) load_matrix_x4(a[m], weight_lane.at(m * 16, k));
+#pragma unroll
+    for (int n = 0; n < OutMap::kColTiles; n += 2) {
+      u32 b[4];
+      load_matrix_x4_transposed(b, v_lane.at(k * 8, n));
+#pragma unroll
+      for (int m = 0; m < OutMap::kRowTiles; ++m) {
+        mma_16816<Element>(out.block[m][n], a[m], b[0], b[1]);
+        mma_16816<Element>(out.block[m][n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
 }  // namespace kiln

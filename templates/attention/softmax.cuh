@@ -23,10 +23,12 @@ struct OnlineSoftmax {
   // Turns a tile's scores into weights 2^(scale * score - maximum) and moves `out` to the new
   // maximum. scale > 0. A maximum is kept while it is at most 2^kSlack too small for every row of
   // the warp: weights up to that size lose nothing, and most tiles then leave `out` alone.
-  template <class OutMap>
-  __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out, float scale) {
+  // `share(maximum)` gives the rows' maxima to the other warps that have scores of these rows, and
+  // takes theirs.
+  template <class OutMap, class Share>
+  __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out, float scale,
+                                       Share share) {
     float maximum[Map::kRows];
-    bool grows = false;
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
       float largest = scores.at(r, 0);
@@ -35,8 +37,11 @@ struct OnlineSoftmax {
       // The scaled maximum is what is kept: rescaling then agrees with the weights to the last bit
       // even where logits are so large that the product is rounded.
       maximum[r] = fmaxf(row[r].max, Map::row_max(largest) * scale);
-      grows = grows || maximum[r] > row[r].max + kSlack;
     }
+    share(maximum);
+    bool grows = false;
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) grows = grows || maximum[r] > row[r].max + kSlack;
     if (__any_sync(~0u, grows)) {
 #pragma unroll
       for (int r = 0; r < Map::kRows; ++r) {
@@ -60,9 +65,15 @@ struct OnlineSoftmax {
     }
   }
 
-  __device__ __forceinline__ void finish() {
+  // After all tiles. `share(sums)` adds the sums of the other warps that have keys of these rows.
+  template <class Share>
+  __device__ __forceinline__ void finish(Share share) {
+    float sums[Map::kRows];
 #pragma unroll
-    for (int r = 0; r < Map::kRows; ++r) row[r].sum = Map::row_sum(row[r].sum);
+    for (int r = 0; r < Map::kRows; ++r) sums[r] = Map::row_sum(row[r].sum);
+    share(sums);
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) row[r].sum = sums[r];
   }
 
  private:

@@ -43,22 +43,23 @@ __device__ __forceinline__ void store_words(Element* destination, const u32 (&wo
   }
 }
 
-// `softmax` after finish(); the warp's rows start at the query tile's row `tile_row`.
-template <class Config, class Map, class OutMap, class Variant, class Addressing>
+// `softmax` after finish(). Partners have equal maxima and sums.
+template <class Config, class Map, class OutMap, class Variant, class Addressing, class Place>
 __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& out,
                                            const OnlineSoftmax<Map>& softmax,
                                            const Variant& variant, const Addressing& addressing,
-                                           int tile_row) {
+                                           const Place& place) {
   using Element = typename Config::Element;
   using Tile = TileShape<Config::kBlockQ, Config::kHeadDimV, 32, Config::kAligned>;
   wait_copies<Config::kAligned, 0>();
   __syncthreads();  // nobody reads Q, K or V any more
 #pragma unroll
   for (int r = 0; r < OutMap::kRows; ++r) {
-    const int row = tile_row + OutMap::row(r);
+    const int row = place.row + OutMap::row(r);
     const RowSum sum = softmax.row[r];
     const Position at = addressing.position(row, 0);
-    if (addressing.wants_lse() && OutMap::leads_row() && row < addressing.rows()) {
+    if (addressing.wants_lse() && OutMap::leads_row() && place.partner == 0 &&
+        row < addressing.rows()) {
       *addressing.lse(row) = lse_of(sum);
     }
     const float factor = row_factor(sum, variant, at);
@@ -69,16 +70,17 @@ __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& 
         pair[0] = variant.out(pair[0], at);
         pair[1] = variant.out(pair[1], at);
       }
-      const u32 offset = Tile::Layout::offset(row, c / 2) + threadIdx.x % 4 * 4;
+      const u32 offset = Tile::Layout::offset(row, place.column() / 8 + c / 2) + threadIdx.x % 4 * 4;
       *reinterpret_cast<u32*>(shared_memory + offset) = pack2<Element>(pair[0], pair[1]);
     }
   }
   __syncwarp();
   // A warp writes what it wrote above: 32 chunks of 16 bytes at a time, row by row.
-  constexpr int kChunks = Config::kHeadDimV / 8, kWarpRows = OutMap::kRowTiles * 16;
+  constexpr int kColumns = OutMap::kColTiles * 8, kWarpRows = OutMap::kRowTiles * 16;
+  constexpr int kChunks = (kColumns < Config::kHeadDimV ? kColumns : Config::kHeadDimV) / 8;
 #pragma unroll 2
   for (int i = threadIdx.x % 32; i < kWarpRows * kChunks; i += 32) {
-    const int row = tile_row + i / kChunks, chunk = i % kChunks;
+    const int row = place.row + i / kChunks, chunk = place.column() / 8 + i % kChunks;
     if (row >= addressing.rows()) break;
     const uint4 words =
         *reinterpret_cast<const uint4*>(shared_memory + Tile::Layout::offset(row, chunk));
