@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
-import subprocess
 import time
 
-CLOCKS = {"clocks.sm": "sm_mhz", "power.draw": "power_w", "temperature.gpu": "celsius"}
-LIMITS = {"clocks.max.sm": "max_sm_mhz", "power.limit": "power_limit_w"}
-PATIENCE = 2.0  # seconds; a slow nvidia-smi must not stretch the run
+from nvml import Nvml
+
 COPY_BYTES = 1 << 30
 CEILING_SIZE = 8192
 
@@ -49,68 +48,18 @@ def versions():
         found["cuda"] = torch.version.cuda
         if torch.cuda.is_available():
             found["cudnn"] = torch.backends.cudnn.version()
-            found["driver"] = query_smi({"driver_version": "driver"}).get("driver")
+            found["driver"] = gauge().driver()
     except ImportError:
         pass
     return {name: version for name, version in found.items() if version}
 
 
-def _smi_command(fields):
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+@functools.lru_cache(maxsize=1)
+def gauge():
+    """Of the device that is measured."""
     import torch
 
-    identity = getattr(torch.cuda.get_device_properties(0), "uuid", None)
-    return command + (["-i", f"GPU-{identity}"] if identity else [])
-
-
-def parse_smi(text, fields):
-    """The first line of nvidia-smi's answer, by our names; what is no number stays text."""
-    values = (text.splitlines() or [""])[0].split(",")
-    if len(values) != len(fields):
-        return {}
-    answer = {}
-    for name, value in zip(fields.values(), values):
-        try:
-            answer[name] = float(value)
-        except ValueError:
-            answer[name] = value.strip()
-    return answer
-
-
-def query_smi(fields):
-    """An empty dictionary where nvidia-smi is absent or refuses."""
-    try:
-        done = subprocess.run(_smi_command(fields), capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return parse_smi(done.stdout, fields) if done.returncode == 0 else {}
-
-
-class ClockSample:
-    """One sample of clocks and power, taken by a child process while the caller works."""
-
-    def __init__(self):
-        try:
-            self._process = subprocess.Popen(
-                _smi_command(CLOCKS),
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            )  # fmt: skip
-        except OSError:
-            self._process = None
-
-    def finish(self):
-        """The sample, or None. `late`: nvidia-smi had not answered when the work was done."""
-        if self._process is None:
-            return None
-        late = self._process.poll() is None
-        try:
-            text, _ = self._process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
-            return None
-        sample = parse_smi(text, CLOCKS) if self._process.returncode == 0 else {}
-        return {**sample, "late": late} if sample else None
+    return Nvml(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
 
 
 def _copy_rate():

@@ -9,9 +9,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from cells import OURS, floors_us
 from exact import Wrong, judge
-from machine import ClockSample
+from machine import gauge
 from timing import summary, take_turns
 
 REASON_LENGTH = 200
@@ -50,24 +51,25 @@ def reason(error):
     return text[:REASON_LENGTH]
 
 
-def measure(entries, seconds, ceilings, turns=take_turns, clock=ClockSample):
+def measure(entries, seconds, ceilings, turns=take_turns, clock=lambda: gauge().sample()):
     """One result for each entry; all that passed their check take turns with each other."""
     results = [
         {**_description(e.cell, ceilings), "config": e.config, "input_sets": e.sets}
         for e in entries
     ]
-    calls = {}
+    calls, kept, clocks = {}, {}, []
     for index, (entry, result) in enumerate(zip(entries, results)):
-        for name, call in _checked(entry, result).items():
+        for name, call in _checked(entry, result, kept).items():
             calls[index, name] = call
     if calls:
-        sample = clock()
-        times = turns(calls, seconds, sets=min(entry.sets for entry in entries))
-        clocks = sample.finish()
+        sets = min(entry.sets for entry in entries)
+        times = turns(calls, seconds, sets=sets, halfway=lambda: clocks.append(clock()))
         for (index, name), samples in times.items():
             results[index]["times"][name] = summary(samples)
-            results[index]["clocks"] = clocks
-    for result in results:
+            results[index]["clocks"] = clocks[0] if clocks else None
+    for entry, result in zip(entries, results):
+        if entry.cell.name in kept and not torch.equal(*kept[entry.cell.name]):
+            result["failed"] = "the result changed while it was timed"
         _add_figures(result)
     return results
 
@@ -97,8 +99,11 @@ def _description(cell, ceilings):
     }
 
 
-def _checked(entry, result):
-    """The calls that gave the truth. Kiln does on every input set, peers on the first."""
+def _checked(entry, result, kept):
+    """The calls that gave the truth. Kiln does on every input set, peers on the first.
+
+    `kept` gets Kiln's first output and a copy: the timed calls must leave the same bits in it.
+    """
     truth = None
     try:
         for index in reversed(range(entry.sets)):
@@ -111,6 +116,7 @@ def _checked(entry, result):
     except Exception as error:
         result["failed"] = reason(error)
         return {}
+    kept[entry.cell.name] = output, output.clone()
     calls = {OURS: entry.ours.call}
     for name, make in entry.peers.items():
         try:

@@ -16,6 +16,7 @@ import importlib.util
 import pathlib
 import sys
 import time
+import traceback
 
 import grids
 
@@ -154,7 +155,7 @@ def header_of(options, suites):
         "versions": machine.versions(),
     }
     if suites != ["compile"]:
-        header["limits"] = machine.query_smi({**machine.LIMITS, **machine.CLOCKS})
+        header["limits"] = machine.gauge().limits()
         header["ceilings"] = machine.ceilings()
     return header
 
@@ -184,7 +185,12 @@ def measure_all(suites, options):
     print(describe(header), flush=True)
     failed = []
     for suite in suites:
-        document, text, well = run_suite(suite, options, header)
+        try:
+            document, text, well = run_suite(suite, options, header)
+        except Exception:  # the other suites' figures are worth having
+            traceback.print_exc()
+            failed.append(suite)
+            continue
         path = report.save(options.out, suite, document)
         print(f"\n{text}\n{suite}: {document['seconds']:.0f} s, written to {path}", flush=True)
         if not well:

@@ -13,12 +13,13 @@ import torch
 FLUSH_BYTES = 512 << 20
 
 
-def take_turns(calls, seconds, sets=1, least=5, most=1000):
+def take_turns(calls, seconds, sets=1, halfway=lambda: None, least=5, most=1000):
     """Microseconds of each call by events, all samples, L2 flushed before each call.
 
     `calls` are functions of the number of an input set. Taking turns makes clock drift hit all
     alike, so that ratios hold; the order is shuffled, so that none always follows the same
-    neighbour. `seconds` bounds the whole, except that `least` turns are taken.
+    neighbour. `seconds` bounds the whole, except that `least` turns are taken. `halfway` is called
+    once, while the device works.
     """
     flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
     for call in calls.values():
@@ -27,9 +28,10 @@ def take_turns(calls, seconds, sets=1, least=5, most=1000):
     torch.cuda.synchronize()
     samples = {name: [] for name in calls}
     order, shuffle = list(calls), random.Random(0).shuffle
-    start = time.perf_counter()
+    start, asked = time.perf_counter(), False
     for turn in range(most):
-        if turn >= least and time.perf_counter() - start > seconds:
+        elapsed = time.perf_counter() - start
+        if turn >= least and elapsed > seconds:
             break
         shuffle(order)
         events = {}
@@ -40,6 +42,9 @@ def take_turns(calls, seconds, sets=1, least=5, most=1000):
             calls[name](turn % sets)
             after.record()
             events[name] = before, after
+        if not asked and elapsed > seconds / 2:
+            asked = True
+            halfway()
         torch.cuda.synchronize()
         for name, (before, after) in events.items():
             samples[name].append(before.elapsed_time(after) * 1e3)
