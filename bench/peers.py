@@ -17,14 +17,16 @@ BACKENDS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTI
 
 
 def attention(cell, inputs, flex):
-    """Makers by name, for a list of (q, k, v) sets. `flex`: FlexAttention too, which compiles for
-    seconds."""
+    """Makers by name, for a list of (q, k, v) sets; `flex`: this cell is worth FlexAttention's
+    compilation."""
     peers = {name: functools.partial(sdpa, cell, inputs, name) for name in BACKENDS}
-    if not cell.decode:
-        peers["Triton"] = functools.partial(triton, cell, inputs)
-    if flex:
-        peers["FlexAttention"] = functools.partial(flex_attention, cell, inputs)
+    peers["Triton"] = functools.partial(triton, cell, inputs)
+    peers["FlexAttention"] = functools.partial(flex_attention if flex else _no_flex, cell, inputs)
     return peers
+
+
+def _no_flex(cell, inputs):
+    raise Unavailable("compiles for seconds a shape: timed in few cells, not in the short form")
 
 
 def _heads_first(x):
@@ -73,6 +75,8 @@ def _bottom_right(cell, name, dtype):
 def triton(cell, inputs):
     if cell.softcap or cell.left is not None:
         raise Unavailable("our Triton kernel has neither softcap nor windows")
+    if cell.decode:
+        raise Unavailable("our Triton kernel does not split the keys of one query")
     try:
         import triton_attention as kernel
     except ImportError as error:

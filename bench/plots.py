@@ -73,7 +73,7 @@ def _ratio_figure(title, machine, results, columns, pyplot):
     rows = math.ceil(len(groups) / columns)
     size = (5.2 * columns, 2.6 * rows + 0.6) if columns > 1 else (8, 1.4 * rows + 1.6)
     figure, axes = pyplot.subplots(
-        rows, columns, figsize=size, squeeze=False, sharey=True,
+        rows, columns, figsize=size, squeeze=False, sharey="row",
         sharex=columns == 1 and len({tuple(label for label, _ in c) for c in groups.values()}) == 1,
     )  # fmt: skip
     for axis, (group, cells) in zip(axes.flat, groups.items()):

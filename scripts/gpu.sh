@@ -19,7 +19,6 @@ done
 
 logs=${OUT:-build/gpu/logs}
 mkdir -p "$logs"
-export OUT=$logs
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 build() {
