@@ -1,6 +1,7 @@
 """Cold compile times, their share of parsing, peak memory, and the first call of a second process.
 
-Needs NVRTC but no GPU; with one, the second process is measured too. One core throughout.
+The suite compile. Needs NVRTC but no GPU; with one, the second process is measured too. One core
+throughout.
 """
 
 import ctypes
@@ -149,22 +150,34 @@ def in_fresh_process(function, cache):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main():
-    # Not above: the measured processes import this file, and theirs is not to be PyTorch's memory.
-    import torch
-    from timing import machine, save, table
-
-    results = {"machine": machine(), "arch": ARCH}
+def measure():
+    """All of it; the second process where there is a GPU."""
+    results = {"arch": ARCH}
     with tempfile.TemporaryDirectory() as cache:
-        results["compiles"] = compiles = in_fresh_process("measure_compiles", cache)
+        results["compiles"] = in_fresh_process("measure_compiles", cache)
     with tempfile.TemporaryDirectory() as cache:
-        results["memory"] = memory = in_fresh_process("measure_memory", cache)
-    if torch.cuda.is_available():
+        results["memory"] = in_fresh_process("measure_memory", cache)
+    if gpu_is_there():
         with tempfile.TemporaryDirectory() as cache:
             in_fresh_process("measure_second_process", cache)
             results["second_process"] = in_fresh_process("measure_second_process", cache)
-    path = save("compile_time", results)
-    print(f"{machine()}\nwritten to {path}\n")
+    return results
+
+
+def gpu_is_there():
+    # Not above: the measured processes import this file, and theirs is not to be PyTorch's memory.
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
+def describe(results):
+    """The results as text."""
+    from report import table
+
+    compiles, memory = results["compiles"], results["memory"]
     trivial = compiles["trivial"]
     rows = [["trivial kernel", trivial, None, 1.0, None]] + [
         [
@@ -176,14 +189,13 @@ def main():
         ]
         for name, k in compiles["kernels"].items()
     ]
-    print(table(["cold compile, one core", "s", "CPU s", "/ trivial", "% parsing"], rows))
-    print(f"\nfirst compile of a process, NVRTC opened: {compiles['first']:.2f} s")
-    print(f"peak memory: {memory['peak']:.0f} MB, {memory['before']:.0f} MB before the compile")
+    parts = [
+        table(["cold compile, one core", "s", "CPU s", "/ trivial", "% parsing"], rows),
+        f"first compile of a process, NVRTC opened: {compiles['first']:.2f} s",
+        f"peak memory: {memory['peak']:.0f} MB, {memory['before']:.0f} MB before the compile",
+    ]
     if "second_process" in results:
         second = results["second_process"]
-        print(f"second process, NVRTC loaded: {second['stats']['nvrtc_loaded']}")
-        print(table(["step", "ms"], list(second["milliseconds"].items())))
-
-
-if __name__ == "__main__":
-    main()
+        parts.append(f"second process, NVRTC loaded: {second['stats']['nvrtc_loaded']}")
+        parts.append(table(["step", "ms"], list(second["milliseconds"].items())))
+    return "\n".join(parts)

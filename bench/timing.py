@@ -1,104 +1,106 @@
-"""What the benchmarks share: interleaved device times, host times, tables and result files."""
+"""Times: of the device, by events, the calls taking turns; of the host, by the clock."""
 
 from __future__ import annotations
 
-import json
-import os
-import pathlib
+import random
 import statistics
 import time
 
 import torch
 
-FLUSH_BYTES = 256 << 20  # more than any GPU's L2
+# Far more than any GPU's L2. Writing it takes the device over 100 us, in which the host gets ahead:
+# a call's own host time, a peer's context manager included, then hides behind it.
+FLUSH_BYTES = 512 << 20
 
 
-def device_times(calls, seconds=0.4, least=5, most=50):
-    """Median milliseconds of each call by events, the calls taking turns, L2 flushed before each.
+def take_turns(calls, seconds, sets=1, halfway=lambda: None, least=5, most=1000):
+    """Microseconds of each call by events, all samples, L2 flushed before each call.
 
-    Taking turns makes clock drift hit all alike, so that ratios hold. `seconds` bounds the whole.
+    `calls` are functions of the number of an input set. Taking turns makes clock drift hit all
+    alike, so that ratios hold; the order is shuffled, so that none always follows the same
+    neighbour. `seconds` bounds the whole, except that `least` turns are taken. `halfway` is called
+    once, while the device works.
     """
     flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
     for call in calls.values():
-        call()
+        for index in range(sets):
+            call(index)
     torch.cuda.synchronize()
     samples = {name: [] for name in calls}
-    start = time.perf_counter()
+    order, shuffle = list(calls), random.Random(0).shuffle
+    start, asked = time.perf_counter(), False
     for turn in range(most):
-        if turn >= least and time.perf_counter() - start > seconds:
+        elapsed = time.perf_counter() - start
+        if turn >= least and elapsed > seconds:
             break
-        for name, call in calls.items():
+        shuffle(order)
+        events = {}
+        for name in order:
             before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             flush.zero_()
             before.record()
-            call()
+            calls[name](turn % sets)
             after.record()
-            after.synchronize()
-            samples[name].append(before.elapsed_time(after))
-    return {name: statistics.median(times) for name, times in samples.items()}
+            events[name] = before, after
+        if not asked and elapsed > seconds / 2:
+            asked = True
+            halfway()
+        torch.cuda.synchronize()
+        for name, (before, after) in events.items():
+            samples[name].append(before.elapsed_time(after) * 1e3)
+    return samples
 
 
 def host_times(calls, rounds=60, loops=100):
-    """Median microseconds of host time a call, the calls taking turns, the device never waited for.
+    """Microseconds of host time a call, all samples, the device never waited for.
 
+    `calls` gives a context and a function for each name; they take turns, in shuffled order.
     `loops` stays below the length of the launch queue, so that a call never waits for the device.
     """
-    for call in calls.values():
-        for _ in range(20):
-            call()
+    for context, call in calls.values():
+        with context():
+            for _ in range(20):
+                call()
     torch.cuda.synchronize()
     samples = {name: [] for name in calls}
+    order, shuffle = list(calls), random.Random(0).shuffle
     for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            for _ in range(loops):
-                call()
-            samples[name].append((time.perf_counter() - start) / loops * 1e6)
+        shuffle(order)
+        for name in order:
+            context, call = calls[name]
+            with context():
+                start = time.perf_counter()
+                for _ in range(loops):
+                    call()
+                samples[name].append((time.perf_counter() - start) / loops * 1e6)
             torch.cuda.synchronize()
-    return {name: statistics.median(times) for name, times in samples.items()}
+    return samples
 
 
-def relative_error(actual, expected):
-    """Norm of the difference over the norm; NaN stays NaN, so that no comparison passes."""
-    actual, expected = actual.double(), expected.double()
-    return ((actual - expected).norm() / expected.norm()).item()
+def best_seconds(call, times=12):
+    """The shortest of a few back-to-back runs: what a ceiling is."""
+    call()
+    pairs = []
+    for _ in range(times):
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before.record()
+        call()
+        after.record()
+        pairs.append((before, after))
+    torch.cuda.synchronize()
+    return min(before.elapsed_time(after) for before, after in pairs) / 1e3
 
 
-def table(headers, rows):
-    """Aligned columns; the first one to the left."""
-    cells = [list(map(str, headers))] + [[_cell(x) for x in row] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
-    lines = []
-    for row in cells:
-        first = row[0].ljust(widths[0])
-        lines.append("  ".join([first, *(x.rjust(w) for x, w in zip(row[1:], widths[1:]))]))
-    lines.insert(1, "-" * len(lines[0]))
-    return "\n".join(lines)
-
-
-def _cell(value):
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
-    return str(value)
-
-
-def save(name, results):
-    """Writes `name`.json to $OUT, or to bench/results where that is not set; returns the path."""
-    folder = pathlib.Path(os.environ.get("OUT") or pathlib.Path(__file__).parent / "results")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(results, indent=1))
-    return path
-
-
-def machine():
-    """One line that names what was measured."""
-    if not torch.cuda.is_available():
-        return f"no GPU, PyTorch {torch.__version__}"
-    properties = torch.cuda.get_device_properties(0)
-    return (
-        f"{properties.name}, {properties.multi_processor_count} SMs, "
-        f"CUDA {torch.version.cuda}, PyTorch {torch.__version__}"
-    )
+def summary(samples):
+    """Median and spread: the inter-quartile range in percent of the median."""
+    median = statistics.median(samples)
+    spread = 0.0
+    if len(samples) > 1:
+        low, _, high = statistics.quantiles(samples, n=4)
+        spread = (high - low) / median * 100
+    return {
+        "median_us": median,
+        "iqr_percent": spread,
+        "best_us": min(samples),
+        "samples": len(samples),
+    }

@@ -4,7 +4,8 @@
 # A suite's log goes to $OUT (default build/gpu/logs). Fails if any suite failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-suites=(cpu compile python gpu overhead compile-time attention gemm memcheck)
+suites=(cpu compile python gpu attention decode gemm window epilogue overhead compile-time bench
+  memcheck)
 if [[ $# -eq 0 ]]; then
   echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
   exit 2
@@ -18,7 +19,6 @@ done
 
 logs=${OUT:-build/gpu/logs}
 mkdir -p "$logs"
-export OUT=$logs
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 build() {
@@ -32,6 +32,9 @@ build() {
 
 pytest() { python3 -m pytest -q -p no:cacheprovider "$@"; }
 
+# The few cells of the short mode; bench/run.py alone measures the whole grids.
+bench() { python3 bench/run.py --suite "$1" --short --out "$logs"; }
+
 run_suite() {
   case $1 in
     cpu) ctest --test-dir build/gpu -L cpu --output-on-failure -j 4 && pytest tests/cpu ;;
@@ -39,10 +42,9 @@ run_suite() {
       ctest --test-dir build/gpu -L compile --output-on-failure -j 4 && pytest tests/compile ;;
     python) pytest tests/python ;;
     gpu) pytest tests/gpu ;;
-    overhead) python3 bench/overhead.py ;;
-    compile-time) python3 bench/compile_time.py ;;
-    attention) python3 bench/attention.py ;;
-    gemm) python3 bench/gemm.py ;;
+    attention | decode | gemm | window | epilogue | overhead) bench "$1" ;;
+    compile-time) bench compile ;;
+    bench) bench all ;;
     memcheck) memcheck ;;
   esac
 }

@@ -1,0 +1,157 @@
+"""Cells: one shape of one operation each, with its name, its work and its compulsory traffic.
+
+Plain arithmetic, for the grids, the suites and the tests; nothing here needs a GPU or PyTorch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+OURS = "kiln"  # the name of our own times among the peers'
+ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4}
+TILE = 128  # rows and keys of the tiles in which masks are counted
+
+
+def key_range(row, len_q, len_kv, causal, left):
+    """First and last + 1 key of a row; masks are aligned bottom-right, `left` counts the keys
+    before the diagonal's (None = all)."""
+    diagonal = row + len_kv - len_q
+    first = 0 if left is None else max(0, diagonal - left)
+    last = min(len_kv, diagonal + 1) if causal else len_kv
+    return first, max(first, last)
+
+
+def touched_pairs(len_q, len_kv, causal, left=None):
+    """How many (row, key) pairs a mask leaves."""
+    ranges = (key_range(row, len_q, len_kv, causal, left) for row in range(len_q))
+    return sum(last - first for first, last in ranges)
+
+
+def touched_tiles(len_q, len_kv, causal, left=None, tile=TILE):
+    """How many tiles of `tile` rows and keys hold at least one pair that a mask leaves.
+
+    Neighbouring rows' ranges overlap in every mask here, so a block of rows touches one range.
+    """
+    count = 0
+    for top in range(0, len_q, tile):
+        bottom = min(top + tile, len_q) - 1
+        first, _ = key_range(top, len_q, len_kv, causal, left)
+        _, last = key_range(bottom, len_q, len_kv, causal, left)
+        if last > first:
+            count += (last - 1) // tile - first // tile + 1
+    return count
+
+
+def length_label(length):
+    return f"{length // 1024}k" if length % 1024 == 0 else str(length)
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionCell:
+    batch: int
+    len_q: int
+    len_kv: int
+    heads: int
+    heads_kv: int
+    dim: int
+    causal: bool = False
+    left: int | None = None  # a window's reach before the diagonal
+    softcap: float = 0.0
+    dtype: str = "bf16"
+    title: str = ""  # a model's name
+    group: str = ""
+    label: str = ""  # the cell's name inside its group
+    decode: bool = False
+
+    @property
+    def mask(self):
+        if self.left is not None:
+            return f"window {self.left}"
+        return "causal" if self.causal else "full"
+
+    @property
+    def name(self):
+        length = self.len_kv if self.len_q == self.len_kv else f"{self.len_q}x{self.len_kv}"
+        heads = f"{self.heads}" if self.heads == self.heads_kv else f"{self.heads}/{self.heads_kv}"
+        parts = [self.title, f"D{self.dim} {self.mask} B{self.batch} S{length} H{heads}"]
+        parts.append(f"softcap {self.softcap:g}" if self.softcap else "")
+        parts.append(self.dtype if self.dtype != "bf16" else "")
+        return " ".join(part for part in parts if part)
+
+    @property
+    def pairs(self):
+        """Of one head; a dense causal square counts half, as everybody's tables do."""
+        if self.causal and self.left is None and self.len_q == self.len_kv:
+            return self.len_q * self.len_kv / 2
+        return touched_pairs(self.len_q, self.len_kv, self.causal, self.left)
+
+    @property
+    def flops(self):
+        return 4 * self.batch * self.heads * self.dim * self.pairs
+
+    @property
+    def cache_bytes(self):
+        """Of K and V."""
+        elements = 2 * self.batch * self.len_kv * self.heads_kv * self.dim
+        return elements * ITEM_BYTES[self.dtype]
+
+    @property
+    def bytes(self):
+        rows = 2 * self.batch * self.len_q * self.heads * self.dim * ITEM_BYTES[self.dtype]
+        return rows + self.cache_bytes
+
+    @property
+    def stream_bytes(self):
+        """What GB/s is reckoned by: a decode step is there to read its cache."""
+        return self.cache_bytes if self.decode else self.bytes
+
+    @property
+    def inputs(self):
+        """Cells of equal inputs can be timed beside each other on the same tensors."""
+        fields = (self.batch, self.len_q, self.len_kv, self.heads, self.heads_kv)
+        return (*fields, self.dim, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class GemmCell:
+    """A[M, K] times B[N, K] transposed."""
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "bf16"
+    epilogue: str = "plain"
+    title: str = ""
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        epilogue = "" if self.epilogue == "plain" else self.epilogue
+        parts = [self.title, f"{self.m}x{self.n}x{self.k}", self.dtype, epilogue]
+        return " ".join(part for part in parts if part)
+
+    @property
+    def flops(self):
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes(self):
+        elements = self.m * self.k + self.n * self.k + self.m * self.n
+        elements += self.n if "bias" in self.epilogue else 0
+        elements += self.m * self.n if "residual" in self.epilogue else 0
+        return elements * ITEM_BYTES[self.dtype]
+
+    stream_bytes = bytes
+
+    @property
+    def inputs(self):
+        return (self.m, self.n, self.k, self.dtype)
+
+
+def floors_us(cell, ceilings):
+    """Microseconds that the bytes and the operations take at the measured ceilings."""
+    return {
+        "bytes": cell.bytes / ceilings["bytes_per_s"] * 1e6,
+        "operations": cell.flops / ceilings["flops_per_s"][cell.dtype] * 1e6,
+    }

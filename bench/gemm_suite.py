@@ -1,0 +1,132 @@
+"""The suites gemm (with the layers of models) and epilogue: Kiln's calls, cuBLAS and Triton."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import exact
+import torch
+from attention_suite import DTYPES, explained, set_count
+from cells import OURS
+from kiln import jit
+from measure import Contender, Entry, Unavailable
+from torch.nn import functional
+
+
+def entries(batch, short):
+    """Entries for cells of the same inputs."""
+    cell = batch[0]
+    dtype = DTYPES[cell.dtype]
+    generator = torch.Generator(device="cuda").manual_seed(1)
+
+    def randn(*shape):
+        return torch.randn(shape, device="cuda", dtype=dtype, generator=generator)
+
+    sets = set_count(max(cell.bytes for cell in batch))
+    inputs = [
+        {
+            "a": randn(cell.m, cell.k),
+            "b": randn(cell.n, cell.k),
+            "bias": randn(cell.n),
+            "residual": randn(cell.m, cell.n) if len(batch) > 1 else None,
+        }
+        for _ in range(sets)
+    ]
+    return [_entry(cell, inputs) for cell in batch]
+
+
+def parts(epilogue):
+    """The operands and the activation that an epilogue's name stands for."""
+    names = [] if epilogue == "plain" else epilogue.split("+")
+    operands = [name for name in names if name in ("bias", "residual")]
+    activations = [name for name in names if name not in operands]
+    return operands, activations[0] if activations else None
+
+
+def _entry(cell, inputs):
+    operands, activation = parts(cell.epilogue)
+    keywords = {"precision": "tf32"} if cell.dtype == "tf32" else {}
+    if activation:
+        keywords["activation"] = activation
+    outs = [_poisoned(cell, inputs) for _ in inputs]
+
+    def extra(index):
+        return {name: inputs[index][name] for name in operands}
+
+    calls = [
+        functools.partial(jit.gemm, x["a"], x["b"].mT, out=out, **keywords, **extra(index))
+        for index, (x, out) in enumerate(zip(inputs, outs))
+    ]
+
+    def truth(index):
+        a, b = inputs[index]["a"], inputs[index]["b"]
+        return exact.gemm(a, b, activation=activation, **extra(index))
+
+    peers = {"cuBLAS": cublas, "Triton": triton}
+    first = inputs[0]
+    return Entry(
+        cell=cell,
+        ours=Contender(lambda index: calls[index]()),
+        peers={name: functools.partial(make, cell, inputs) for name, make in peers.items()},
+        truth=truth,
+        sets=len(inputs),
+        config=explained("gemm", first["a"], first["b"].mT, out=outs[0], **keywords, **extra(0)),
+    )
+
+
+def _poisoned(cell, inputs):
+    like = inputs[0]["a"]
+    return torch.full((cell.m, cell.n), math.nan, device=like.device, dtype=like.dtype)
+
+
+def cublas(cell, inputs):
+    """torch.matmul, or addmm where something is added; then PyTorch's activation, in place."""
+    operands, activation = parts(cell.epilogue)
+    outs = [_poisoned(cell, inputs) for _ in inputs]
+    apply = {
+        None: lambda x: x,
+        "relu": functional.relu_,
+        "silu": functools.partial(functional.silu, inplace=True),
+        "gelu": lambda x: torch.ops.aten.gelu_(x),
+    }[activation]
+
+    def call(index):
+        x, out = inputs[index], outs[index]
+        if operands:
+            product = torch.addmm(x[operands[0]], x["a"], x["b"].mT, out=out)
+        else:
+            product = torch.matmul(x["a"], x["b"].mT, out=out)
+        return apply(product)
+
+    return Contender(call)
+
+
+def triton(cell, inputs):
+    if cell.epilogue != "plain":
+        raise Unavailable("our Triton kernel has no epilogues")
+    try:
+        import triton_gemm as kernel
+    except ImportError as error:
+        raise Unavailable(f"not installed: {error}") from error
+    outs = [_poisoned(cell, inputs) for _ in inputs]
+    refusal = kernel.refusal(inputs[0]["a"], inputs[0]["b"], outs[0])
+    if refusal:
+        raise Unavailable(refusal)
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
+
+    def call(index):
+        return kernel.gemm(inputs[index]["a"], inputs[index]["b"], outs[index], processors)
+
+    return Contender(call)
+
+
+def compare_epilogues(results):
+    """Adds what each epilogue costs over the plain product, in percent, ours and PyTorch's."""
+    plain = next((r["times"] for r in results if r["label"] == "plain"), {})
+    for result in results:
+        result["over_plain_percent"] = {
+            name: (times["median_us"] / plain[name]["median_us"] - 1) * 100
+            for name, times in result["times"].items()
+            if name in plain and OURS in plain
+        }

@@ -1,0 +1,164 @@
+"""The grids: which cells a suite measures, in full and in its short form.
+
+A grid is a list of batches. The cells of a batch have the same inputs and take turns in one timing,
+so that they may be compared with each other; most batches are of one cell.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from cells import AttentionCell, GemmCell, length_label
+
+MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
+LAYER_MODELS = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen2.5-7B")
+LAYER_ROWS = (1, 16, 64, 512, 4096)
+PREFILL = 4096
+TOKENS = 16384  # of all sequences together
+WIDTH = 2048  # heads * head_dim
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+EPILOGUES = ("plain", "bias", "relu+bias", "silu", "residual", "gelu")
+
+
+def models():
+    table = json.loads(MODELS.read_text(encoding="utf-8"))
+    return {name: table[name] for name in LAYER_MODELS}
+
+
+def attention(short=False):
+    lengths = dict.fromkeys((64, 128, 256), LENGTHS)
+    if short:
+        lengths = {64: (8192,), 128: (1024, 8192), 256: (8192,)}
+    cells = [
+        _square(dim, causal, length)
+        for dim in lengths
+        for causal in (False, True)
+        for length in lengths[dim]
+    ]
+    cells.append(
+        AttentionCell(2, 8192, 8192, 32, 8, 128, True, group="D128 causal GQA", label="32/8 8k")
+    )
+    if not short:
+        for causal in (False, True):
+            label = f"{'causal' if causal else 'full'} 4k"
+            cells.append(_square(128, causal, 4096, dtype="fp16", group="D128 fp16", label=label))
+        softcap = {"softcap": 30.0, "group": "D128 causal softcap", "label": "4k"}
+        cells.append(_square(128, True, 4096, **softcap))
+        cells += [_prefill(name, model) for name, model in models().items()]
+    return [[cell] for cell in cells]
+
+
+def _square(dim, causal, length, **more):
+    heads = WIDTH // dim
+    names = {"group": f"D{dim} {'causal' if causal else 'full'}", "label": length_label(length)}
+    return AttentionCell(
+        TOKENS // length, length, length, heads, heads, dim, causal, **{**names, **more}
+    )
+
+
+def _prefill(name, model):
+    return AttentionCell(
+        1, PREFILL, PREFILL, model["heads"], model["kv_heads"], model["head_dim"], True,
+        title=name, group="prefill of models", label=name,
+    )  # fmt: skip
+
+
+def decode(short=False):
+    """One query token for each sequence; then four, as speculative decoding has them."""
+    shapes = [(1, 1, 8192), (16, 1, 8192), (64, 1, 8192), (128, 1, 4096), (4, 1, 32768)]
+    shapes.append((16, 4, 8192))
+    cells = []
+    for batch, len_q, len_kv in shapes:
+        label = f"{batch} x {length_label(len_kv)}"
+        group = "one token" if len_q == 1 else f"{len_q} tokens"
+        cells.append(
+            AttentionCell(
+                batch, len_q, len_kv, 32, 8, 128, len_q > 1, group=group, label=label, decode=True
+            )
+        )
+    return [[cell] for cell in (cells[i] for i in (0, 2, 5))] if short else [[c] for c in cells]
+
+
+def window(short=False):
+    """Windows beside the dense masks of the same shape."""
+    batches = []
+    for length in (8192,) if short else (8192, 32768):
+        shape = (1, length, length, 16, 16, 128)
+        group = f"S {length_label(length)}"
+        batches.append([
+            AttentionCell(*shape, False, group=group, label="full"),
+            AttentionCell(*shape, True, group=group, label="causal"),
+            AttentionCell(*shape, True, 128, group=group, label="window 128"),
+            AttentionCell(*shape, True, 1024, group=group, label="window 1024"),
+        ])  # fmt: skip
+    return batches
+
+
+GEMM_SHAPES = {
+    "bf16 M >= 1024": [
+        (8192, 8192, 8192),
+        (4096, 4096, 4096),
+        (2048, 2048, 2048),
+        (16384, 4096, 4096),
+        (4096, 28672, 8192),
+        (4096, 8192, 28672),
+        (1024, 4096, 4096),
+        (8192, 5120, 5120),
+    ],
+    "bf16 M < 1024": [
+        (128, 4096, 4096),
+        (64, 28672, 8192),
+        (16, 4096, 14336),
+        (1, 4096, 4096),
+    ],
+    "bf16 unaligned": [(4095, 4097, 4099)],
+    "fp16": [(8192, 8192, 8192), (4096, 4096, 4096)],
+    "tf32": [(8192, 8192, 8192), (4096, 4096, 4096)],
+}
+SHORT_GEMM = {
+    "bf16 M >= 1024": [(8192, 8192, 8192), (4096, 4096, 4096), (1024, 4096, 4096)],
+    "bf16 M < 1024": [(64, 28672, 8192), (16, 4096, 14336), (1, 4096, 4096)],
+    "tf32": [(4096, 4096, 4096)],
+}
+
+
+def gemm(short=False):
+    cells = []
+    for group, shapes in (SHORT_GEMM if short else GEMM_SHAPES).items():
+        for m, n, k in shapes:
+            label = f"{m}x{n}x{k}"
+            cells.append(GemmCell(m, n, k, group.split()[0], group=group, label=label))
+    return [[cell] for cell in cells + _layers(short)]
+
+
+def _layers(short):
+    cells = []
+    for m in (16, 4096) if short else LAYER_ROWS:
+        for name, model in models().items():
+            for layer, (n, k) in model["gemm"].items():
+                if short and (name != LAYER_MODELS[0] or layer not in ("qkv", "down")):
+                    continue
+                names = {"title": f"{name} {layer}", "label": f"{name} {layer}"}
+                cells.append(GemmCell(m, n, k, group=f"layers M = {m}", **names))
+    return cells
+
+
+def epilogue(short=False):
+    return [[GemmCell(4096, 4096, 4096, epilogue=e, group="epilogues", label=e) for e in EPILOGUES]]
+
+
+GRIDS = {
+    "attention": attention,
+    "decode": decode,
+    "gemm": gemm,
+    "window": window,
+    "epilogue": epilogue,
+}
+
+
+def grid(suite, short=False, text=""):
+    """A suite's batches, of the cells whose names hold `text`."""
+    batches = GRIDS[suite](short)
+    chosen = [[cell for cell in batch if text.lower() in cell.name.lower()] for batch in batches]
+    return [batch for batch in chosen if batch]

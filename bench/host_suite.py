@@ -1,0 +1,74 @@
+"""The suite overhead: host time of a hot call from Python, beside Triton's and PyTorch's own.
+
+Tiny problems, asynchronous; under no_grad, where inference runs, and once with grad mode on, where
+PyTorch is asked of each tensor whether it requires grad.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+
+import torch
+from kiln import jit
+from timing import host_times, summary
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+BASE = "Triton launch"
+LIMIT = 0.03
+SDPA = {"SDPA FA2": SDPBackend.FLASH_ATTENTION, "SDPA cuDNN": SDPBackend.CUDNN_ATTENTION}
+
+
+def measure(short=False):
+    """{"host": {name: times}, "left_out": {name: reason}}"""
+    q, k, v = torch.randn(3, 1, 64, 2, 64, device="cuda", dtype=torch.bfloat16)
+    heads = [x.transpose(1, 2) for x in (q, k, v)]
+    expected = scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2)
+    difference = (jit.flash_attention(q, k, v, causal=True) - expected).abs().max().item()
+    if not difference < LIMIT:
+        raise RuntimeError(f"attention differs from PyTorch's by {difference:.3g} (limit {LIMIT})")
+    calls = {**_kiln_calls(q, k, v), **_peer_calls(q, heads)}
+    left_out = {}
+    try:
+        from triton_kernel import launcher
+
+        calls[BASE] = contextlib.nullcontext, launcher(q, k, v, torch.empty_like(q))
+    except ImportError as error:
+        left_out["Triton"] = f"not installed: {error}"
+    samples = host_times(calls, rounds=20 if short else 60)
+    return {"host": {name: summary(times) for name, times in samples.items()}, "left_out": left_out}
+
+
+def _kiln_calls(q, k, v):
+    out, lse = torch.empty_like(q), torch.empty(1, 2, 64, device="cuda")
+    a, b = torch.randn(2, 64, 64, device="cuda", dtype=torch.bfloat16)
+    product = torch.empty_like(a)
+    calls = {
+        "kiln attention, out=": lambda: jit.flash_attention(q, k, v, causal=True, out=out),
+        "kiln attention": lambda: jit.flash_attention(q, k, v, causal=True),
+        "kiln attention, out= and lse=": lambda: jit.flash_attention(
+            q, k, v, causal=True, out=out, lse=lse
+        ),
+        "kiln gemm, out=": lambda: jit.gemm(a, b, out=product),
+        "kiln gemm": lambda: jit.gemm(a, b),
+    }
+    placed = {name: (contextlib.nullcontext, call) for name, call in calls.items()}
+    placed["kiln attention, out=, grad mode on"] = torch.enable_grad, calls["kiln attention, out="]
+    return placed
+
+
+def _peer_calls(q, heads):
+    a, b = torch.randn(2, 64, 64, device="cuda", dtype=torch.bfloat16)
+    product = torch.empty_like(a)
+    calls = {
+        "torch.matmul, out=": lambda: torch.matmul(a, b, out=product),
+        "torch.matmul": lambda: torch.matmul(a, b),
+        "torch.add": lambda: torch.add(a, b),
+        "torch.empty_like": lambda: torch.empty_like(q),
+    }
+    placed = {name: (contextlib.nullcontext, call) for name, call in calls.items()}
+    for name, backend in SDPA.items():
+        context = functools.partial(sdpa_kernel, [backend])
+        placed[name] = context, lambda: scaled_dot_product_attention(*heads, is_causal=True)
+    return placed
