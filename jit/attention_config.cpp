@@ -15,40 +15,44 @@ namespace {
 // each other's softmax beat one of eight at every head dim.
 constexpr AttentionConfig kConfigs[] = {
     // Up to 16 rows of all the heads that share a KV head: decode.
-    {16, 64, 16, 32, 4, 4, 3, true, 2, Work::any, Masks::any,
+    {16, 64, 16, 32, 4, 4, 1, 3, true, 2, Work::any, Masks::any,
      "decode: a warp streams keys by itself, 64 KB a multiprocessor under way; 4.05 TB/s"},
-    {16, 64, 16, 32, 4, 4, 2, true, 1, Work::any, Masks::any, "the same in 68 KB"},
-    {80, 128, 16, 16, 4, 4, 3, true, 2, Work::any, Masks::any,
+    {16, 64, 16, 32, 4, 4, 1, 2, true, 1, Work::any, Masks::any, "the same in 68 KB"},
+    {80, 128, 16, 16, 4, 4, 1, 3, true, 2, Work::any, Masks::any,
      "decode: a warp streams keys by itself, 64 KB a multiprocessor under way; 4.45 TB/s"},
-    {80, 128, 16, 16, 4, 4, 2, true, 1, Work::any, Masks::any, "the same in 68 KB"},
-    {144, 256, 16, 16, 4, 4, 2, true, 1, Work::any, Masks::any,
+    {80, 128, 16, 16, 4, 4, 1, 2, true, 1, Work::any, Masks::any, "the same in 68 KB"},
+    {144, 256, 16, 16, 4, 4, 1, 2, true, 1, Work::any, Masks::any,
      "decode: 64 KB under way with one CTA; 4.06 TB/s"},
-    {144, 256, 16, 16, 2, 2, 2, true, 1, Work::any, Masks::any, "the same in 72 KB"},
+    {144, 256, 16, 16, 2, 2, 1, 2, true, 1, Work::any, Masks::any, "the same in 72 KB"},
 
     // Up to 64 such rows, or any number of rows where wide tiles leave multiprocessors idle.
-    {16, 64, 64, 64, 4, 1, 2, true, 2, Work::any, Masks::any, "a few queries: 16 rows a warp"},
-    {80, 128, 64, 64, 4, 1, 2, true, 2, Work::any, Masks::any, "a few queries: 16 rows a warp"},
-    {80, 128, 64, 64, 4, 1, 1, true, 1, Work::any, Masks::any, "the same in 48 KB"},
-    {144, 192, 64, 64, 4, 1, 1, true, 1, Work::light, Masks::any, "a few queries"},
-    {208, 256, 64, 64, 4, 1, 1, true, 1, Work::light, Masks::any, "a few queries"},
-    {144, 256, 64, 32, 4, 1, 2, true, 1, Work::heavy, Masks::any, "a few queries, heavy code"},
+    {16, 64, 64, 64, 4, 1, 1, 2, true, 2, Work::any, Masks::any, "a few queries: 16 rows a warp"},
+    {80, 128, 64, 64, 4, 1, 1, 2, true, 2, Work::any, Masks::any, "a few queries: 16 rows a warp"},
+    {80, 128, 64, 64, 4, 1, 1, 1, true, 1, Work::any, Masks::any, "the same in 48 KB"},
+    {144, 192, 64, 64, 4, 1, 1, 1, true, 1, Work::light, Masks::any, "a few queries"},
+    {256, 256, 64, 64, 4, 1, 2, 1, true, 2, Work::light, Masks::any,
+     "a few queries: 32 rows for two warps"},
+    {208, 256, 64, 64, 4, 1, 1, 1, true, 1, Work::light, Masks::any, "a few queries"},
+    {144, 256, 64, 32, 4, 1, 1, 2, true, 1, Work::heavy, Masks::any, "a few queries, heavy code"},
 
     // Many queries.
-    {16, 64, 128, 128, 4, 1, 1, false, 2, Work::light, Masks::none,
+    {16, 64, 128, 128, 4, 1, 1, 1, false, 2, Work::light, Masks::none,
      "32 rows a warp, S of 128 registers: 353 TFLOP/s at 4k, 128x96 reaches 344"},
-    {16, 64, 128, 96, 4, 1, 2, false, 2, Work::light, Masks::some,
+    {16, 64, 128, 96, 4, 1, 1, 2, false, 2, Work::light, Masks::some,
      "128 keys would spill with a mask; 312 TFLOP/s causal at 4k, one stage of 112 keys 301"},
-    {16, 64, 128, 64, 4, 1, 2, false, 1, Work::any, Masks::any, "room for the user's code"},
-    {80, 128, 128, 64, 4, 1, 2, false, 2, Work::light, Masks::any,
+    {16, 64, 128, 64, 4, 1, 1, 2, false, 1, Work::any, Masks::any, "room for the user's code"},
+    {80, 128, 128, 64, 4, 1, 1, 2, false, 2, Work::light, Masks::any,
      "32 rows a warp, two stages: 385 TFLOP/s at 4k; 128x32 355, 64x64 314"},
-    {80, 128, 128, 48, 4, 1, 2, false, 2, Work::light, Masks::any, "the same in 80 KB: sm_80"},
-    {80, 128, 64, 64, 4, 1, 1, false, 2, Work::any, Masks::any,
+    {80, 128, 128, 48, 4, 1, 1, 2, false, 2, Work::light, Masks::any, "the same in 80 KB: sm_80"},
+    {80, 128, 64, 64, 4, 1, 1, 1, false, 2, Work::any, Masks::any,
      "16 rows a warp: room for the user's code; two CTAs even in 100 KB"},
-    {144, 192, 64, 64, 4, 1, 1, false, 1, Work::light, Masks::any,
+    {144, 192, 64, 64, 4, 1, 1, 1, false, 1, Work::light, Masks::any,
      "16 rows a warp; one stage, so that two CTAs fit"},
-    {208, 256, 64, 64, 4, 1, 1, false, 1, Work::light, Masks::any,
+    {256, 256, 64, 64, 4, 1, 2, 1, false, 2, Work::light, Masks::any,
+     "32 rows for two warps, each with half of O's columns: 331 TFLOP/s at 4k; 16 rows a warp 314"},
+    {208, 256, 64, 64, 4, 1, 1, 1, false, 1, Work::light, Masks::any,
      "16 rows a warp; one stage, so that two CTAs fit: 314 TFLOP/s at 4k, two stages of 32 286"},
-    {144, 256, 64, 32, 4, 1, 1, false, 1, Work::heavy, Masks::any, "room for the user's code"},
+    {144, 256, 64, 32, 4, 1, 1, 1, false, 1, Work::heavy, Masks::any, "room for the user's code"},
 };
 
 Work work_of(const AttentionTraits& traits) {
@@ -68,6 +72,10 @@ bool serves(const AttentionConfig& config, const AttentionTraits& traits, int ar
   if (dim < config.min_dim || config.max_dim < dim) return false;
   if (config.work != Work::any && config.work != work_of(traits)) return false;
   if (config.masks != Masks::any && config.masks != masks) return false;
+  // Partners split the columns of V at a multiple of 64.
+  if (attention_padded_dim(traits.head_dim_v) % (64 * config.partners) != 0 && config.partners > 1) {
+    return false;
+  }
   const int bytes = shared_bytes(config, traits);
   const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
   return bytes <= limits.shared_bytes &&
@@ -100,7 +108,7 @@ std::span<const AttentionConfig> attention_configs() { return kConfigs; }
 
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits) {
   return attention_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q, config.block_kv,
-                                config.stages, config.teams, config.splits);
+                                config.stages, config.teams, config.partners, config.splits);
 }
 
 std::string tile_name(const AttentionConfig& config) {

@@ -22,7 +22,8 @@ enum class Masks : std::uint8_t { any, none, some };
 struct AttentionConfig {
   int min_dim, max_dim;  // serves head dims whose larger one, padded to 16, lies in this range
   int block_q, block_kv, warps;
-  int teams;      // see flash_attention.cuh; more than 1: the tile is for up to block_q rows
+  int teams;      // see flash_attention.cuh; more than 1: for up to block_q rows
+  int partners;   // warps that share rows; see partners.cuh
   int stages;     // tiles of keys in shared memory
   bool splits;    // packs the heads of a KV head into a tile, and CTAs may share its keys
   int residents;  // CTAs that must fit the shared memory of a multiprocessor

@@ -118,7 +118,7 @@ std::string render_attention(const AttentionTraits& traits, const AttentionConfi
        << "  static constexpr int kBlockQ = " << config.block_q << ";\n"
        << "  static constexpr int kBlockKv = " << config.block_kv << ";\n"
        << "  static constexpr int kWarps = " << config.warps << ", kTeams = " << config.teams
-       << ", kStages = " << config.stages << ";\n"
+       << ", kPartners = " << config.partners << ", kStages = " << config.stages << ";\n"
        << "  static constexpr bool kPacked = " << boolean(config.splits)
        << ", kSplits = " << boolean(config.splits) << ";\n"
        << "  static constexpr bool kAligned = " << boolean(traits.aligned) << ";\n"

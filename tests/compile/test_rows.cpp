@@ -22,7 +22,8 @@ struct Config {
   static constexpr int kHeadDimV = 64;
   static constexpr int kBlockQ = 64;
   static constexpr int kBlockKv = 64;
-  static constexpr int kWarps = 4;
+  static constexpr int kWarps = 4, kTeams = 1, kPartners = 1, kStages = 2;
+  static constexpr bool kPacked = false, kSplits = false;
   static constexpr bool kAligned = true;
 };
 using Variant = kiln::Variants<>;
@@ -93,6 +94,14 @@ TEST_CASE("the attention template refuses a Config in one sentence") {
                 "flash_attention: kBlockKv must be a multiple of 16"));
   CHECK(refused(kAttention, {"kiln::bf16", "float"},
                 "flash_attention: Element must be kiln::f16 or kiln::bf16"));
+  CHECK(refused(kAttention, {"kBlockQ = 64", "kBlockQ = 96"},
+                "flash_attention: kBlockQ must be 16 or 32 rows for each group of kPartners warps"));
+  CHECK(refused(kAttention, {"kTeams = 1", "kTeams = 2"},
+                "flash_attention: kTeams must be 1, or kWarps teams of one warp"));
+  CHECK(refused(kAttention, {"kPartners = 1", "kPartners = 4"},
+                "flash_attention: partners need 16 keys and 64 columns each, or multiples"));
+  CHECK(refused(kAttention, {"kStages = 2", "kStages = 0"},
+                "flash_attention: kStages must be 1 or more"));
 }
 
 TEST_CASE("the GEMM template refuses a Config in one sentence") {
