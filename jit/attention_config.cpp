@@ -15,49 +15,59 @@ namespace {
 // each other's softmax beat one of eight at every head dim.
 constexpr AttentionConfig kConfigs[] = {
     // Up to 16 rows of all the heads that share a KV head: decode.
-    {16, 64, 16, 32, 4, 4, 1, 3, true, 2, Work::any, Masks::any,
+    {16, 64, 16, 32, 4, 4, 1, 3, true, 2, Work::heavy, Masks::any, 80,
      "decode: a warp streams keys by itself, 64 KB a multiprocessor under way; 4.05 TB/s"},
-    {16, 64, 16, 32, 4, 4, 1, 2, true, 1, Work::any, Masks::any, "the same in 68 KB"},
-    {80, 128, 16, 16, 4, 4, 1, 3, true, 2, Work::any, Masks::any,
+    {16, 64, 16, 32, 4, 4, 1, 2, true, 1, Work::heavy, Masks::any, 80, "the same in 68 KB"},
+    {80, 128, 16, 16, 4, 4, 1, 3, true, 2, Work::heavy, Masks::any, 80,
      "decode: a warp streams keys by itself, 64 KB a multiprocessor under way; 4.45 TB/s"},
-    {80, 128, 16, 16, 4, 4, 1, 2, true, 1, Work::any, Masks::any, "the same in 68 KB"},
-    {144, 256, 16, 16, 4, 4, 1, 2, true, 1, Work::any, Masks::any,
+    {80, 128, 16, 16, 4, 4, 1, 2, true, 1, Work::heavy, Masks::any, 80, "the same in 68 KB"},
+    {144, 256, 16, 16, 4, 4, 1, 2, true, 1, Work::heavy, Masks::any, 80,
      "decode: 64 KB under way with one CTA; 4.06 TB/s"},
-    {144, 256, 16, 16, 2, 2, 1, 2, true, 1, Work::any, Masks::any, "the same in 72 KB"},
+    {144, 256, 16, 16, 2, 2, 1, 2, true, 1, Work::heavy, Masks::any, 80, "the same in 72 KB"},
 
     // Up to 64 such rows, or any number of rows where wide tiles leave multiprocessors idle.
-    {16, 64, 64, 64, 4, 1, 1, 2, true, 2, Work::any, Masks::any, "a few queries: 16 rows a warp"},
-    {80, 128, 64, 64, 4, 1, 1, 2, true, 2, Work::any, Masks::any, "a few queries: 16 rows a warp"},
-    {80, 128, 64, 64, 4, 1, 1, 1, true, 1, Work::any, Masks::any, "the same in 48 KB"},
-    {144, 192, 64, 64, 4, 1, 1, 1, true, 1, Work::light, Masks::any, "a few queries"},
-    {256, 256, 64, 64, 4, 1, 2, 1, true, 2, Work::light, Masks::any,
+    {16, 64, 64, 64, 4, 1, 1, 2, true, 2, Work::heavy, Masks::any, 80,
+     "a few queries: 16 rows a warp"},
+    {80, 128, 64, 64, 4, 1, 1, 2, true, 2, Work::heavy, Masks::any, 80,
+     "a few queries: 16 rows a warp"},
+    {80, 128, 64, 64, 4, 1, 1, 1, true, 1, Work::heavy, Masks::any, 80, "the same in 48 KB"},
+    {144, 192, 64, 64, 4, 1, 1, 1, true, 1, Work::medium, Masks::any, 80, "a few queries"},
+    {256, 256, 64, 64, 4, 1, 2, 1, true, 2, Work::medium, Masks::any, 80,
      "a few queries: 32 rows for two warps"},
-    {208, 256, 64, 64, 4, 1, 1, 1, true, 1, Work::light, Masks::any, "a few queries"},
-    {144, 256, 64, 32, 4, 1, 1, 2, true, 1, Work::heavy, Masks::any, "a few queries, heavy code"},
+    {208, 256, 64, 64, 4, 1, 1, 1, true, 1, Work::medium, Masks::any, 80, "a few queries"},
+    {144, 256, 64, 32, 4, 1, 1, 2, true, 1, Work::heavy, Masks::any, 80,
+     "a few queries, heavy code"},
 
     // Many queries.
-    {16, 64, 128, 128, 4, 1, 1, 1, false, 2, Work::light, Masks::none,
+    {16, 64, 128, 128, 4, 1, 1, 1, false, 2, Work::light, Masks::none, 80,
      "32 rows a warp, S of 128 registers: 353 TFLOP/s at 4k, 128x96 reaches 344"},
-    {16, 64, 128, 96, 4, 1, 1, 2, false, 2, Work::light, Masks::some,
+    {16, 64, 128, 96, 4, 1, 1, 2, false, 2, Work::light, Masks::some, 80,
      "128 keys would spill with a mask; 312 TFLOP/s causal at 4k, one stage of 112 keys 301"},
-    {16, 64, 128, 64, 4, 1, 1, 2, false, 1, Work::any, Masks::any, "room for the user's code"},
-    {80, 128, 128, 64, 4, 1, 1, 2, false, 2, Work::light, Masks::any,
+    {16, 64, 128, 96, 4, 1, 1, 2, false, 2, Work::medium, Masks::any, 90,
+     "the same with code at every logit"},
+    {16, 64, 128, 64, 4, 1, 1, 2, false, 1, Work::heavy, Masks::any, 80,
+     "room for the user's code"},
+    {80, 128, 128, 64, 4, 1, 1, 2, false, 2, Work::light, Masks::any, 80,
      "32 rows a warp, two stages: 385 TFLOP/s at 4k; 128x32 355, 64x64 314"},
-    {80, 128, 128, 48, 4, 1, 1, 2, false, 2, Work::light, Masks::any, "the same in 80 KB: sm_80"},
-    {80, 128, 64, 64, 4, 1, 1, 1, false, 2, Work::any, Masks::any,
+    {80, 128, 128, 48, 4, 1, 1, 2, false, 2, Work::medium, Masks::any, 90,
+     "code at every logit, where 64 keys spill with ALiBi"},
+    {80, 128, 128, 48, 4, 1, 1, 2, false, 2, Work::light, Masks::any, 80,
+     "80 KB: two CTAs on sm_80"},
+    {80, 128, 64, 64, 4, 1, 1, 1, false, 2, Work::heavy, Masks::any, 80,
      "16 rows a warp: room for the user's code; two CTAs even in 100 KB"},
-    {144, 192, 64, 64, 4, 1, 1, 1, false, 1, Work::light, Masks::any,
+    {144, 192, 64, 64, 4, 1, 1, 1, false, 1, Work::medium, Masks::any, 80,
      "16 rows a warp; one stage, so that two CTAs fit"},
-    {256, 256, 64, 64, 4, 1, 2, 1, false, 2, Work::light, Masks::any,
+    {256, 256, 64, 64, 4, 1, 2, 1, false, 2, Work::medium, Masks::any, 80,
      "32 rows for two warps, each with half of O's columns: 331 TFLOP/s at 4k; 16 rows a warp 314"},
-    {208, 256, 64, 64, 4, 1, 1, 1, false, 1, Work::light, Masks::any,
+    {208, 256, 64, 64, 4, 1, 1, 1, false, 1, Work::medium, Masks::any, 80,
      "16 rows a warp; one stage, so that two CTAs fit: 314 TFLOP/s at 4k, two stages of 32 286"},
-    {144, 256, 64, 32, 4, 1, 1, 1, false, 1, Work::heavy, Masks::any, "room for the user's code"},
+    {144, 256, 64, 32, 4, 1, 1, 1, false, 1, Work::heavy, Masks::any, 80,
+     "room for the user's code"},
 };
 
 Work work_of(const AttentionTraits& traits) {
-  const bool user = traits.variant != Digest128{};
-  return user || traits.softcap || traits.alibi || !traits.aligned ? Work::heavy : Work::light;
+  if (traits.variant != Digest128{} || !traits.aligned) return Work::heavy;
+  return traits.softcap || traits.alibi ? Work::medium : Work::light;
 }
 
 enum class Kind { decode, few, many };
@@ -69,15 +79,16 @@ bool serves(const AttentionConfig& config, const AttentionTraits& traits, int ar
   const int dim =
       std::max(attention_padded_dim(traits.head_dim), attention_padded_dim(traits.head_dim_v));
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
-  if (dim < config.min_dim || config.max_dim < dim) return false;
-  if (config.work != Work::any && config.work != work_of(traits)) return false;
+  const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
+  if (dim < config.min_dim || config.max_dim < dim || limits.number < config.since) return false;
+  if (work_of(traits) > config.work) return false;
   if (config.masks != Masks::any && config.masks != masks) return false;
   // Partners split the columns of V at a multiple of 64.
-  if (attention_padded_dim(traits.head_dim_v) % (64 * config.partners) != 0 && config.partners > 1) {
+  if (attention_padded_dim(traits.head_dim_v) % (64 * config.partners) != 0 &&
+      config.partners > 1) {
     return false;
   }
   const int bytes = shared_bytes(config, traits);
-  const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
   return bytes <= limits.shared_bytes &&
          config.residents * (bytes + 1024) <= limits.shared_bytes_per_sm;
 }
@@ -123,7 +134,8 @@ std::vector<int> attention_rows(const AttentionTraits& traits, int arch) {
 
 Choice choose_attention(const AttentionTraits& traits, int arch, const AttentionExtent& extent,
                         int sm_count, bool may_split) {
-  const std::int64_t rows = extent.len_q * (extent.heads / std::max<std::int64_t>(extent.heads_kv, 1));
+  const std::int64_t rows =
+      extent.len_q * (extent.heads / std::max<std::int64_t>(extent.heads_kv, 1));
   const auto tiles_of = [&](const AttentionConfig& config) {
     return attention_tiles(extent.batch, extent.heads, extent.heads_kv, extent.len_q,
                            config.block_q, config.splits);

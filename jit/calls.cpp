@@ -73,8 +73,7 @@ LaunchChoice choose(const AttentionProblem& problem, const runtime::Device& devi
   const int arch = arch_of(device);
   const AttentionTraits& traits = problem.traits;
   const Choice choice = choose_attention(
-      traits, arch,
-      {problem.batch, problem.heads, problem.heads_kv, problem.len_q, problem.keys},
+      traits, arch, {problem.batch, problem.heads, problem.heads_kv, problem.len_q, problem.keys},
       device.info().sm_count, may_split);
   const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(choice.row)];
   const long long tiles = attention_tiles(problem.batch, problem.heads, problem.heads_kv,

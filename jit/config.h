@@ -14,9 +14,9 @@
 namespace kiln {
 
 // What a kernel does beside its products, which a tile must leave registers for. Light: causal and
-// window masks, sinks. Heavy: code at every logit (softcap, ALiBi, a user's variant) or copies
+// window masks, sinks. Medium: our code at every logit (softcap, ALiBi). Heavy: a user's, or copies
 // through registers (tensors that are not 16-byte aligned).
-enum class Work : std::uint8_t { any, light, heavy };
+enum class Work : std::uint8_t { light, medium, heavy };
 enum class Masks : std::uint8_t { any, none, some };
 
 struct AttentionConfig {
@@ -27,8 +27,9 @@ struct AttentionConfig {
   int stages;     // tiles of keys in shared memory
   bool splits;    // packs the heads of a KV head into a tile, and CTAs may share its keys
   int residents;  // CTAs that must fit the shared memory of a multiprocessor
-  Work work;
+  Work work;      // the heaviest that it serves
   Masks masks;
+  int since;  // the first arch that it serves, as a number: ptxas may spill for older ones
   std::string_view reason;
 };
 

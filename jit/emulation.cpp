@@ -60,8 +60,7 @@ void admit_emulation(const AttentionProblem& problem, const LaunchChoice& choice
   const double pairs =
       static_cast<double>(problem.batch) * problem.heads * problem.len_q * problem.len_kv;
   const double visible = traits.mask == Mask::causal ? 0.5 : 1.0;
-  admit("flash_attention", 2 * pairs * visible * (traits.head_dim + traits.head_dim_v),
-        choice);
+  admit("flash_attention", 2 * pairs * visible * (traits.head_dim + traits.head_dim_v), choice);
 }
 
 void admit_emulation(const GemmProblem& problem, const LaunchChoice& choice) {

@@ -74,8 +74,7 @@ class DenseAddressing {
   __device__ __forceinline__ Position position(int tile_row, int kv) const {
     const Query at = query(min(first_row_ + tile_row, all_rows() - 1));
     const int shift = p_.len_kv - p_.len_q;
-    return {b_,           at.h,    h_kv_,   at.row, at.row + shift, min(kv, p_.len_kv - 1),
-            p_.len_q, p_.len_kv};
+    return {b_, at.h, h_kv_, at.row, at.row + shift, min(kv, p_.len_kv - 1), p_.len_q, p_.len_kv};
   }
   __device__ __forceinline__ auto q_rows() const {
     const Element* base = static_cast<const Element*>(p_.q) + b_ * p_.q_batch;
@@ -87,13 +86,11 @@ class DenseAddressing {
   }
   // Of this CTA's KV head. Formed for each tile, as two pointers would take four registers.
   __device__ __forceinline__ StridedRows<Element> k_rows() const {
-    return {static_cast<const Element*>(p_.k) + opaque(b_) * p_.k_batch +
-                opaque(h_kv_) * p_.k_head,
+    return {static_cast<const Element*>(p_.k) + opaque(b_) * p_.k_batch + opaque(h_kv_) * p_.k_head,
             p_.k_row};
   }
   __device__ __forceinline__ StridedRows<Element> v_rows() const {
-    return {static_cast<const Element*>(p_.v) + opaque(b_) * p_.v_batch +
-                opaque(h_kv_) * p_.v_head,
+    return {static_cast<const Element*>(p_.v) + opaque(b_) * p_.v_batch + opaque(h_kv_) * p_.v_head,
             p_.v_row};
   }
   __device__ __forceinline__ Element* out_row(int tile_row) const {

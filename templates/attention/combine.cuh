@@ -109,7 +109,8 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
     if (OutMap::leads_row() && place.partner == 0) row.set_sum(softmax.row[r]);
 #pragma unroll
     for (int c = 0; c < OutMap::kCols; c += 2) {
-      *reinterpret_cast<float2*>(row.at + place.column() + OutMap::col(c)) = {out.at(r, c), out.at(r, c + 1)};
+      *reinterpret_cast<float2*>(row.at + place.column() + OutMap::col(c)) = {out.at(r, c),
+                                                                              out.at(r, c + 1)};
     }
   }
   __syncthreads();

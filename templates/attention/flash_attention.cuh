@@ -62,8 +62,7 @@ struct AttentionTiles {
   static constexpr int kPartners = Config::kPartners;
   static constexpr int kRows = Config::kBlockQ;
   static constexpr int kWarpRows = kRows * kPartners / kTeamWarps;
-  static_assert(kWarpRows * kTeamWarps == kRows * kPartners &&
-                    (kWarpRows == 16 || kWarpRows == 32),
+  static_assert(kWarpRows * kTeamWarps == kRows * kPartners && (kWarpRows == 16 || kWarpRows == 32),
                 "flash_attention: kBlockQ must be 16 or 32 rows for each group of kPartners warps");
   static_assert(kPartners == 1 || Config::kTeams == 1,
                 "flash_attention: partners share rows within one team");
@@ -77,7 +76,8 @@ struct AttentionTiles {
                 "flash_attention: partners need 16 keys and 64 columns each, or multiples");
   using ScoreMap = FragMap<kWarpRows / 16, kWarpKeys / 8>;
   using OutMap = FragMap<kWarpRows / 16, kWarpColumns / 8>;
-  using Weights = SwizzledRows<Config::kBlockKv / 8>;  // of a tile, where partners need each other's
+  using Weights =
+      SwizzledRows<Config::kBlockKv / 8>;  // of a tile, where partners need each other's
 
   static constexpr u32 kStageBytes = K::kBytes + V::kBytes;
   static constexpr u32 kRingBytes = Config::kStages * kStageBytes;
@@ -113,8 +113,8 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
   constexpr int kAhead = kStages == 1 ? 1 : kStages - 1;  // tiles under way, the current included
   const u32 q_tile = shared_address(shared_memory);
   const u32 ring = q_tile + Tiles::Q::kBytes + place.team * Tiles::kRingBytes;
-  const Partners<Tiles> partners{
-      place, reinterpret_cast<float*>(shared_memory + Tiles::kScratchOffset)};
+  const Partners<Tiles> partners{place,
+                                 reinterpret_cast<float*>(shared_memory + Tiles::kScratchOffset)};
   const TileRows warp_rows = rows.template tile_rows<Variant::kKeeps>(place.row, Tiles::kWarpRows);
   const Range range = walk.range();
   const auto load_k = [&](int kv, u32 stage) {
@@ -234,8 +234,8 @@ __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& ar
   out.clear();
   attend<Config>(shared_memory, place, params.scale, variant, rows,
                  TileIterator<Config::kBlockKv, Config::kTeams, Variant>(
-                     variant, rows.template tile_rows<true>(0, Config::kBlockQ), rows.split(), Config::kSplits ? params.splits : 1,
-                     place.team),
+                     variant, rows.template tile_rows<true>(0, Config::kBlockQ), rows.split(),
+                     Config::kSplits ? params.splits : 1, place.team),
                  softmax, out);
   // Found anew, so that the main loop need not keep it in registers.
   const DenseAddressing<Config> stored(params, opaque(blockIdx.x));

@@ -32,8 +32,8 @@ constexpr int attention_partial_floats(int block_q, int head_dim_v) {
   return block_q * (attention_padded_dim(head_dim_v) + 4);
 }
 
-// Dynamic shared memory of one CTA: the Q tile, for each team `stages` of a K and a V tile, and what
-// partners exchange; afterwards the output tile, or with `splits` the teams' partial results.
+// Dynamic shared memory of one CTA: the Q tile, for each team `stages` of a K and a V tile, and
+// what partners exchange; afterwards the output tile, or with `splits` the teams' partial results.
 constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
                                      int stages, int teams, int partners, bool splits) {
   const int dim = attention_padded_dim(head_dim), dim_v = attention_padded_dim(head_dim_v);

@@ -92,8 +92,7 @@ __device__ __forceinline__ void store_weights(u32 tile, const Fragment<Map>& wei
 #pragma unroll
     for (int c = 0; c < Map::kColTiles; ++c) {
       const float (&block)[4] = weights.block[i / 2][c];
-      const u32 address =
-          tile + Layout::offset(lane_row, column / 8 + c) + threadIdx.x % 4 * 4;
+      const u32 address = tile + Layout::offset(lane_row, column / 8 + c) + threadIdx.x % 4 * 4;
       asm volatile("st.shared.u32 [%0], %1;" ::"r"(address),
                    "r"(pack2<Element>(block[i % 2 * 2], block[i % 2 * 2 + 1]))
                    : "memory");
@@ -101,7 +100,8 @@ __device__ __forceinline__ void store_weights(u32 tile, const Fragment<Map>& wei
   }
 }
 
-// out += weights V with such a tile of kKeys keys; the warp's output starts at chunk `v_chunk` of V.
+// out += weights V with such a tile of kKeys keys; the warp's output starts at chunk `v_chunk` of
+// V.
 template <class Element, class WeightLayout, class VLayout, int kKeys, class OutMap>
 __device__ __forceinline__ void multiply_stored_pv(Fragment<OutMap>& out, u32 weights, int row,
                                                    u32 v, int v_chunk) {

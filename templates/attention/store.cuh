@@ -70,7 +70,8 @@ __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& 
         pair[0] = variant.out(pair[0], at);
         pair[1] = variant.out(pair[1], at);
       }
-      const u32 offset = Tile::Layout::offset(row, place.column() / 8 + c / 2) + threadIdx.x % 4 * 4;
+      const u32 offset =
+          Tile::Layout::offset(row, place.column() / 8 + c / 2) + threadIdx.x % 4 * 4;
       *reinterpret_cast<u32*>(shared_memory + offset) = pack2<Element>(pair[0], pair[1]);
     }
   }

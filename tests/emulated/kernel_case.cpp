@@ -139,11 +139,10 @@ void KernelCase::make_attention(int size) {
   problem.v = v.values;
   output_ = &tensor(traits.dtype, {1, problem.len_q, 2, traits.head_dim_v});
   check_attention(q.view, k.view, v.view, output_->view, TensorView{}, options, attention_);
-  const long long tiles =
-      attention_tiles(1, 2, 1, problem.len_q, config.block_q, config.splits);
+  const long long tiles = attention_tiles(1, 2, 1, problem.len_q, config.block_q, config.splits);
   choice_ = {spec_, static_cast<unsigned>(tiles * splits), splits,
-             static_cast<std::size_t>(attention_workspace_bytes(tiles, splits, config.block_q,
-                                                                traits.head_dim_v))};
+             static_cast<std::size_t>(
+                 attention_workspace_bytes(tiles, splits, config.block_q, traits.head_dim_v))};
   expected_ = reference(problem);
   // P is rounded to the inputs' dtype, and so is the output; weights sum to at most 1.
   tolerance_ = 2 * epsilon(traits.dtype);
@@ -177,10 +176,10 @@ void KernelCase::make_gemm(int size) {
   problem.b = b.values;
   output_ = &tensor(traits.output, {problem.m, problem.n});
   check_gemm(a.view, b.view, output_->view, options, gemm_);
-  choice_ = {spec_,
-             static_cast<unsigned>(gemm_grid(problem.m, problem.n, 1, config.block_m,
-                                             config.block_n)),
-             1, 0};
+  choice_ = {
+      spec_,
+      static_cast<unsigned>(gemm_grid(problem.m, problem.n, 1, config.block_m, config.block_n)), 1,
+      0};
   expected_ = reference(problem);
   // Half-precision sums are rounded at every step of 16; the others once.
   const bool half_sums = traits.accumulator == Accumulator::f16;

@@ -18,8 +18,8 @@ class KernelCase {
  public:
   // Inputs of fixed pseudo-random numbers; several tiles in every direction, so that pipelines turn
   // over and edges are partial. `spec`: of sm_90, without a user's texts. `size`, 0 to sizes(spec)
-  // - 1, moves the tile of K with which a GEMM's ring of stages ends; with its keys split, attention
-  // runs once in two shares and once in one.
+  // - 1, moves the tile of K with which a GEMM's ring of stages ends; with its keys split,
+  // attention runs once in two shares and once in one.
   static int sizes(const Specialization& spec);
   explicit KernelCase(const Specialization& spec, int size = 0);
 
