@@ -9,15 +9,16 @@ import kiln
 import pytest
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
-ATTENTION = {"op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "block_q": 128}
+ATTENTION = {"op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "splits": False}
 GEMM = {"op": "gemm", "dtype": "bfloat16", "layout": "nt", "block_m": 128, "block_n": 128}
 SPECS = {
     "attention_d128_causal": {**ATTENTION, "mask": "causal"},
-    "attention_d64_plain_short": {
-        **ATTENTION, "dtype": "float16", "head_dim": 64, "mask": "none", "block_q": 64,
+    "attention_d64_decode": {
+        **ATTENTION, "dtype": "float16", "head_dim": 64, "mask": "none", "splits": True,
+        "block_q": 16,
     },
     "attention_all_options": {
-        **ATTENTION, "head_dim": 192, "head_dim_v": 128, "block_q": 64, "mask": "window",
+        **ATTENTION, "head_dim": 192, "head_dim_v": 128, "mask": "window",
         "softcap": True, "alibi": True, "sinks": "bfloat16", "aligned": False,
     },
     "attention_variant": {

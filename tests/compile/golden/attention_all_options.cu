@@ -5,8 +5,9 @@ struct Config {
   static constexpr int kHeadDim = 192;
   static constexpr int kHeadDimV = 128;
   static constexpr int kBlockQ = 64;
-  static constexpr int kBlockKv = 64;
-  static constexpr int kWarps = 4;
+  static constexpr int kBlockKv = 32;
+  static constexpr int kWarps = 4, kTeams = 1, kPartners = 1, kStages = 1;
+  static constexpr bool kPacked = false, kSplits = false;
   static constexpr bool kAligned = false;
 };
 using Variant = kiln::Variants<kiln::Softcap, kiln::Alibi, kiln::Window, kiln::Sinks<kiln::bf16>>;

@@ -6,7 +6,8 @@ struct Config {
   static constexpr int kHeadDimV = 128;
   static constexpr int kBlockQ = 128;
   static constexpr int kBlockKv = 64;
-  static constexpr int kWarps = 8;
+  static constexpr int kWarps = 4, kTeams = 1, kPartners = 1, kStages = 2;
+  static constexpr bool kPacked = false, kSplits = false;
   static constexpr bool kAligned = true;
 };
 using Variant = kiln::Variants<kiln::Causal>;

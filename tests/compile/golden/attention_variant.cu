@@ -4,9 +4,10 @@ struct Config {
   using Element = kiln::bf16;
   static constexpr int kHeadDim = 128;
   static constexpr int kHeadDimV = 128;
-  static constexpr int kBlockQ = 128;
+  static constexpr int kBlockQ = 64;
   static constexpr int kBlockKv = 64;
-  static constexpr int kWarps = 8;
+  static constexpr int kWarps = 4, kTeams = 1, kPartners = 1, kStages = 1;
+  static constexpr bool kPacked = false, kSplits = false;
   static constexpr bool kAligned = true;
 };
 struct UserVariant : kiln::VariantDefaults {
