@@ -101,7 +101,6 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
   const auto of_team = [&](int i, int row) {
     return Row{in_shared + (i * Config::kBlockQ + row) * Row::kFloats};
   };
-  wait_copies<Config::kAligned, 0>();
   __syncthreads();  // nobody reads Q, K or V any more
 #pragma unroll
   for (int r = 0; r < OutMap::kRows; ++r) {

@@ -147,7 +147,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     __syncthreads();  // Q is there, loaded by all teams
     if (scale < 0.0f) {
       negate_tile<typename Tiles::Q>(shared_memory, threadIdx.x);
-      __syncthreads();
+      if constexpr (Config::kTeams > 1) __syncthreads();  // one team's is in the loop
     }
   }
   u32 read = 0;
@@ -204,6 +204,8 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) tiles[i] = tiles[i + 1];
   }
+  // Without any tile Q is still under way, to where the epilogue writes.
+  if constexpr (Config::kTeams == 1) wait_copies<Config::kAligned, kAhead>();
   softmax.finish([&](auto& sums) {
     partners.template join<typename Tiles::ScoreMap>(sums, [](float a, float b) { return a + b; });
   });

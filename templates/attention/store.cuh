@@ -51,7 +51,6 @@ __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& 
                                            const Place& place) {
   using Element = typename Config::Element;
   using Tile = TileShape<Config::kBlockQ, Config::kHeadDimV, 32, Config::kAligned>;
-  wait_copies<Config::kAligned, 0>();
   __syncthreads();  // nobody reads Q, K or V any more
 #pragma unroll
   for (int r = 0; r < OutMap::kRows; ++r) {

@@ -24,6 +24,13 @@ bool is_last_barrier(const Mutant& mutant, std::string_view ptx) {
   return starts(mutant, "bar.sync") && !lines.empty() && lines.back() == mutant.line;
 }
 
+// In arrives_last() of base/ticket.cuh: from the first fence of global memory on.
+bool is_in_ticket(const Mutant& mutant, std::string_view ptx) {
+  const auto fences = lines_of(ptx, "membar.gl");
+  return !fences.empty() && mutant.line >= fences.front() &&
+         (starts(mutant, "membar.gl") || starts(mutant, "bar.sync"));
+}
+
 }  // namespace
 
 std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant,
@@ -32,6 +39,14 @@ std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant
   if (spec.family() == Family::gemm && !copies && is_last_barrier(mutant, ptx)) {
     return "no copy is in flight, and behind the loop's own barrier only B's fragments are read, "
            "which the staged rows do not reach";
+  }
+  if (spec.family() == Family::attention && starts(mutant, "bar.warp.sync")) {
+    return "one-warp teams read what they copied by ldmatrix alone, which the emulated device "
+           "executes for all lanes at once, when each has waited for its copies";
+  }
+  if (is_in_ticket(mutant, ptx)) {
+    return "it orders global memory, which the emulated device keeps in order and does not check "
+           "for races";
   }
   return {};
 }

@@ -83,7 +83,7 @@ std::string caught_by(std::deque<Sized>& sizes, const Mutant& mutant, int seeds)
 void test_kernel(const Specialization& spec, const Arguments& arguments, Totals& totals) {
   const std::string what = describe(spec, {});
   std::deque<Sized> sizes;
-  for (int size = 0; size < KernelCase::sizes(spec); ++size) {
+  for (int size = 0; size < KernelCase::kSizes; ++size) {
     sizes.emplace_back(spec, size);
   }
   const std::vector<Mutant> mutants = mutants_of(sizes.front().kernel.ptx());

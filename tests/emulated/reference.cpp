@@ -41,7 +41,6 @@ double dot(const float* a, const float* b, int size) {
 
 std::vector<double> reference(const AttentionReference& p) {
   const int dim = p.traits.head_dim, dim_v = p.traits.head_dim_v;
-  const double scale = 1 / std::sqrt(static_cast<double>(dim));
   std::vector<double> out(static_cast<std::size_t>(p.len_q * p.heads * dim_v));
   std::vector<double> logits(static_cast<std::size_t>(p.len_kv));
   for (int row = 0; row < p.len_q; ++row) {
@@ -51,8 +50,8 @@ std::vector<double> reference(const AttentionReference& p) {
       double top = p.sinks.empty() ? -std::numeric_limits<double>::infinity() : p.sinks[at];
       for (int kv = 0; kv < p.len_kv; ++kv) {
         double& logit = logits[static_cast<std::size_t>(kv)];
-        logit = scale * dot(&p.q[static_cast<std::size_t>((row * p.heads + h) * dim)],
-                            &p.k[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim)], dim);
+        logit = p.scale * dot(&p.q[static_cast<std::size_t>((row * p.heads + h) * dim)],
+                              &p.k[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim)], dim);
         if (p.softcap > 0) logit = p.softcap * std::tanh(logit / p.softcap);
         if (!p.slopes.empty()) logit -= p.slopes[at] * std::abs(row + p.len_kv - p.len_q - kv);
         if (!is_visible(p, row, kv)) logit = -std::numeric_limits<double>::infinity();
@@ -61,12 +60,14 @@ std::vector<double> reference(const AttentionReference& p) {
       double sum = p.sinks.empty() ? 0 : std::exp(p.sinks[at] - top);
       double* const o = &out[static_cast<std::size_t>((row * p.heads + h) * dim_v)];
       for (int kv = 0; kv < p.len_kv; ++kv) {
-        const double weight = std::exp(logits[static_cast<std::size_t>(kv)] - top);
+        const double logit = logits[static_cast<std::size_t>(kv)];
+        const double weight =
+            logit == -std::numeric_limits<double>::infinity() ? 0 : std::exp(logit - top);
         sum += weight;
         const float* const v = &p.v[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim_v)];
         for (int d = 0; d < dim_v; ++d) o[d] += weight * v[d];
       }
-      for (int d = 0; d < dim_v; ++d) o[d] /= sum;
+      for (int d = 0; d < dim_v && sum > 0; ++d) o[d] /= sum;
     }
   }
   return out;

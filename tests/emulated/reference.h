@@ -12,6 +12,7 @@ struct AttentionReference {
   int heads = 1, heads_kv = 1, len_q = 0, len_kv = 0;
   int window_left = -1, window_right = -1;  // of Mask::window
   float softcap = 0;
+  double scale = 1;
   std::vector<float> q, k, v;        // [len, heads, dim]
   std::vector<float> slopes, sinks;  // [heads], or empty
 };
