@@ -36,6 +36,13 @@ using conditional = typename Conditional<kCondition, T, F>::type;
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 __host__ __device__ constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 
+// Hides where a value comes from: what is computed from it stays where it is used, instead of
+// waiting ahead of a loop in registers that the accumulators need.
+__device__ __forceinline__ u32 opaque(u32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // --- conversions; round to nearest even ---
 
 __device__ __forceinline__ float to_float(float x) { return x; }
