@@ -79,28 +79,31 @@ LaunchChoice choose(const AttentionProblem& problem, const runtime::Device& devi
   const long long tiles = attention_tiles(problem.batch, problem.heads, problem.heads_kv,
                                           problem.len_q, config.block_q, config.splits);
   return {{arch, choice.row, traits},
-          grid_of(tiles * choice.splits),
+          {grid_of(tiles * choice.splits), 1},
           choice.splits,
           static_cast<std::size_t>(
               attention_workspace_bytes(tiles, choice.splits, config.block_q, traits.head_dim_v))};
 }
 
 LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, bool may_split) {
-  static_cast<void>(may_split);
   const int arch = arch_of(device);
-  const int row = problem.tile ? overridden_row(problem, arch)
-                               : pick_gemm_row(problem.traits, arch, problem.m, problem.n,
-                                               problem.batch, device.info().sm_count);
-  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
-  return {{arch, row, problem.traits},
-          grid_of(gemm_grid(problem.m, problem.n, problem.batch, config.block_m, config.block_n)),
-          1,
-          0};
+  const Choice choice = choose_gemm(
+      problem.traits, arch, {problem.m, problem.n, problem.k, problem.batch},
+      device.info().sm_count, may_split, problem.tile ? overridden_row(problem, arch) : -1);
+  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(choice.row)];
+  const long long tiles =
+      gemm_tiles(problem.m, problem.n, problem.batch, config.block_m, config.block_n);
+  return {{arch, choice.row, problem.traits},
+          {grid_of(tiles), static_cast<unsigned>(choice.splits)},
+          choice.splits,
+          static_cast<std::size_t>(
+              gemm_workspace_bytes(tiles, choice.splits, config.block_m, config.block_n))};
 }
 
 runtime::LaunchShape launch_shape(const LaunchChoice& choice, const LoadedKernel& kernel) {
   runtime::LaunchShape shape;
-  shape.grid[0] = choice.blocks;
+  shape.grid[0] = choice.grid[0];
+  shape.grid[1] = choice.grid[1];
   shape.block[0] = kernel.threads;
   shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
   return shape;
@@ -108,10 +111,11 @@ runtime::LaunchShape launch_shape(const LaunchChoice& choice, const LoadedKernel
 
 void set_splits(CallArguments& arguments, const LaunchChoice& choice, void* workspace) {
   if (choice.splits == 1) return;
-  if (choice.spec.family() == Family::attention) {
-    arguments.set_splits<AttentionParams>(choice.splits, workspace, choice.workspace_bytes,
-                                          new_nonce());
-  }
+  const auto set = [&]<class Params>(Params*) {
+    arguments.set_splits<Params>(choice.splits, workspace, choice.workspace_bytes, new_nonce());
+  };
+  choice.spec.family() == Family::attention ? set(static_cast<AttentionParams*>(nullptr))
+                                            : set(static_cast<GemmParams*>(nullptr));
 }
 
 void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::LaunchShape& shape,

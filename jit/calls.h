@@ -2,6 +2,8 @@
 // share.
 #pragma once
 
+#include <array>
+
 #include "jit/engine.h"
 #include "jit/problem.h"
 
@@ -13,7 +15,7 @@ int arch_of(const runtime::Device& device);  // index into arch_table()
 // What a problem comes to on a device: the kernel, its grid and how far a tile's work is split.
 struct LaunchChoice {
   Specialization spec;
-  unsigned blocks = 0;
+  std::array<unsigned, 2> grid{};
   int splits = 1;
   std::size_t workspace_bytes = 0;  // 0 unless split
 };

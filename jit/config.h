@@ -42,8 +42,8 @@ struct Choice {
 struct GemmConfig {
   int element_bytes;  // of a and b
   int block_m, block_n, block_k, stages, warps_m, warps_n;
-  // Outputs a microsecond of one multiprocessor at K = 4096: with one CTA of this row on it, and
-  // with as many as fit. Only their ratios matter.
+  // Outputs a microsecond of one multiprocessor of an H200 at K = 4096: with one CTA of this row on
+  // it, and with as many as fit.
   int rate_alone, rate_full;
   std::string_view reason;
 };
@@ -65,13 +65,18 @@ struct AttentionExtent {
   std::int64_t batch = 0, heads = 0, heads_kv = 0, len_q = 0, keys = 0;
 };
 
+struct GemmExtent {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+};
+
 // The choice for one call. `sm_count` weighs waves of tiles. Never returns a row outside the lists
-// above, and never fails for traits that the problem checks let through. May only split the keys of
-// a tile where the caller gave a workspace.
+// above, and never fails for traits that the problem checks let through. May only split a tile's
+// work where the caller gave a workspace.
 Choice choose_attention(const AttentionTraits& traits, int arch, const AttentionExtent& extent,
                         int sm_count, bool may_split);
-int pick_gemm_row(const GemmTraits& traits, int arch, std::int64_t m, std::int64_t n,
-                  std::int64_t batch, int sm_count);
+// `only_row`, from 0 on: a row that the caller chose.
+Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
+                   bool may_split, int only_row = -1);
 
 // The row of a tile that the caller chose; -1 when these traits have none.
 int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile);

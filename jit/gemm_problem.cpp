@@ -53,13 +53,18 @@ Operand layout_of(const char* argument, std::int64_t k_extent, std::int64_t k_st
               ".contiguous()");
 }
 
-bool is_aligned_load(const TensorView& tensor, std::int64_t ld, std::int64_t batch_stride) {
+// Whole chunks of 16 bytes along `extent`, the contiguous dimension.
+bool is_aligned_load(const TensorView& tensor, std::int64_t extent, std::int64_t ld,
+                     std::int64_t batch_stride) {
   const int size = size_of(tensor.dtype);
-  return is_aligned(tensor, 16) && ld * size % 16 == 0 && batch_stride * size % 16 == 0;
+  return is_aligned(tensor, 16) && extent * size % 16 == 0 && ld * size % 16 == 0 &&
+         batch_stride * size % 16 == 0;
 }
 
-bool is_aligned_store(const TensorView& tensor, const Matrix& m) {
-  return is_aligned(tensor, 16) && m.row_stride % 2 == 0 && m.batch_stride % 2 == 0;
+// Of the output, or what is read beside it: whole vectors of `vector` elements.
+bool is_aligned_store(const TensorView& tensor, const Matrix& m, int vector) {
+  return is_aligned(tensor, 16) && m.cols % vector == 0 && m.row_stride % vector == 0 &&
+         m.batch_stride % vector == 0;
 }
 
 std::int64_t common_batch(const Matrix& a, const Matrix& b) {
@@ -199,8 +204,10 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   traits.input = a.dtype, traits.output = out.dtype, traits.accumulator = options.accumulator;
   traits.major_a = oa.major, traits.major_b = ob.major;
   traits.aligned_loads =
-      is_aligned_load(a, oa.ld, ma.batch_stride) && is_aligned_load(b, ob.ld, mb.batch_stride);
-  traits.aligned_stores = is_aligned_store(out, mo);
+      is_aligned_load(a, oa.major == Major::k ? ma.cols : ma.rows, oa.ld, ma.batch_stride) &&
+      is_aligned_load(b, ob.major == Major::k ? mb.rows : mb.cols, ob.ld, mb.batch_stride);
+  const int vector = 16 / size_of(out.dtype);
+  traits.aligned_stores = is_aligned_store(out, mo, vector);
   check_epilogue(options, problem);
 
   GemmParams p{};
@@ -209,12 +216,13 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   p.a_batch = ma.batch_stride, p.b_batch = mb.batch_stride, p.out_batch = mo.batch_stride;
   p.m = problem.m, p.n = problem.n, p.k = problem.k, p.batch = problem.batch;
   p.alpha = options.alpha;
+  p.splits = 1;
   if (!std::isfinite(p.alpha)) throw_value({kOp, "alpha"}, "must be finite");
   if (options.bias.given()) {
     p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
     traits.bias = options.bias.dtype;
     traits.aligned_stores =
-        traits.aligned_stores && is_aligned(options.bias, 16) && p.bias_batch % 2 == 0;
+        traits.aligned_stores && is_aligned(options.bias, 16) && p.bias_batch % vector == 0;
   }
   if (options.residual.given()) {
     check_device({kOp, "residual"}, options.residual, problem.device_ordinal);
@@ -223,7 +231,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
     p.residual = options.residual.data;
     p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;
     traits.residual = options.residual.dtype;
-    traits.aligned_stores = traits.aligned_stores && is_aligned_store(options.residual, mr);
+    traits.aligned_stores = traits.aligned_stores && is_aligned_store(options.residual, mr, vector);
   }
   CallArguments& arguments = problem.arguments;
   arguments.set_params(p);

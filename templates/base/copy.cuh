@@ -8,6 +8,18 @@ __device__ __forceinline__ u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
+__device__ __forceinline__ u32 load_word(u32 address) {
+  u32 word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+
+__device__ __forceinline__ void store_shared_16(u32 address, const uint4& value) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
+}
+
 // Copies `valid_bytes` (0..16) from global memory and fills the rest of the 16 bytes with zeros.
 // With 0 valid bytes nothing is read, so `source` may then be any address. With 1 to 15 the
 // hardware fetches the aligned word and drops the rest: compute-sanitizer reports that as a read of

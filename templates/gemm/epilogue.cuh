@@ -34,44 +34,77 @@ struct StandardEpilogue {
   }
 };
 
-template <class T>
 struct Pair {
-  T first, second;
+  float first, second;
 };
 
-// Neighbouring elements of which `count` exist. kAligned: the address is a multiple of the pair.
-template <bool kAligned, class T>
-__device__ __forceinline__ Pair<float> load_pair(const T* source, int count) {
-  if constexpr (kAligned) {
-    if (count >= 2) {
-      using Word = conditional<sizeof(T) == 4, u64, u32>;
-      const Word word = *reinterpret_cast<const Word*>(source);
-      const Pair<T> pair = *reinterpret_cast<const Pair<T>*>(&word);
-      return {to_float(pair.first), to_float(pair.second)};
+// kCount neighbouring elements in registers, as they lie in memory.
+template <class T, int kCount>
+struct Vector {
+  static constexpr int kWords = kCount * static_cast<int>(sizeof(T)) / 4;
+  u32 words[kWords];
+
+  __device__ __forceinline__ float operator[](int i) const {
+    if constexpr (sizeof(T) == 4) return __uint_as_float(words[i]);
+    return to_float(T{static_cast<u16>(words[i / 2] >> i % 2 * 16)});
+  }
+  __device__ __forceinline__ void set(const float (&values)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (sizeof(T) == 4) {
+        words[i] = __float_as_uint(values[i]);
+      } else {
+        words[i] = pack2<T>(values[i * 2], values[i * 2 + 1]);
+      }
     }
   }
-  return {count >= 1 ? to_float(source[0]) : 0.0f, count >= 2 ? to_float(source[1]) : 0.0f};
+};
+
+// kAligned: all elements exist and the address is a multiple of 16 bytes, or of the whole vector.
+// Else `count` of them exist, which may be more than the vector holds, or negative.
+template <bool kAligned, class T, int kCount>
+__device__ __forceinline__ void load_vector(Vector<T, kCount>& vector, const T* source, int count) {
+  constexpr int kWords = Vector<T, kCount>::kWords;
+  if constexpr (kAligned && kWords % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < kWords; i += 4) {
+      const uint4 word = reinterpret_cast<const uint4*>(source)[i / 4];
+      vector.words[i] = word.x, vector.words[i + 1] = word.y;
+      vector.words[i + 2] = word.z, vector.words[i + 3] = word.w;
+    }
+  } else if constexpr (kAligned) {
+    static_assert(kWords == 2, "load_vector: a vector is 8 bytes or a multiple of 16");
+    const uint2 word = *reinterpret_cast<const uint2*>(source);
+    vector.words[0] = word.x, vector.words[1] = word.y;
+  } else {
+    float values[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = i < count ? to_float(source[i]) : 0.0f;
+    vector.set(values);
+  }
 }
 
-template <bool kAligned, class T>
-__device__ __forceinline__ void store_pair(T* destination, Pair<float> values, int count) {
-  const Pair<T> pair = {from_float<T>(values.first), from_float<T>(values.second)};
+template <bool kAligned, class T, int kCount>
+__device__ __forceinline__ void store_vector(T* destination, const float (&values)[kCount],
+                                             int count) {
   if constexpr (kAligned) {
-    if (count >= 2) {
-      using Word = conditional<sizeof(T) == 4, u64, u32>;
-      *reinterpret_cast<Word*>(destination) = *reinterpret_cast<const Word*>(&pair);
-      return;
+    Vector<T, kCount> vector;
+    vector.set(values);
+    const u32(&word)[4] = vector.words;
+    *reinterpret_cast<uint4*>(destination) = {word[0], word[1], word[2], word[3]};
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (i < count) destination[i] = from_float<T>(values[i]);
     }
   }
-  if (count >= 1) destination[0] = pair.first;
-  if (count >= 2) destination[1] = pair.second;
 }
 
 // Half `half` of a 16 x 8 accumulator: two neighbouring elements of row g + 8 * half.
-__device__ __forceinline__ Pair<float> accumulator_pair(const float (&acc)[4], int half) {
+__device__ __forceinline__ Pair accumulator_pair(const float (&acc)[4], int half) {
   return {acc[half * 2], acc[half * 2 + 1]};
 }
-__device__ __forceinline__ Pair<float> accumulator_pair(const u32 (&acc)[2], int half) {
+__device__ __forceinline__ Pair accumulator_pair(const u32 (&acc)[2], int half) {
   return {to_float(f16{static_cast<u16>(acc[half])}),
           to_float(f16{static_cast<u16>(acc[half] >> 16)})};
 }
@@ -99,61 +132,125 @@ struct EpilogueRows {
                                         int lane) const {
 #pragma unroll
     for (int i = 0; i < kColumns / 8 * 2; ++i) {
-      const Pair<float> pair = accumulator_pair(accumulators[i / 2], i % 2);
+      const Pair pair = accumulator_pair(accumulators[i / 2], i % 2);
       const int row = lane / 4 + i % 2 * 8, column = i / 2 * 8 + lane % 4 * 2;
       *reinterpret_cast<float2*>(rows + row * kStride + column) = {pair.first, pair.second};
     }
   }
-  __device__ __forceinline__ Pair<float> read(int row, int column) const {
-    const float2 pair = *reinterpret_cast<const float2*>(rows + row * kStride + column);
-    return {pair.x, pair.y};
+  template <int kCount>
+  __device__ __forceinline__ void read(float (&values)[kCount], int row, int column) const {
+    const float* source = rows + row * kStride + column;
+    if constexpr (kCount % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < kCount; i += 4) {
+        const float4 quad = *reinterpret_cast<const float4*>(source + i);
+        values[i] = quad.x, values[i + 1] = quad.y, values[i + 2] = quad.z, values[i + 3] = quad.w;
+      }
+    } else {
+      const float2 pair = *reinterpret_cast<const float2*>(source);
+      values[0] = pair.x, values[1] = pair.y;
+    }
   }
 };
 
-// Finishes 16 rows of a warp's tile; `first_row` and `first_column` are theirs in the output. Lanes
-// form a grid of kLaneRows x kLaneColumns pairs, which steps over the rows.
+// One lane's share of a warp's tile: the same columns of every kLaneRows-th row. A slab is 16 rows,
+// kPasses of which a lane visits.
 template <class Config, class Epilogue, int kColumns>
-__device__ __forceinline__ void store_rows(const GemmParams& params,
-                                           const EpilogueRows<kColumns>& sums, int batch,
-                                           int first_row, int first_column, int lane) {
+class OutputLane {
   using Output = typename Config::Output;
   using Bias = typename Config::Bias;
   using Residual = typename Config::Residual;
-  constexpr int kLaneColumns = kColumns % 64 == 0 ? 32 : kColumns % 32 == 0 ? 16 : 8;
-  constexpr int kLaneRows = 32 / kLaneColumns;
-  const Epilogue epilogue;
-#pragma unroll 1
-  for (int in_tile = lane % kLaneColumns * 2; in_tile < kColumns; in_tile += kLaneColumns * 2) {
-    const int column = first_column + in_tile;
-    const int count = params.n - column;
-    Pair<float> bias = {};
+  static constexpr bool kAligned = Config::kAlignedStores;
+  static constexpr int kVector = kAligned ? 16 / static_cast<int>(sizeof(Output)) : 2;
+  static constexpr int kVectors = kColumns / kVector;  // in a row
+  static constexpr int kLaneColumns = kVectors & -kVectors & 31 ? kVectors & -kVectors : 32;
+  static constexpr int kLaneRows = 32 / kLaneColumns;
+  static constexpr int kSteps = kVectors / kLaneColumns;  // vectors of this lane in a row
+  static constexpr int kPasses = 16 / kLaneRows;
+
+ public:
+  // Of a slab. A lane asks for them long before it needs them: memory is far away.
+  using Residuals = Vector<Residual, kVector>[kPasses][kSteps];
+  static constexpr int kResidualWords = sizeof(Residuals) / 4;
+
+  // The warp's tile begins at `row` and `column` of the output.
+  __device__ __forceinline__ OutputLane(const GemmParams& params, int batch, int row, int column,
+                                        int lane)
+      : params_(params),
+        batch_(batch),
+        lane_row_(lane / kLaneColumns),
+        lane_column_(lane % kLaneColumns * kVector),
+        row_(row + lane_row_),
+        column_(column + lane_column_) {
     if constexpr (Epilogue::kBias) {
-      bias = load_pair<false>(
-          static_cast<const Bias*>(params.bias) + batch * params.bias_batch + column, count);
-    }
-#pragma unroll 2
-    for (int i = lane / kLaneColumns; i < 16; i += kLaneRows) {
-      const int row = first_row + i;
-      if (row >= params.m) break;
-      Pair<float> residual = {};
-      if constexpr (Epilogue::kResidual) {
-        residual = load_pair<Config::kAlignedStores>(static_cast<const Residual*>(params.residual) +
-                                                         batch * params.residual_batch +
-                                                         row * params.residual_ld + column,
-                                                     count);
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (kAligned && columns_left(step) <= 0) continue;
+        load_vector<kAligned>(
+            bias_[step],
+            static_cast<const Bias*>(params.bias) + batch * params.bias_batch + column_at(step),
+            columns_left(step));
       }
-      const Pair<float> sum = sums.read(i, in_tile);
-      const Pair<float> values = {
-          epilogue(params.alpha * sum.first, bias.first, residual.first, row, column, batch),
-          epilogue(params.alpha * sum.second, bias.second, residual.second, row, column + 1,
-                   batch)};
-      store_pair<Config::kAlignedStores>(static_cast<Output*>(params.out) +
-                                             batch * params.out_batch + row * params.out_ld +
-                                             column,
-                                         values, count);
     }
   }
-}
+
+  __device__ __forceinline__ void load(Residuals& residuals, int slab) const {
+    const Residual* source = static_cast<const Residual*>(params_.residual) +
+                             batch_ * params_.residual_batch +
+                             (row_ + slab * 16) * params_.residual_ld;
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (exists(slab, pass, step)) {
+          load_vector<kAligned>(residuals[pass][step], source + column_at(step),
+                                columns_left(step));
+        }
+      }
+      source += kLaneRows * params_.residual_ld;
+    }
+  }
+
+  __device__ __forceinline__ void store(const EpilogueRows<kColumns>& sums,
+                                        const Residuals& residuals, int slab) const {
+    const Epilogue epilogue;
+    Output* destination = static_cast<Output*>(params_.out) + batch_ * params_.out_batch +
+                          (row_ + slab * 16) * params_.out_ld;
+    // Residuals are in registers, which only an unrolled loop can index.
+#pragma unroll(Epilogue::kResidual ? kPasses : 2)
+    for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (!exists(slab, pass, step)) continue;
+        float values[kVector];
+        sums.read(values, lane_row_ + pass * kLaneRows, column_at(step) - column_ + lane_column_);
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) {
+          values[i] = epilogue(params_.alpha * values[i], Epilogue::kBias ? bias_[step][i] : 0.0f,
+                               Epilogue::kResidual ? residuals[pass][step][i] : 0.0f,
+                               row_ + slab * 16 + pass * kLaneRows, column_at(step) + i, batch_);
+        }
+        store_vector<kAligned>(destination + column_at(step), values, columns_left(step));
+      }
+      destination += kLaneRows * params_.out_ld;
+    }
+  }
+
+ private:
+  __device__ __forceinline__ int column_at(int step) const {
+    return column_ + step * kLaneColumns * kVector;
+  }
+  __device__ __forceinline__ int columns_left(int step) const {
+    return params_.n - column_at(step);
+  }
+  __device__ __forceinline__ bool exists(int slab, int pass, int step) const {
+    return row_ + slab * 16 + pass * kLaneRows < params_.m && columns_left(step) > 0;
+  }
+
+  const GemmParams& params_;
+  int batch_, lane_row_, lane_column_, row_, column_;
+  Vector<Bias, kVector> bias_[kSteps];
+};
 
 // Writes a warp's tile, whose first row and column in the output are `row` and `column`. Every
 // warp must be done with the stages, whose shared memory is used again.
@@ -162,16 +259,31 @@ __device__ __forceinline__ void store_tile(const GemmParams& params,
                                            Accumulator (&accumulators)[kTilesM][kTilesN], int batch,
                                            int row, int column, int warp, int lane) {
   using Rows = EpilogueRows<kTilesN * 8>;
+  using Lane = OutputLane<Config, Epilogue, kTilesN * 8>;
+  // As many slabs as fit in the registers that the main loop no longer needs.
+  constexpr int kFit = 64 / Lane::kResidualWords;
+  constexpr int kAhead = kFit < 1 ? 1 : kFit < kTilesM ? kFit : kTilesM;
   const Rows rows = {reinterpret_cast<float*>(shared_memory() + warp * Rows::kBytes)};
+  const Lane output(params, batch, row, column, lane);
+  typename Lane::Residuals residuals[kAhead];
+  if constexpr (Epilogue::kResidual) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) output.load(residuals[i], i);
+  }
 #pragma unroll 1
   for (int i = 0; i < kTilesM; ++i) {
     rows.write(accumulators[0], lane);
     __syncwarp();
-    store_rows<Config, Epilogue>(params, rows, batch, row + i * 16, column, lane);
+    output.store(rows, residuals[0], i);
     if constexpr (kTilesM > 1) __syncwarp();
     // The registers move up a place: indexing them by `i` would need an unrolled loop.
 #pragma unroll
     for (int j = 1; j < kTilesM; ++j) copy_accumulators(accumulators[j - 1], accumulators[j]);
+    if constexpr (Epilogue::kResidual) {
+#pragma unroll
+      for (int j = 1; j < kAhead; ++j) copy_accumulators(residuals[j - 1], residuals[j]);
+      if (kAhead < kTilesM && i + kAhead < kTilesM) output.load(residuals[kAhead - 1], i + kAhead);
+    }
   }
 }
 

@@ -38,21 +38,32 @@ class FragmentLoader {
     mix_ = Layout::offset(row, 0) - row * Layout::kRowBytes;
   }
 
-  // `stage` is the tile's offset in shared memory, `step` the tensor-core step of the tile.
+  // Reads the fragments of step `step` of the tile at `stage` in shared memory. They have to be
+  // rounded before they are multiplied.
   __device__ __forceinline__ void load(u32 (&fragments)[kCount][4], u32 stage, int step) const {
+    const u32 base = shared_address(shared_memory()) + stage + row_offset_;
+    const u32 k_major = Tile::kKMajor ? base + (opaque(chunk_offset_ ^ mix_) ^ (step * 32)) : 0;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       if constexpr (Tile::kWords) {
-        load_words(fragments[i], stage, i, step);
+        load_words(fragments[i], base, step, i);
       } else if constexpr (Tile::kKMajor) {
-        load_matrix_x4(fragments[i], address(stage, i * 16, step * 2));
+        load_matrix_x4(fragments[i], k_major + i * 16 * Layout::kRowBytes);
       } else {
-        load_matrix_x4_transposed(fragments[i], address(stage, step * 16, i * 2));
+        load_matrix_x4_transposed(fragments[i],
+                                  base + step * 16 * Layout::kRowBytes + chunk_offset(i * 2));
       }
-      if constexpr (sizeof(typename Tile::Element) == 4) {
+    }
+  }
+
+  __device__ __forceinline__ static void round(u32 (&fragments)[kCount][4]) {
 #pragma unroll
-        for (u32& word : fragments[i]) word = to_tf32(word);
-      }
+    for (int i = 0; i < kCount; ++i) round(fragments, i);
+  }
+  __device__ __forceinline__ static void round(u32 (&fragments)[kCount][4], int i) {
+    if constexpr (sizeof(typename Tile::Element) == 4) {
+#pragma unroll
+      for (u32& word : fragments[i]) word = to_tf32(word);
     }
   }
 
@@ -60,24 +71,23 @@ class FragmentLoader {
   using Layout = typename Tile::Layout;
   // Then `chunks` below changes other bits than the lane's chunk, so that one XOR replaces an
   // addition and an XOR, and far fewer registers hold addresses.
-  static constexpr bool kDisjoint = Tile::kKMajor || (kExtent & (kExtent - 1)) == 0;
+  static constexpr bool kDisjoint = (kExtent & (kExtent - 1)) == 0;
 
-  // Some rows and chunks from this lane's; the rows are a multiple of the swizzle's period.
-  __device__ __forceinline__ u32 lane_offset(int rows, int chunks) const {
-    const u32 row_offset = row_offset_ + rows * Layout::kRowBytes;
-    if constexpr (kDisjoint) return row_offset + (opaque(chunk_offset_ ^ mix_) ^ (chunks * 16));
-    return row_offset + ((chunk_offset_ + chunks * 16) ^ mix_);
-  }
-  __device__ __forceinline__ u32 address(u32 stage, int rows, int chunks) const {
-    return shared_address(shared_memory()) + stage + lane_offset(rows, chunks);
+  // Of the chunk that lies `chunks` after this lane's.
+  __device__ __forceinline__ u32 chunk_offset(int chunks) const {
+    if constexpr (kDisjoint) return opaque(chunk_offset_ ^ mix_) ^ (chunks * 16);
+    return (chunk_offset_ + chunks * 16) ^ mix_;
   }
 
-  __device__ __forceinline__ void load_words(u32 (&r)[4], u32 stage, int fragment, int step) const {
+  __device__ __forceinline__ void load_words(u32 (&fragment)[4], u32 base, int step, int i) const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int mn_half = kIsA ? i % 2 : i / 2, k_half = kIsA ? i / 2 : i % 2;
-      r[i] = *reinterpret_cast<const u32*>(
-          shared_memory() + stage + lane_offset(step * 8 + k_half * 4, fragment * 4 + mn_half * 2));
+    for (int mn_half = 0; mn_half < 2; ++mn_half) {
+      const u32 at = base + chunk_offset(i * 4 + mn_half * 2);
+#pragma unroll
+      for (int k_half = 0; k_half < 2; ++k_half) {
+        fragment[kIsA ? mn_half + k_half * 2 : mn_half * 2 + k_half] =
+            load_word(at + (step * 8 + k_half * 4) * Layout::kRowBytes);
+      }
     }
   }
 

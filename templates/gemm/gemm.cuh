@@ -1,13 +1,13 @@
 // The portable GEMM (sm_80 and later): cp.async into a ring of shared-memory stages, ldmatrix and
 // mma.sync. A rendered kernel calls gemm<Config, Epilogue>(params); the host renders both types.
 #pragma once
-#include "/kiln/base/copy.cuh"
-#include "/kiln/base/mma.cuh"
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/fragments.cuh"
 #include "/kiln/gemm/load.cuh"
+#include "/kiln/gemm/main_loop.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/raster.cuh"
+#include "/kiln/gemm/split.cuh"
 #include "/kiln/gemm/tile.cuh"
 
 namespace kiln {
@@ -64,99 +64,23 @@ struct GemmShape {
   using Accumulator = conditional<kHalfAccumulator, u32[2], float[4]>;  // of 16 x 8 outputs
 };
 
-// One tensor-core step of a warp's tile.
-template <class Input, class Accumulator, int kTilesM, int kPairsN>
-__device__ __forceinline__ void multiply(Accumulator (&accumulators)[kTilesM][kPairsN * 2],
-                                         const u32 (&a)[kTilesM][4], const u32 (&b)[kPairsN][4]) {
-#pragma unroll
-  for (int i = 0; i < kTilesM; ++i) {
-#pragma unroll
-    for (int j = 0; j < kPairsN * 2; ++j) {
-      const u32 b0 = b[j / 2][j % 2 * 2], b1 = b[j / 2][j % 2 * 2 + 1];
-      if constexpr (is_same<Input, float>) {
-        mma_1688_tf32(accumulators[i][j], a[i], b0, b1);
-      } else if constexpr (is_same<Accumulator, u32[2]>) {
-        mma_16816_f16(accumulators[i][j], a[i], b0, b1);
-      } else {
-        mma_16816<Input>(accumulators[i][j], a[i], b0, b1);
-      }
-    }
-  }
-}
-
-// Shared memory, kStages times (A tile, B tile); the ring position of K-tile i is i % kStages:
-//
-//   | A 0 | B 0 | A 1 | B 1 | ... | A kStages-1 | B kStages-1 |
-//
-//   K major:  kBlockM (kBlockN) rows of kBlockK elements, read by ldmatrix
-//   MN major: kBlockK rows of kBlockM (kBlockN) elements, read by ldmatrix.trans, tf32 by words
-//
-// Two sets of B's fragments alternate: while step s is multiplied, step s + 1 of B is read, across
-// the border of K-tiles as well. (With two sets of A's, too, a 64 x 64 warp tile is as fast, but
-// takes all 255 registers and twice as long to compile.) Loads past the last K-tile fill with zeros
-// instead of being skipped: the loop stays free of branches, and no stage is read before it was
-// written.
+// The launch is a grid of output tiles x splits.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void gemm(const GemmParams& params) {
   using Shape = GemmShape<Config>;
-  using Input = typename Config::Input;
-  constexpr int kSteps = Shape::kSteps, kStages = Config::kStages;
-  constexpr bool kAsync = Shape::LoaderA::kAsync;
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int warp_row = warp / Config::kWarpsN * Shape::kWarpM;
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
-  const TilePosition at = tile_position<Config::kBlockM, Config::kBlockN>(params, blockIdx.x);
-
-  typename Shape::LoaderA loader_a(static_cast<const Input*>(params.a) + at.batch * params.a_batch,
-                                   params.a_ld, at.row, params.m, params.k, thread);
-  typename Shape::LoaderB loader_b(static_cast<const Input*>(params.b) + at.batch * params.b_batch,
-                                   params.b_ld, at.column, params.n, params.k, thread);
-  const auto load_stage = [&](u32 stage) {
-    loader_a.load_next(stage);
-    loader_b.load_next(stage + Shape::TileA::kBytes);
-    commit_copies<kAsync>();
-  };
-  const auto next_stage = [](u32 stage) {
-    return stage == Shape::kSharedBytes - Shape::kStageBytes ? 0 : stage + Shape::kStageBytes;
-  };
-
-  const typename Shape::FragmentsA fragments_a(warp_row, lane);
-  const typename Shape::FragmentsB fragments_b(warp_column, lane);
-  u32 a[Shape::FragmentsA::kCount][4], b[2][Shape::FragmentsB::kCount][4];
-
-#pragma unroll 1
-  for (u32 stage = 0; stage < (kStages - 1) * Shape::kStageBytes; stage += Shape::kStageBytes) {
-    load_stage(stage);
-  }
-  const auto wait_for_stage = [&] {
-    wait_copies<kAsync, kStages - 2>();
-    __syncthreads();
-  };
-  wait_for_stage();
-  fragments_b.load(b[0], Shape::TileA::kBytes, 0);
+  // Waits in shared memory for the end of the main loop, which leaves no registers for it.
+  __shared__ TilePosition position;
+  const TilePosition start = tile_position<Config::kBlockM, Config::kBlockN>(params, blockIdx.x);
+  if (threadIdx.x == 0) position = start;
 
   typename Shape::Accumulator accumulators[Shape::kWarpM / 16][Shape::kWarpN / 8] = {};
-  u32 read = 0, write = (kStages - 1) * Shape::kStageBytes;
-#pragma unroll 1
-  for (int k = 0; k < params.k; k += Config::kBlockK) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      fragments_a.load(a, read, step);
-      if (step == kSteps - 1) {
-        wait_for_stage();
-        read = next_stage(read);
-      }
-      fragments_b.load(b[(step + 1) % 2], read + Shape::TileA::kBytes, (step + 1) % kSteps);
-      if (step == 0) {
-        // Every warp has read the last fragments of this stage: it did before it last waited.
-        load_stage(write);
-        write = next_stage(write);
-      }
-      multiply<Input>(accumulators, a, b[step % 2]);
-    }
-  }
-  wait_copies<kAsync, 0>();
-  __syncthreads();
+  main_loop<Config, Shape>(params, start, split_range<Config::kBlockK>(params, blockIdx.y),
+                           warp_row, warp_column, accumulators);
+  if (params.splits > 1 && !sum_splits<Shape::kThreads>(params, accumulators)) return;
+  const TilePosition at = position;
   store_tile<Config, Epilogue>(params, accumulators, at.batch, at.row + warp_row,
                                at.column + warp_column, warp, lane);
 }

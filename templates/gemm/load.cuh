@@ -21,46 +21,38 @@ class TileLoader {
   static constexpr bool kAsync = kAligned || sizeof(Element) == 4;
 
   // `matrix` is the operand of this batch entry, `ld` its other stride, and `first` the tile's
-  // first row of A or column of B, out of `extent`.
-  __device__ __forceinline__ TileLoader(const Element* matrix, i64 ld, int first, int extent, int k,
-                                        int thread)
-      : row_(thread / kThreadColumns), chunk_(thread % kThreadColumns), ld_(ld) {
+  // first row of A or column of B, out of `extent`. The tiles lie in K from `k_begin` up to
+  // `k_end`.
+  __device__ __forceinline__ TileLoader(const Element* matrix, i64 ld, int first, int extent,
+                                        int k_begin, int k_end, int thread)
+      : row_(thread / kThreadColumns), chunk_(thread % kThreadColumns), step_(kRowStep * ld) {
     const int column = chunk_ * Tile::kChunkElements;
     if constexpr (Tile::kKMajor) {
-      source_ = matrix + (first + row_) * ld + column;
+      source_ = matrix + (first + row_) * ld + k_begin + column;
       rows_left_ = extent - first - row_;
-      columns_left_ = k - column;
+      columns_left_ = k_end - k_begin - column;
+      next_tile_ = Tile::kColumns - kRowSteps * step_;
     } else {
-      source_ = matrix + row_ * ld + first + column;
-      rows_left_ = k - row_;
+      source_ = matrix + (k_begin + row_) * ld + first + column;
+      rows_left_ = k_end - k_begin - row_;
       columns_left_ = extent - first - column;
+      next_tile_ = 0;
     }
+    destination_ = shared_address(shared_memory()) + Tile::Layout::offset(row_, chunk_);
   }
 
-  // Starts the copy of the next K-tile to `offset` in shared memory. Tiles past the end of K are
-  // all zeros.
-  __device__ __forceinline__ void load_next(u32 offset) {
-    const Element* source = source_;
+  // Starts part `part` of `parts` of the copy of the next K-tile to `offset` in shared memory; all
+  // parts, in order, copy the tile. Both numbers must be constants after unrolling. Tiles past the
+  // end of K are all zeros.
+  __device__ __forceinline__ void load_part(u32 offset, int part, int parts) {
+    constexpr int kCopies = kRowSteps * kChunkSteps;
 #pragma unroll(kUnroll)
-    for (int row = 0; row < Tile::kRows; row += kThreadRows) {
-      if (Tile::kRows % kThreadRows == 0 || row_ + row < Tile::kRows) {
-        const int columns_left = row < rows_left_ ? columns_left_ : 0;
-#pragma unroll(kUnroll)
-        for (int chunk = 0; chunk < Tile::kChunks; chunk += kThreadColumns) {
-          const int column = chunk * Tile::kChunkElements;
-          copy(offset + Tile::Layout::offset(row_ + row, chunk_ + chunk), source + column,
-               columns_left - column);
-        }
-      }
-      source += kThreadRows * ld_;  // not source_ + row * ld_, whose products would fill registers
+    for (int i = 0; i < kCopies; ++i) {
+      if (i * parts / kCopies == part) load_chunk(offset, i / kChunkSteps, i % kChunkSteps);
     }
-    if constexpr (Tile::kKMajor) {
-      source_ += Tile::kColumns;
-      columns_left_ -= Tile::kColumns;
-    } else {
-      source_ += Tile::kRows * ld_;
-      rows_left_ -= Tile::kRows;
-    }
+    if (part < parts - 1) return;
+    source_ += next_tile_;
+    (Tile::kKMajor ? columns_left_ : rows_left_) -= Tile::kKMajor ? Tile::kColumns : Tile::kRows;
   }
 
  private:
@@ -70,14 +62,36 @@ class TileLoader {
   }
   static constexpr int kThreadColumns = common_divisor(Tile::kChunks, kThreads);
   static constexpr int kThreadRows = kThreads / kThreadColumns;
-  // Elements that pass through registers must not take those of the accumulators.
-  static constexpr int kUnroll = kAsync ? 64 : 1;
+  static constexpr int kRowSteps = ceil_div(Tile::kRows, kThreadRows);
+  static constexpr int kChunkSteps = Tile::kChunks / kThreadColumns;
+  static constexpr int kRowStep = kThreadRows < Tile::kRows ? kThreadRows : Tile::kRows;
+  static_assert(Tile::kKMajor || Tile::kRows % kRowStep == 0,
+                "gemm: kBlockK must be a multiple of the rows that the threads copy at once");
+  // Every 8 rows the layout repeats.
+  static constexpr bool kSameChunks = kRowStep % 8 == 0 && kChunkSteps == 1;
+  // Copies of single elements are too many to unroll, and must not take registers.
+  static constexpr int kUnroll = kAligned ? 64 : 1;
 
-  // `count` elements of the chunk exist; it may be negative or more than a chunk holds.
-  __device__ __forceinline__ static void copy(u32 offset, const Element* source, int count) {
-    const u32 destination = shared_address(shared_memory()) + offset;
+  __device__ __forceinline__ void load_chunk(u32 offset, int row_step, int chunk_step) {
+    const int row = row_step * kRowStep, chunk = chunk_step * kThreadColumns;
+    const int column = chunk * Tile::kChunkElements;
+    if (Tile::kRows % kThreadRows == 0 || row_ + row < Tile::kRows) {
+      const u32 destination = kSameChunks ? destination_ + offset + row * Tile::Layout::kRowBytes
+                                          : shared_address(shared_memory()) + offset +
+                                                Tile::Layout::offset(row_ + row, chunk_ + chunk);
+      // One comparison for each copy: the chunk's columns are judged once for all rows.
+      const int rows = columns_left_ > column ? rows_left_ : 0;
+      copy(destination, source_ + column, row < rows ? columns_left_ - column : 0);
+    }
+    // One addition after another: the products for all rows would fill the registers.
+    if (chunk_step == kChunkSteps - 1) source_ += step_;
+  }
+
+  // `count` elements of the chunk exist; it may be negative or more than a chunk holds. kAligned: a
+  // chunk exists as a whole or not at all.
+  __device__ __forceinline__ static void copy(u32 destination, const Element* source, int count) {
     if constexpr (kAligned) {
-      copy_async_16(destination, source, min(max(count, 0), Tile::kChunkElements) * kElementBytes);
+      copy_async_16(destination, source, count > 0 ? 16 : 0);
     } else if constexpr (kAsync) {
 #pragma unroll
       for (int i = 0; i < Tile::kChunkElements; ++i) {
@@ -87,14 +101,16 @@ class TileLoader {
       alignas(16) Element chunk[Tile::kChunkElements];
 #pragma unroll
       for (int i = 0; i < Tile::kChunkElements; ++i) chunk[i] = i < count ? source[i] : Element{};
-      *reinterpret_cast<uint4*>(shared_memory() + offset) = *reinterpret_cast<uint4*>(chunk);
+      store_shared_16(destination, *reinterpret_cast<uint4*>(chunk));
     }
   }
 
   int row_, chunk_;
-  i64 ld_;
-  const Element* source_;         // this thread's first chunk of the next K-tile
-  int rows_left_, columns_left_;  // of the matrix, from `source_` on
+  u32 destination_;               // of the first chunk, in a stage at 0
+  i64 step_;                      // elements between two rows of this thread
+  i64 next_tile_;                 // elements from behind its last row to the next K-tile
+  const Element* source_;         // its next chunk
+  int rows_left_, columns_left_;  // of the matrix, from the K-tile's first chunk on
 };
 
 }  // namespace kiln

@@ -10,11 +10,13 @@ struct GemmParams {
   void* out;             // M x N, rows contiguous
   const void* bias;      // [N] or [batch, 1, N], contiguous; null when absent
   const void* residual;  // M x N, rows contiguous; null when absent
-  long long a_ld, b_ld, out_ld, residual_ld;                          // strides in elements
+  void* workspace;       // gemm_workspace_bytes(), of any content; unused where splits is 1
+  unsigned long long nonce;                   // of this launch, not 0; see base/ticket.cuh
+  long long a_ld, b_ld, out_ld, residual_ld;  // strides in elements
   long long a_batch, b_batch, out_batch, bias_batch, residual_batch;  // 0 broadcasts
   int m, n, k, batch;
   float alpha;
-  int reserved;
+  int splits;  // CTAs that share an output tile, each with a part of K, from 1 on
 };
 static_assert(sizeof(GemmParams) % 8 == 0, "keep the argument block a whole number of words");
 
@@ -24,10 +26,20 @@ constexpr int gemm_shared_bytes(int block_m, int block_n, int block_k, int stage
   return stages * (block_m + block_n) * block_k * element_bytes;
 }
 
-// CTAs of a launch, in one grid dimension: the output tiles of all batch entries.
-constexpr long long gemm_grid(int m, int n, int batch, int block_m, int block_n) {
+// The output tiles of all batch entries. A launch has a row of this many CTAs for each split.
+constexpr long long gemm_tiles(int m, int n, int batch, int block_m, int block_n) {
   return static_cast<long long>(batch) * ((m + block_m - 1) / block_m) *
          ((n + block_n - 1) / block_n);
+}
+
+// The workspace of a launch with splits: a flag of 8 bytes for each (tile, split), see
+// base/ticket.cuh, then their partial sums in fp32.
+constexpr long long gemm_flag_bytes(long long tiles, int splits) {
+  return (tiles * splits * 8 + 15) / 16 * 16;
+}
+constexpr long long gemm_workspace_bytes(long long tiles, int splits, int block_m, int block_n) {
+  if (splits == 1) return 0;
+  return gemm_flag_bytes(tiles, splits) + tiles * splits * block_m * block_n * 4;
 }
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// Which output tile a CTA of the linear grid computes.
+// Which output tile, and which part of K, a CTA of the linear grid computes.
 #pragma once
 #include "/kiln/base/types.cuh"
 #include "/kiln/gemm/params.h"
@@ -22,6 +22,20 @@ __device__ __forceinline__ TilePosition tile_position(const GemmParams& params, 
   const int group_rows = tiles_m - first < kGroup ? tiles_m - first : kGroup;
   const int in_group = in_batch % (kGroup * tiles_n);
   return {batch, (first + in_group % group_rows) * kBlockM, in_group / group_rows * kBlockN};
+}
+
+// The part of K, from `begin` up to `end`, of one of `params.splits` CTAs that share a tile. Parts
+// are whole K-tiles and differ by at most one; there may be fewer K-tiles than parts.
+struct SplitRange {
+  int begin, end;
+};
+
+template <int kBlockK>
+__device__ __forceinline__ SplitRange split_range(const GemmParams& params, int split) {
+  const i64 tiles = ceil_div(params.k, kBlockK);
+  const i64 begin = tiles * split / params.splits * kBlockK;
+  const i64 end = tiles * (split + 1) / params.splits * kBlockK;
+  return {static_cast<int>(begin), static_cast<int>(end < params.k ? end : params.k)};
 }
 
 }  // namespace kiln

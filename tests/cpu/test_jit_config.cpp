@@ -66,7 +66,10 @@ TEST_CASE("sweep: gemm never leaves its rows, for every M and machine") {
         for (std::int64_t m = 1; m <= 16384; m += m < 512 ? 1 : 61) {
           for (std::int64_t n : {1, 128, 4096, 28672}) {
             for (std::int64_t batch : {1, 7}) {
-              used.insert(pick_gemm_row(traits, arch, m, n, batch, sm_count));
+              const Choice choice =
+                  choose_gemm(traits, arch, {m, n, 4096, batch}, sm_count, m % 2 == 0);
+              used.insert(choice.row);
+              CHECK(choice.splits >= 1);
             }
           }
         }
@@ -122,7 +125,7 @@ TEST_CASE("sweep: whatever the tensors, gemm runs kernels of a set that is known
         GemmProblem problem;
         check_gemm(a, b, out, options, problem);
         for (int sm_count : {132, 114, 78, 16}) {
-          const int row = pick_gemm_row(problem.traits, arch, m, n, 1, sm_count);
+          const int row = choose_gemm(problem.traits, arch, {m, n, k, 1}, sm_count, true).row;
           used.insert(Specialization(arch, row, problem.traits).hash());
         }
       }

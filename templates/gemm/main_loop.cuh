@@ -1,0 +1,120 @@
+// Multiplies the K-tiles of one output tile: copies into a ring of stages, fragments from there,
+// products into accumulators.
+#pragma once
+#include "/kiln/base/copy.cuh"
+#include "/kiln/base/mma.cuh"
+#include "/kiln/gemm/fragments.cuh"
+#include "/kiln/gemm/load.cuh"
+#include "/kiln/gemm/params.h"
+#include "/kiln/gemm/raster.cuh"
+
+namespace kiln {
+
+// A warp's tile times one step of K is worked through in slots: one fragment of B, 16 columns,
+// times all of A's. Every other slot goes through A backwards: the fragment at which two slots meet
+// is read from the register file once less.
+template <class Input, int kTilesM, int kTilesN, class Accumulator>
+__device__ __forceinline__ void multiply_slot(Accumulator (&accumulators)[kTilesM][kTilesN],
+                                              const u32 (&a)[kTilesM][4], const u32 (&b)[4],
+                                              int slot) {
+#pragma unroll
+  for (int n = 0; n < kTilesM * 2; ++n) {
+    const int i = slot % 2 ? kTilesM - 1 - n / 2 : n / 2, half = n % 2, j = slot * 2 + half;
+    if constexpr (is_same<Input, float>) {
+      mma_1688_tf32(accumulators[i][j], a[i], b[half * 2], b[half * 2 + 1]);
+    } else if constexpr (is_same<Accumulator, u32[2]>) {
+      mma_16816_f16(accumulators[i][j], a[i], b[half * 2], b[half * 2 + 1]);
+    } else {
+      mma_16816<Input>(accumulators[i][j], a[i], b[half * 2], b[half * 2 + 1]);
+    }
+  }
+}
+
+// Shared memory, kStages times (A tile, B tile); the ring position of K-tile i is i % kStages:
+//
+//   | A 0 | B 0 | A 1 | B 1 | ... | A kStages-1 | B kStages-1 |
+//
+//   K major:  kBlockM (kBlockN) rows of kBlockK elements, read by ldmatrix
+//   MN major: kBlockK rows of kBlockM (kBlockN) elements, read by ldmatrix.trans, tf32 by words
+//
+// While a step is multiplied, all fragments of the next one are read, across the border of K-tiles
+// as well, into a second set of registers. They are read at once: where reads were spread among the
+// products, waiting for one meant waiting for later ones too (a warp has six counters for all that
+// it waits for), and 256 x 128 lost 8 %. The copies to shared memory are spread over the slots of
+// all steps but the last, which gains 1 to 2 % over one burst: they share its bandwidth with the
+// reads. Loads past the last K-tile fill with zeros instead of being skipped: the loop stays free
+// of branches, and no stage is read before it was written.
+template <class Config, class Shape>
+__device__ __forceinline__ void main_loop(
+    const GemmParams& params, const TilePosition& at, const SplitRange& range, int warp_row,
+    int warp_column,
+    typename Shape::Accumulator (&accumulators)[Shape::kWarpM / 16][Shape::kWarpN / 8]) {
+  using Input = typename Config::Input;
+  using FragmentsA = typename Shape::FragmentsA;
+  using FragmentsB = typename Shape::FragmentsB;
+  constexpr int kSteps = Shape::kSteps, kStages = Config::kStages;
+  constexpr int kSlots = FragmentsB::kCount;
+  constexpr bool kAsync = Shape::LoaderA::kAsync;
+  constexpr int kParts = Config::kAlignedLoads ? (kSteps - 1) * kSlots : 1;
+  const int thread = threadIdx.x;
+
+  typename Shape::LoaderA loader_a(static_cast<const Input*>(params.a) + at.batch * params.a_batch,
+                                   params.a_ld, at.row, params.m, range.begin, range.end, thread);
+  typename Shape::LoaderB loader_b(static_cast<const Input*>(params.b) + at.batch * params.b_batch,
+                                   params.b_ld, at.column, params.n, range.begin, range.end,
+                                   thread);
+  const auto copy_part = [&](u32 stage, int part, int parts) {
+    loader_a.load_part(stage, part, parts);
+    loader_b.load_part(stage + Shape::TileA::kBytes, part, parts);
+    if (part == parts - 1) commit_copies<kAsync>();
+  };
+  const auto next_stage = [](u32 stage) {
+    return stage == Shape::kSharedBytes - Shape::kStageBytes ? 0 : stage + Shape::kStageBytes;
+  };
+  const auto wait_for_stage = [&] {
+    wait_copies<kAsync, kStages - 2>();
+    __syncthreads();
+  };
+
+#pragma unroll 1
+  for (u32 stage = 0; stage < (kStages - 1) * Shape::kStageBytes; stage += Shape::kStageBytes) {
+    copy_part(stage, 0, 1);
+  }
+  wait_for_stage();
+
+  const FragmentsA fragments_a(warp_row, thread % 32);
+  const FragmentsB fragments_b(warp_column, thread % 32);
+  u32 a[2][FragmentsA::kCount][4], b[2][kSlots][4];  // of this step and of the next
+  const auto load_fragments = [&](u32 stage, int step) {
+    fragments_a.load(a[step % 2], stage, step);
+    fragments_b.load(b[step % 2], stage + Shape::TileA::kBytes, step);
+  };
+  load_fragments(0, 0);
+
+  u32 read = 0, write = (kStages - 1) * Shape::kStageBytes;
+#pragma unroll 1
+  for (int left = ceil_div(range.end - range.begin, Config::kBlockK); left > 0; --left) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (step == kSteps - 1) {
+        wait_for_stage();
+        read = next_stage(read);
+      }
+      load_fragments(read, (step + 1) % kSteps);
+      FragmentsA::round(a[step % 2]);
+#pragma unroll
+      for (int slot = 0; slot < kSlots; ++slot) {
+        // Every warp has read the last fragments of this stage: it did before it last waited.
+        const int part = step * kSlots + slot;
+        if (part < kParts) copy_part(write, part, kParts);
+        if (part == kParts - 1) write = next_stage(write);
+        FragmentsB::round(b[step % 2], slot);
+        multiply_slot<Input>(accumulators, a[step % 2], b[step % 2][slot], slot);
+      }
+    }
+  }
+  wait_copies<kAsync, 0>();
+  __syncthreads();
+}
+
+}  // namespace kiln

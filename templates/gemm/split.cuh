@@ -1,0 +1,61 @@
+// Sums the parts of an output tile whose K is divided among several CTAs. The CTA that arrives last
+// adds them up in the order of K, so the sum does not depend on which one that is.
+#pragma once
+#include "/kiln/base/ticket.cuh"
+#include "/kiln/gemm/params.h"
+
+namespace kiln {
+
+// Four outputs of a 16 x 8 accumulator, as they wait in the workspace.
+__device__ __forceinline__ float4 to_quad(const float (&acc)[4]) {
+  return {acc[0], acc[1], acc[2], acc[3]};
+}
+__device__ __forceinline__ float4 to_quad(const u32 (&acc)[2]) {
+  return {to_float(f16{static_cast<u16>(acc[0])}), to_float(f16{static_cast<u16>(acc[0] >> 16)}),
+          to_float(f16{static_cast<u16>(acc[1])}), to_float(f16{static_cast<u16>(acc[1] >> 16)})};
+}
+__device__ __forceinline__ void from_quad(float (&acc)[4], const float4& quad) {
+  acc[0] = quad.x, acc[1] = quad.y, acc[2] = quad.z, acc[3] = quad.w;
+}
+__device__ __forceinline__ void from_quad(u32 (&acc)[2], const float4& quad) {
+  acc[0] = pack2<f16>(quad.x, quad.y), acc[1] = pack2<f16>(quad.z, quad.w);
+}
+
+// True in the CTA that finishes the tile; its accumulators then hold the sum over all splits.
+// Workspace: [tile][split] flags, then [split][tile][quad][thread] quads of four floats, so that a
+// warp writes and reads whole lines.
+template <int kThreads, class Accumulator, int kTilesM, int kTilesN>
+__device__ __forceinline__ bool sum_splits(const GemmParams& params,
+                                           Accumulator (&accumulators)[kTilesM][kTilesN]) {
+  constexpr int kQuads = kTilesM * kTilesN;
+  const int tile = blockIdx.x, tiles = gridDim.x, split = blockIdx.y;
+  u64* flags = static_cast<u64*>(params.workspace) + static_cast<i64>(tile) * params.splits;
+  float4* quads = reinterpret_cast<float4*>(static_cast<char*>(params.workspace) +
+                                            gemm_flag_bytes(tiles, params.splits)) +
+                  static_cast<i64>(tile) * kQuads * kThreads + threadIdx.x;
+  const i64 stride = static_cast<i64>(tiles) * kQuads * kThreads;  // between splits
+#pragma unroll
+  for (int i = 0; i < kQuads; ++i) {
+    quads[split * stride + i * kThreads] = to_quad(accumulators[i / kTilesN][i % kTilesN]);
+  }
+  if (!arrives_last(flags, params.nonce, split, params.splits)) return false;
+  // Own part included: adding it from registers at its place in the order would take a second set.
+#pragma unroll
+  for (int i = 0; i < kQuads; ++i) {
+    from_quad(accumulators[i / kTilesN][i % kTilesN], __ldcg(quads + i * kThreads));
+  }
+#pragma unroll 1
+  for (int other = 1; other < params.splits; ++other) {
+    quads += stride;
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      const float4 part = __ldcg(quads + i * kThreads);
+      const float4 sum = to_quad(accumulators[i / kTilesN][i % kTilesN]);
+      from_quad(accumulators[i / kTilesN][i % kTilesN],
+                {sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w});
+    }
+  }
+  return true;
+}
+
+}  // namespace kiln
