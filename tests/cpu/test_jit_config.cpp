@@ -54,6 +54,90 @@ TEST_CASE("sweep: attention never leaves its rows") {
   }
 }
 
+namespace {
+
+enum class Kind { decode, few, many };
+Kind kind_of(const Choice& choice) {
+  const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(choice.row)];
+  return config.teams > 1 ? Kind::decode : config.splits ? Kind::few : Kind::many;
+}
+
+// On an H200.
+Choice choice_of(const AttentionExtent& extent, bool may_split = true, int dim = 128) {
+  return choose_attention(attention(dim, dim), arch_index({9, 0}), extent, 132, may_split);
+}
+
+}  // namespace
+
+TEST_CASE("attention: the rows of the heads of a KV head choose the kind of tile") {
+  for (int dim : {64, 128, 256}) {
+    for (std::int64_t group : {1, 4, 5, 7, 16}) {
+      for (std::int64_t len_q : {1, 2, 3, 5, 16, 17, 64, 65}) {
+        // So many tiles that nothing is split.
+        const Choice choice = choice_of({200, 2 * group, 2, len_q, 4096}, true, dim);
+        const std::int64_t rows = len_q * group;
+        CHECK(choice.splits == 1);
+        CHECK(kind_of(choice) == (rows <= 16 ? Kind::decode : rows <= 64 ? Kind::few : Kind::many));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: blocks share the keys of a decoding tile where tiles are few") {
+  const auto splits = [](std::int64_t batch, std::int64_t keys) {
+    const Choice choice = choice_of({batch, 32, 8, 1, keys});
+    CHECK(kind_of(choice) == Kind::decode);
+    return choice.splits;
+  };
+  CHECK(splits(1, 8192) == 16);
+  CHECK(splits(4, 8192) == 4);
+  CHECK(splits(10, 8192) == 2);  // 80 tiles would leave 52 multiprocessors idle
+  CHECK(splits(12, 8192) == 1);
+  CHECK(splits(64, 8192) == 1);
+  // Every split has as many keys as its warps take at once.
+  CHECK(splits(1, 0) == 1);
+  CHECK(splits(1, 127) == 1);
+  CHECK(splits(1, 128) == 2);
+  CHECK(splits(1, 300) == 4);
+  CHECK(choice_of({1, 1, 1, 1, 1 << 20}).splits == 128);
+  CHECK(choice_of({1, 32, 8, 1, 8192}, /*may_split=*/false).splits == 1);
+}
+
+TEST_CASE("attention: a long chunk with few tiles uses the row for few queries and splits") {
+  const Choice chunk = choice_of({1, 4, 4, 512, 8192});
+  CHECK(kind_of(chunk) == Kind::few);
+  CHECK(chunk.splits == 8);
+  CHECK(choice_of({1, 4, 4, 512, 600}).splits == 2);
+  // With nothing to share, or nowhere to meet, or tiles for every multiprocessor, wide tiles.
+  CHECK(kind_of(choice_of({1, 4, 4, 512, 511})) == Kind::many);
+  CHECK(kind_of(choice_of({1, 4, 4, 512, 8192}, /*may_split=*/false)) == Kind::many);
+  CHECK(kind_of(choice_of({1, 32, 8, 2048, 8192})) == Kind::many);
+}
+
+TEST_CASE("attention: a window limits the keys that count for splits") {
+  const auto keys = [](std::int64_t left, std::int64_t right, bool causal) {
+    const TensorView q =
+        contiguous_view(reinterpret_cast<void*>(0x10000), DType::bf16, 0, 1, 1, 32, 128);
+    const TensorView k = contiguous_view(q.data, DType::bf16, 0, 1, 8192, 8, 128);
+    AttentionOptions options;
+    options.window_left = left;
+    options.window_right = right;
+    options.causal = causal;
+    AttentionProblem problem;
+    check_attention(q, k, k, q, {}, options, problem);
+    return problem.keys;
+  };
+  CHECK(keys(-1, -1, false) == 8192);
+  CHECK(keys(-1, -1, true) == 8192);
+  CHECK(keys(1023, -1, true) == 1024);
+  CHECK(keys(100, 20, false) == 121);
+  CHECK(keys(100, -1, false) == 8192);
+  CHECK(keys(std::int64_t{1} << 40, std::int64_t{1} << 40, false) == 8192);
+  CHECK(choice_of({1, 32, 8, 1, keys(1023, -1, true)}).splits == 16);
+  CHECK(choice_of({1, 32, 8, 1, keys(127, -1, true)}).splits == 2);
+  CHECK(choice_of({1, 32, 8, 1, keys(100, -1, true)}).splits == 1);
+}
+
 TEST_CASE("sweep: gemm never leaves its rows, for every M and machine") {
   for (int arch = 0; arch < static_cast<int>(arch_table().size()); ++arch) {
     for (DType dtype : {DType::bf16, DType::f32}) {

@@ -28,6 +28,28 @@ def test_a_hit_is_captured_and_replays_with_changed_inputs(given):
         judge("replay", q, k, v, result, lse, causal=True)
 
 
+@pytest.mark.parametrize("shape", [dict(len_q=1, heads=8), dict(len_q=20, heads=4)], ids=str)
+def test_a_split_call_is_captured_and_replays_with_changed_inputs(shape):
+    """Every replay has the same workspace and the same mark of its launch in it."""
+    case = AttentionCase(len_kv=3001, heads_kv=2, batch=2, causal=True, **shape)
+    assert case.explain()["splits"] > 1
+    q, k, v = case.inputs()
+    jit.flash_attention(q, k, v, causal=True)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        first, first_lse = jit.flash_attention(q, k, v, causal=True, return_lse=True)
+        second, second_lse = jit.flash_attention(first, k, v, causal=True, return_lse=True)
+    for seed in range(10, 30):
+        for x, y in zip((q, k, v), case.inputs(seed)):
+            x.copy_(y)
+        for result in (first, first_lse, second, second_lse):
+            result.fill_(float("nan"))
+        graph.replay()
+        judge(f"replay {seed}", q, k, v, first, first_lse, causal=True)
+        judge(f"replay {seed}, second call", first, k, v, second, second_lse, causal=True)
+
+
 def test_gemm_is_captured():
     case = GemmCase(m=100, n=96, k=64)
     a, b = case.inputs()
