@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import kiln
 from compare import HALF_SUM_GATE, check_rows
 from kiln import jit
 from reference import gemm, gemm_baseline
@@ -43,11 +44,11 @@ class GemmCase:
     def batch(self):
         return max(self.batch_a, self.batch_b)
 
-    def inputs(self):
+    def inputs(self, seed=0):
         """a and b as they are multiplied: [.., m, k] and [.., k, n]."""
         scale = self.k**-0.5 if self.k else 1.0
-        a = self._input(self.batch_a, self.m, self.k, self.layout[0], 1, 1.0)
-        b = self._input(self.batch_b, self.k, self.n, self.layout[1], 2, scale)
+        a = self._input(self.batch_a, self.m, self.k, self.layout[0], seed + 1, 1.0)
+        b = self._input(self.batch_b, self.k, self.n, self.layout[1], seed + 2, scale)
         return a, b
 
     def _input(self, batch, rows, columns, order, seed, scale):
@@ -73,15 +74,25 @@ class GemmCase:
         return options
 
     def call(self, a, b, out, **options):
-        if self.dtype == "f32":
-            options["precision"] = "tf32"
-        if self.config:
-            options["config"] = self.config
         if self.shorthand:
             options |= dict(trans_a=self.layout[0] == "t", trans_b=self.layout[1] == "t")
             a = a.mT if self.layout[0] == "t" else a
             b = b.mT if self.layout[1] == "t" else b
-        return jit.gemm(a, b, out=out, accumulator=self.accumulator, **options)
+        return jit.gemm(a, b, out=out, **self._fixed_options(), **options)
+
+    def explain(self):
+        """What the call would run: kiln.explain's answer."""
+        a, b = self.inputs()
+        options = self._fixed_options() | self.epilogue()
+        return kiln.explain("gemm", a, b, out=self.output().view, **options)
+
+    def _fixed_options(self):
+        options = dict(accumulator=self.accumulator)
+        if self.dtype == "f32":
+            options["precision"] = "tf32"
+        if self.config:
+            options["config"] = self.config
+        return options
 
     def run(self):
         a, b = self.inputs()

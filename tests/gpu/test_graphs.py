@@ -62,6 +62,23 @@ def test_gemm_is_captured():
     assert torch.equal(out, expected)
 
 
+def test_a_split_gemm_is_captured_and_replays_with_changed_inputs():
+    case = GemmCase(m=20, n=72, k=4608)
+    assert case.explain()["splits"] > 1
+    a, b = case.inputs()
+    jit.gemm(a, b)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = jit.gemm(a, b)
+    for seed in range(10, 30):
+        for x, y in zip((a, b), case.inputs(seed)):
+            x.copy_(y)
+        out.fill_(float("nan"))
+        graph.replay()
+        assert torch.equal(out, jit.gemm(a, b))
+
+
 def test_a_miss_in_a_capture_names_preload_and_the_process_goes_on():
     variant = fresh_variant()
     q, k, v = AttentionCase().inputs()
