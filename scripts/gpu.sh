@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 suites=(cpu compile python gpu attention decode gemm window epilogue overhead compile-time bench
-  memcheck)
+  bench-full memcheck)
 if [[ $# -eq 0 ]]; then
   echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
   exit 2
@@ -32,7 +32,7 @@ build() {
 
 pytest() { python3 -m pytest -q -p no:cacheprovider "$@"; }
 
-# The few cells of the short mode; bench/run.py alone measures the whole grids.
+# The few cells of the short mode; bench-full measures the whole grids.
 bench() { python3 bench/run.py --suite "$1" --short --out "$logs"; }
 
 run_suite() {
@@ -45,6 +45,7 @@ run_suite() {
     attention | decode | gemm | window | epilogue | overhead) bench "$1" ;;
     compile-time) bench compile ;;
     bench) bench all ;;
+    bench-full) python3 bench/run.py --suite all --out "$logs" ;;
     memcheck) memcheck ;;
   esac
 }

@@ -33,4 +33,15 @@ __device__ __forceinline__ float sigmoid_fast(float x) {
   return reciprocal_approx(1.0f + exp2_approx(-kLog2e * x));
 }
 
+// The standard normal distribution function, from erfc of Abramowitz and Stegun, 7.1.26: absolute
+// error near 1e-7. erff() takes two branches and three times as long.
+__device__ __forceinline__ float normal_cdf_fast(float x) {
+  const float t = reciprocal_approx(1.0f + 0.2316419f * fabsf(x));
+  const float polynomial =
+      t * (0.127414796f +
+           t * (-0.142248368f + t * (0.7107068705f + t * (-0.7265760135f + t * 0.5307027145f))));
+  const float tail = polynomial * exp2_approx(-0.5f * kLog2e * x * x);
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+
 }  // namespace kiln

@@ -13,7 +13,7 @@ __device__ __forceinline__ float activate(float x) {
   if constexpr (kActivation == Activation::relu) {
     return x < 0.0f ? 0.0f : x;  // unlike max, keeps NaN
   } else if constexpr (kActivation == Activation::gelu) {
-    return 0.5f * x * (1.0f + erff(0.7071067811865476f * x));
+    return x * normal_cdf_fast(x);
   } else if constexpr (kActivation == Activation::gelu_tanh) {
     return 0.5f * x * (1.0f + tanh_fast(0.7978845608028654f * (x + 0.044715f * x * x * x)));
   } else if constexpr (kActivation == Activation::silu) {
