@@ -42,11 +42,11 @@ class CallArguments {
   }
   std::size_t size() const { return size_; }
 
-  // Fills in how a launch is split, in the struct that set_params() was given. `nonce` is not 0 and
-  // of this launch alone.
+  // In the struct that set_params() was given.
+  void set_int(std::size_t offset, int value) { std::memcpy(bytes_ + offset, &value, 4); }
+  // Of a launch whose CTAs share tiles. `nonce` is not 0 and of this launch alone.
   template <class Params>
-  void set_splits(int splits, void* workspace, std::size_t bytes, std::uint64_t nonce) {
-    std::memcpy(bytes_ + offsetof(Params, splits), &splits, sizeof splits);
+  void set_workspace(void* workspace, std::size_t bytes, std::uint64_t nonce) {
     std::memcpy(bytes_ + offsetof(Params, workspace), &workspace, sizeof workspace);
     std::memcpy(bytes_ + offsetof(Params, nonce), &nonce, sizeof nonce);
     spans_[pointers_] = {reinterpret_cast<std::uint64_t>(workspace), bytes, true};

@@ -79,8 +79,9 @@ LaunchChoice choose(const AttentionProblem& problem, const runtime::Device& devi
   const long long tiles = attention_tiles(problem.batch, problem.heads, problem.heads_kv,
                                           problem.len_q, config.block_q, config.splits);
   return {{arch, choice.row, traits},
-          {grid_of(tiles * choice.splits), 1},
+          grid_of(tiles * choice.splits),
           choice.splits,
+          0,
           static_cast<std::size_t>(
               attention_workspace_bytes(tiles, choice.splits, config.block_q, traits.head_dim_v))};
 }
@@ -93,29 +94,35 @@ LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, b
   const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(choice.row)];
   const long long tiles =
       gemm_tiles(problem.m, problem.n, problem.batch, config.block_m, config.block_n);
+  const long long parts = choice.splits == 1 ? 0 : (tiles - choice.whole_tiles) * choice.splits;
   return {{arch, choice.row, problem.traits},
-          {grid_of(tiles), static_cast<unsigned>(choice.splits)},
+          grid_of(parts == 0 ? tiles : choice.whole_tiles + parts),
           choice.splits,
-          static_cast<std::size_t>(
-              gemm_workspace_bytes(tiles, choice.splits, config.block_m, config.block_n))};
+          choice.whole_tiles,
+          static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n))};
 }
 
 runtime::LaunchShape launch_shape(const LaunchChoice& choice, const LoadedKernel& kernel) {
   runtime::LaunchShape shape;
-  shape.grid[0] = choice.grid[0];
-  shape.grid[1] = choice.grid[1];
+  shape.grid[0] = choice.blocks;
   shape.block[0] = kernel.threads;
   shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
   return shape;
 }
 
 void set_splits(CallArguments& arguments, const LaunchChoice& choice, void* workspace) {
-  if (choice.splits == 1) return;
-  const auto set = [&]<class Params>(Params*) {
-    arguments.set_splits<Params>(choice.splits, workspace, choice.workspace_bytes, new_nonce());
+  if (choice.workspace_bytes == 0) return;
+  const auto share = [&]<class Params>(Params*) {
+    arguments.set_workspace<Params>(workspace, choice.workspace_bytes, new_nonce());
   };
-  choice.spec.family() == Family::attention ? set(static_cast<AttentionParams*>(nullptr))
-                                            : set(static_cast<GemmParams*>(nullptr));
+  if (choice.spec.family() == Family::attention) {
+    arguments.set_int(offsetof(AttentionParams, splits), choice.splits);
+    share(static_cast<AttentionParams*>(nullptr));
+  } else {
+    arguments.set_int(offsetof(GemmParams, splits), choice.splits);
+    arguments.set_int(offsetof(GemmParams, whole_tiles), choice.whole_tiles);
+    share(static_cast<GemmParams*>(nullptr));
+  }
 }
 
 void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::LaunchShape& shape,

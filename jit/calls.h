@@ -2,8 +2,6 @@
 // share.
 #pragma once
 
-#include <array>
-
 #include "jit/engine.h"
 #include "jit/problem.h"
 
@@ -15,8 +13,9 @@ int arch_of(const runtime::Device& device);  // index into arch_table()
 // What a problem comes to on a device: the kernel, its grid and how far a tile's work is split.
 struct LaunchChoice {
   Specialization spec;
-  std::array<unsigned, 2> grid{};
+  unsigned blocks = 0;
   int splits = 1;
+  int whole_tiles = 0;              // as in Choice
   std::size_t workspace_bytes = 0;  // 0 unless split
 };
 LaunchChoice choose(const AttentionProblem& problem, const runtime::Device& device, bool may_split);

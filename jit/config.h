@@ -33,10 +33,11 @@ struct AttentionConfig {
   std::string_view reason;
 };
 
-// The row for one call, and among how many CTAs a tile's work is split.
+// The row for one call, and how many CTAs share a tile.
 struct Choice {
   int row = 0;
   int splits = 1;
+  int whole_tiles = 0;  // GEMM: the first tiles of a launch with splits, which are not split
 };
 
 struct GemmConfig {

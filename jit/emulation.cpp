@@ -23,8 +23,7 @@ constexpr double kLaneInstructionsPerThread = 1000;
 constexpr double kPatience = 60;  // seconds
 
 double seconds_of(double flops, const LaunchChoice& choice) {
-  const double threads =
-      static_cast<double>(choice.grid[0]) * choice.grid[1] * threads_of(choice.spec);
+  const double threads = static_cast<double>(choice.blocks) * threads_of(choice.spec);
   const double cores = std::max(1u, std::thread::hardware_concurrency());
   return (flops / kFlopsPerCore + threads * kLaneInstructionsPerThread / kLaneInstructionsPerCore) /
          cores;

@@ -64,6 +64,7 @@ std::string explain(const Problem& problem, const char* op) {
               {"what", source.what},
               {"config", tile_of(spec)},
               {"splits", choice.splits},
+              {"whole_tiles", choice.whole_tiles},
               {"workspace_bytes", choice.workspace_bytes},
               {"spec", spec_to_json(spec, texts_of(problem))},
               {"key", source.key.hex()},

@@ -216,7 +216,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   p.a_batch = ma.batch_stride, p.b_batch = mb.batch_stride, p.out_batch = mo.batch_stride;
   p.m = problem.m, p.n = problem.n, p.k = problem.k, p.batch = problem.batch;
   p.alpha = options.alpha;
-  p.splits = 1;
+  p.splits = 1, p.whole_tiles = std::numeric_limits<int>::max();
   if (!std::isfinite(p.alpha)) throw_value({kOp, "alpha"}, "must be finite");
   if (options.bias.given()) {
     p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);

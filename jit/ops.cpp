@@ -8,10 +8,11 @@
 namespace kiln {
 namespace {
 
-// Asks the caller for a split launch's workspace, and points the arguments to it.
+// Asks the caller for the workspace of a launch whose CTAs share tiles, and points the arguments to
+// it.
 void take_workspace(CallArguments& arguments, const LaunchChoice& choice,
                     const Workspace& workspace) {
-  if (choice.splits == 1) return;
+  if (choice.workspace_bytes == 0) return;
   void* const memory = workspace.allocate(workspace.context, choice.workspace_bytes);
   if (memory == nullptr || reinterpret_cast<std::uintptr_t>(memory) % 16 != 0) {
     throw std::invalid_argument("workspace.allocate must return " +

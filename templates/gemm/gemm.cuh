@@ -64,22 +64,25 @@ struct GemmShape {
   using Accumulator = conditional<kHalfAccumulator, u32[2], float[4]>;  // of 16 x 8 outputs
 };
 
-// The launch is a grid of output tiles x splits.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void gemm(const GemmParams& params) {
   using Shape = GemmShape<Config>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int warp_row = warp / Config::kWarpsN * Shape::kWarpM;
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
-  // Waits in shared memory for the end of the main loop, which leaves no registers for it.
+  const TileShare share = tile_share<Config::kBlockK>(params, blockIdx.x);
+  const TilePosition start = tile_position<Config::kBlockM, Config::kBlockN>(params, share.tile);
+  // Wait in shared memory for the end of the main loop, which leaves no registers for them.
   __shared__ TilePosition position;
-  const TilePosition start = tile_position<Config::kBlockM, Config::kBlockN>(params, blockIdx.x);
-  if (threadIdx.x == 0) position = start;
+  __shared__ TileShare kept;
+  if (threadIdx.x == 0) {
+    position = start;
+    kept = share;
+  }
 
   typename Shape::Accumulator accumulators[Shape::kWarpM / 16][Shape::kWarpN / 8] = {};
-  main_loop<Config, Shape>(params, start, split_range<Config::kBlockK>(params, blockIdx.y),
-                           warp_row, warp_column, accumulators);
-  if (params.splits > 1 && !sum_splits<Shape::kThreads>(params, accumulators)) return;
+  main_loop<Config, Shape>(params, start, share, warp_row, warp_column, accumulators);
+  if (kept.parts > 1 && !sum_parts<Shape::kThreads>(params, kept, accumulators)) return;
   const TilePosition at = position;
   store_tile<Config, Epilogue>(params, accumulators, at.batch, at.row + warp_row,
                                at.column + warp_column, warp, lane);

@@ -46,7 +46,7 @@ __device__ __forceinline__ void multiply_slot(Accumulator (&accumulators)[kTiles
 // of branches, and no stage is read before it was written.
 template <class Config, class Shape>
 __device__ __forceinline__ void main_loop(
-    const GemmParams& params, const TilePosition& at, const SplitRange& range, int warp_row,
+    const GemmParams& params, const TilePosition& at, const TileShare& share, int warp_row,
     int warp_column,
     typename Shape::Accumulator (&accumulators)[Shape::kWarpM / 16][Shape::kWarpN / 8]) {
   using Input = typename Config::Input;
@@ -59,9 +59,10 @@ __device__ __forceinline__ void main_loop(
   const int thread = threadIdx.x;
 
   typename Shape::LoaderA loader_a(static_cast<const Input*>(params.a) + at.batch * params.a_batch,
-                                   params.a_ld, at.row, params.m, range.begin, range.end, thread);
+                                   params.a_ld, at.row, params.m, share.k_begin, share.k_end,
+                                   thread);
   typename Shape::LoaderB loader_b(static_cast<const Input*>(params.b) + at.batch * params.b_batch,
-                                   params.b_ld, at.column, params.n, range.begin, range.end,
+                                   params.b_ld, at.column, params.n, share.k_begin, share.k_end,
                                    thread);
   const auto copy_part = [&](u32 stage, int part, int parts) {
     loader_a.load_part(stage, part, parts);
@@ -91,9 +92,11 @@ __device__ __forceinline__ void main_loop(
   };
   load_fragments(0, 0);
 
-  u32 read = 0, write = (kStages - 1) * Shape::kStageBytes;
+  u32 read = 0;
 #pragma unroll 1
-  for (int left = ceil_div(range.end - range.begin, Config::kBlockK); left > 0; --left) {
+  for (int left = ceil_div(share.k_end - share.k_begin, Config::kBlockK); left > 0; --left) {
+    // The stage before is free: every warp read its last fragments before it last waited.
+    const u32 write = (read == 0 ? Shape::kSharedBytes : read) - Shape::kStageBytes;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       if (step == kSteps - 1) {
@@ -104,10 +107,8 @@ __device__ __forceinline__ void main_loop(
       FragmentsA::round(a[step % 2]);
 #pragma unroll
       for (int slot = 0; slot < kSlots; ++slot) {
-        // Every warp has read the last fragments of this stage: it did before it last waited.
         const int part = step * kSlots + slot;
         if (part < kParts) copy_part(write, part, kParts);
-        if (part == kParts - 1) write = next_stage(write);
         FragmentsB::round(b[step % 2], slot);
         multiply_slot<Input>(accumulators, a[step % 2], b[step % 2][slot], slot);
       }

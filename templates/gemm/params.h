@@ -16,7 +16,9 @@ struct GemmParams {
   long long a_batch, b_batch, out_batch, bias_batch, residual_batch;  // 0 broadcasts
   int m, n, k, batch;
   float alpha;
-  int splits;  // CTAs that share an output tile, each with a part of K, from 1 on
+  int splits;       // CTAs that share a split tile, each with a part of K
+  int whole_tiles;  // the first tiles of the launch, which are not split
+  int reserved;
 };
 static_assert(sizeof(GemmParams) % 8 == 0, "keep the argument block a whole number of words");
 
@@ -26,20 +28,17 @@ constexpr int gemm_shared_bytes(int block_m, int block_n, int block_k, int stage
   return stages * (block_m + block_n) * block_k * element_bytes;
 }
 
-// The output tiles of all batch entries. A launch has a row of this many CTAs for each split.
+// The output tiles of all batch entries.
 constexpr long long gemm_tiles(int m, int n, int batch, int block_m, int block_n) {
   return static_cast<long long>(batch) * ((m + block_m - 1) / block_m) *
          ((n + block_n - 1) / block_n);
 }
 
-// The workspace of a launch with splits: a flag of 8 bytes for each (tile, split), see
-// base/ticket.cuh, then their partial sums in fp32.
-constexpr long long gemm_flag_bytes(long long tiles, int splits) {
-  return (tiles * splits * 8 + 15) / 16 * 16;
-}
-constexpr long long gemm_workspace_bytes(long long tiles, int splits, int block_m, int block_n) {
-  if (splits == 1) return 0;
-  return gemm_flag_bytes(tiles, splits) + tiles * splits * block_m * block_n * 4;
+// The workspace of a launch with split tiles: a flag of 8 bytes for each part, see
+// base/ticket.cuh, then the parts in fp32.
+constexpr long long gemm_flag_bytes(long long parts) { return (parts * 8 + 15) / 16 * 16; }
+constexpr long long gemm_workspace_bytes(long long parts, int block_m, int block_n) {
+  return parts == 0 ? 0 : gemm_flag_bytes(parts) + parts * block_m * block_n * 4;
 }
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// Which output tile, and which part of K, a CTA of the linear grid computes.
+// Which output tile, or which part of its K, a CTA of the linear grid computes.
 #pragma once
 #include "/kiln/base/types.cuh"
 #include "/kiln/gemm/params.h"
@@ -24,18 +24,34 @@ __device__ __forceinline__ TilePosition tile_position(const GemmParams& params, 
   return {batch, (first + in_group % group_rows) * kBlockM, in_group / group_rows * kBlockN};
 }
 
-// The part of K, from `begin` up to `end`, of one of `params.splits` CTAs that share a tile. Parts
-// are whole K-tiles and differ by at most one; there may be fewer K-tiles than parts.
-struct SplitRange {
-  int begin, end;
+// What one CTA computes: a tile, or one of the `parts` parts of its K, which are whole K-tiles and
+// differ by at most one.
+struct TileShare {
+  int tile;
+  int part, parts;
+  int first_part,
+      launch_parts;  // of the tile among all parts of the launch, and how many these are
+  int k_begin, k_end;
 };
 
+// A CTA for each whole tile, in order; then `params.splits` for each of the others. So many tiles
+// may be split as a last wave would leave multiprocessors idle, or all of them.
 template <int kBlockK>
-__device__ __forceinline__ SplitRange split_range(const GemmParams& params, int split) {
-  const i64 tiles = ceil_div(params.k, kBlockK);
-  const i64 begin = tiles * split / params.splits * kBlockK;
-  const i64 end = tiles * (split + 1) / params.splits * kBlockK;
-  return {static_cast<int>(begin), static_cast<int>(end < params.k ? end : params.k)};
+__device__ __forceinline__ TileShare tile_share(const GemmParams& params, int cta) {
+  TileShare share{cta, 0, 1, 0, 0, 0, params.k};
+  const int index = cta - params.whole_tiles;
+  if (index < 0) return share;
+  const int split_tile = index / params.splits;
+  const i64 k_tiles = ceil_div(params.k, kBlockK);
+  share.tile = params.whole_tiles + split_tile;
+  share.first_part = split_tile * params.splits;
+  share.part = index - share.first_part;
+  share.parts = params.splits;
+  share.launch_parts = static_cast<int>(gridDim.x) - params.whole_tiles;
+  share.k_begin = static_cast<int>(k_tiles * share.part / params.splits * kBlockK);
+  const i64 end = k_tiles * (share.part + 1) / params.splits * kBlockK;
+  if (end < params.k) share.k_end = static_cast<int>(end);
+  return share;
 }
 
 }  // namespace kiln

@@ -3,6 +3,7 @@
 #pragma once
 #include "/kiln/base/ticket.cuh"
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/raster.cuh"
 
 namespace kiln {
 
@@ -21,32 +22,30 @@ __device__ __forceinline__ void from_quad(u32 (&acc)[2], const float4& quad) {
   acc[0] = pack2<f16>(quad.x, quad.y), acc[1] = pack2<f16>(quad.z, quad.w);
 }
 
-// True in the CTA that finishes the tile; its accumulators then hold the sum over all splits.
-// Workspace: [tile][split] flags, then [split][tile][quad][thread] quads of four floats, so that a
-// warp writes and reads whole lines.
+// True in the CTA that finishes the tile; its accumulators then hold the sum of all parts.
+// Workspace: a flag for each part, then the parts: [part][quad][thread] quads of four floats, so
+// that a warp writes and reads whole lines.
 template <int kThreads, class Accumulator, int kTilesM, int kTilesN>
-__device__ __forceinline__ bool sum_splits(const GemmParams& params,
-                                           Accumulator (&accumulators)[kTilesM][kTilesN]) {
+__device__ __forceinline__ bool sum_parts(const GemmParams& params, const TileShare& share,
+                                          Accumulator (&accumulators)[kTilesM][kTilesN]) {
   constexpr int kQuads = kTilesM * kTilesN;
-  const int tile = blockIdx.x, tiles = gridDim.x, split = blockIdx.y;
-  u64* flags = static_cast<u64*>(params.workspace) + static_cast<i64>(tile) * params.splits;
+  u64* flags = static_cast<u64*>(params.workspace) + share.first_part;
   float4* quads = reinterpret_cast<float4*>(static_cast<char*>(params.workspace) +
-                                            gemm_flag_bytes(tiles, params.splits)) +
-                  static_cast<i64>(tile) * kQuads * kThreads + threadIdx.x;
-  const i64 stride = static_cast<i64>(tiles) * kQuads * kThreads;  // between splits
+                                            gemm_flag_bytes(share.launch_parts)) +
+                  static_cast<i64>(share.first_part) * kQuads * kThreads + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kQuads; ++i) {
-    quads[split * stride + i * kThreads] = to_quad(accumulators[i / kTilesN][i % kTilesN]);
+    quads[(share.part * kQuads + i) * kThreads] = to_quad(accumulators[i / kTilesN][i % kTilesN]);
   }
-  if (!arrives_last(flags, params.nonce, split, params.splits)) return false;
+  if (!arrives_last(flags, params.nonce, share.part, share.parts)) return false;
   // Own part included: adding it from registers at its place in the order would take a second set.
 #pragma unroll
   for (int i = 0; i < kQuads; ++i) {
     from_quad(accumulators[i / kTilesN][i % kTilesN], __ldcg(quads + i * kThreads));
   }
 #pragma unroll 1
-  for (int other = 1; other < params.splits; ++other) {
-    quads += stride;
+  for (int other = 1; other < share.parts; ++other) {
+    quads += kQuads * kThreads;
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {
       const float4 part = __ldcg(quads + i * kThreads);

@@ -138,6 +138,29 @@ TEST_CASE("attention: a window limits the keys that count for splits") {
   CHECK(choice_of({1, 32, 8, 1, keys(100, -1, true)}).splits == 1);
 }
 
+TEST_CASE("gemm splits K where tiles are few, and the tiles of a last wave that is nearly empty") {
+  GemmTraits traits;
+  traits.input = DType::bf16;
+  const int arch = arch_index({9, 0});
+  const auto choice = [&](const GemmExtent& extent, bool may_split) {
+    return choose_gemm(traits, arch, extent, 132, may_split);
+  };
+  const GemmExtent few{64, 64, 8192}, nearly_empty{512, 4608, 3584}, full{4096, 4096, 4096};
+  CHECK(choice(few, true).splits > 1);
+  CHECK(choice(few, true).whole_tiles == 0);
+  CHECK(choice(nearly_empty, true).splits > 1);
+  CHECK(choice(nearly_empty, true).whole_tiles == 132);
+  CHECK(choice(full, true).splits == 1);
+  for (const GemmExtent& extent : {few, nearly_empty, full}) {
+    CHECK(choice(extent, false).splits == 1);
+    CHECK(choice(extent, false).whole_tiles == 0);
+  }
+  // Nothing to split.
+  for (const GemmExtent& extent : {GemmExtent{1, 1, 1}, GemmExtent{64, 64, 0}}) {
+    CHECK(choice(extent, true).splits == 1);
+  }
+}
+
 TEST_CASE("sweep: gemm never leaves its rows, for every M and machine") {
   for (int arch = 0; arch < static_cast<int>(arch_table().size()); ++arch) {
     for (DType dtype : {DType::bf16, DType::f32}) {
@@ -154,6 +177,7 @@ TEST_CASE("sweep: gemm never leaves its rows, for every M and machine") {
                   choose_gemm(traits, arch, {m, n, 4096, batch}, sm_count, m % 2 == 0);
               used.insert(choice.row);
               CHECK(choice.splits >= 1);
+              CHECK(choice.whole_tiles % sm_count == 0);
             }
           }
         }

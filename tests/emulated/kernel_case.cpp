@@ -138,9 +138,7 @@ void KernelCase::make_attention(int size) {
   output_ = &tensor(traits.dtype, {1, problem.len_q, 2, traits.head_dim_v});
   check_attention(q.view, k.view, v.view, output_->view, TensorView{}, options, attention_);
   const long long tiles = attention_tiles(1, 2, 1, problem.len_q, config.block_q, config.splits);
-  choice_ = {spec_,
-             {static_cast<unsigned>(tiles * splits), 1},
-             splits,
+  choice_ = {spec_, static_cast<unsigned>(tiles * splits), splits, 0,
              static_cast<std::size_t>(
                  attention_workspace_bytes(tiles, splits, config.block_q, traits.head_dim_v))};
   expected_ = reference(problem);
@@ -176,13 +174,12 @@ void KernelCase::make_gemm(int size) {
   problem.b = b.values;
   output_ = &tensor(traits.output, {problem.m, problem.n});
   check_gemm(a.view, b.view, output_->view, options, gemm_);
+  // Four tiles: whole; all in two parts; two of them in three.
+  const int splits = size + 1, whole = size == 2 ? 2 : 0;
   const long long tiles = gemm_tiles(problem.m, problem.n, 1, config.block_m, config.block_n);
-  const int splits = size == 1 ? 2 : 1;
-  choice_ = {spec_,
-             {static_cast<unsigned>(tiles), static_cast<unsigned>(splits)},
-             splits,
-             static_cast<std::size_t>(
-                 gemm_workspace_bytes(tiles, splits, config.block_m, config.block_n))};
+  const long long parts = size == 0 ? 0 : (tiles - whole) * splits;
+  choice_ = {spec_, static_cast<unsigned>(size == 0 ? tiles : whole + parts), splits, whole,
+             static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n))};
   expected_ = reference(problem);
   // Half-precision sums are rounded at every step of 16; the others once.
   const bool half_sums = traits.accumulator == Accumulator::f16;

@@ -18,9 +18,9 @@ class KernelCase {
  public:
   // Inputs of fixed pseudo-random numbers; several tiles in every direction, so that pipelines turn
   // over and edges are partial. `spec`: of sm_90, without a user's texts. `size`, 0 to kSizes - 1,
-  // moves the tile of K with which a GEMM's ring of stages ends, and 1 splits K in two; attention
-  // has a positive scale and, if it can, keys split in two; a negative scale; hardly any keys, so
-  // that tiles are empty.
+  // moves the tile of K with which a GEMM's ring of stages ends, and in 1 and 2 CTAs share tiles;
+  // attention has a positive scale and, if it can, keys split in two; a negative scale; hardly any
+  // keys, so that tiles are empty.
   static constexpr int kSizes = 3;
   explicit KernelCase(const Specialization& spec, int size = 0);
 
