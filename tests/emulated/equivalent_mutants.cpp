@@ -1,7 +1,5 @@
 #include "tests/emulated/equivalent_mutants.h"
 
-#include <algorithm>
-
 namespace kiln::testing {
 namespace {
 
@@ -18,35 +16,42 @@ std::vector<std::uint32_t> lines_of(std::string_view ptx, std::string_view text)
   return lines;
 }
 
-// The barrier between the main loop and the epilogue is the last of the kernel.
-bool is_last_barrier(const Mutant& mutant, std::string_view ptx) {
-  const auto lines = lines_of(ptx, "bar.sync");
-  return starts(mutant, "bar.sync") && !lines.empty() && lines.back() == mutant.line;
+// arrives_last() of base/ticket.cuh begins at the first fence of global memory.
+std::uint32_t ticket_line(std::string_view ptx) {
+  const auto fences = lines_of(ptx, "membar.gl");
+  return fences.empty() ? ~std::uint32_t{0} : fences.front();
 }
 
-// In arrives_last() of base/ticket.cuh: from the first fence of global memory on.
-bool is_in_ticket(const Mutant& mutant, std::string_view ptx) {
-  const auto fences = lines_of(ptx, "membar.gl");
-  return !fences.empty() && mutant.line >= fences.front() &&
-         (starts(mutant, "membar.gl") || starts(mutant, "bar.sync"));
+// The barrier between a GEMM's main loop and its epilogue.
+bool is_after_main_loop(const Mutant& mutant, std::string_view ptx) {
+  std::uint32_t last = 0;
+  for (const std::uint32_t line : lines_of(ptx, "bar.sync")) {
+    if (line < ticket_line(ptx)) last = line;
+  }
+  return starts(mutant, "bar.sync") && mutant.line == last;
 }
 
 }  // namespace
 
+std::string_view why_not_modelled(const Specialization& spec, const Mutant& mutant,
+                                  std::string_view ptx) {
+  if (mutant.line >= ticket_line(ptx) &&
+      (starts(mutant, "membar.gl") || starts(mutant, "bar.sync"))) {
+    return "order of global memory, which the device keeps and does not check for races";
+  }
+  if (spec.family() == Family::attention && starts(mutant, "bar.warp.sync")) {
+    return "a warp's lanes read what other lanes copied by ldmatrix alone, which the device "
+           "executes for all lanes at once";
+  }
+  return {};
+}
+
 std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant,
                                 std::string_view ptx) {
   const bool copies = ptx.find("cp.async.") != std::string_view::npos;
-  if (spec.family() == Family::gemm && !copies && is_last_barrier(mutant, ptx)) {
+  if (spec.family() == Family::gemm && !copies && is_after_main_loop(mutant, ptx)) {
     return "no copy is in flight, and behind the loop's own barrier only B's fragments are read, "
            "which the staged rows do not reach";
-  }
-  if (spec.family() == Family::attention && starts(mutant, "bar.warp.sync")) {
-    return "one-warp teams read what they copied by ldmatrix alone, which the emulated device "
-           "executes for all lanes at once, when each has waited for its copies";
-  }
-  if (is_in_ticket(mutant, ptx)) {
-    return "it orders global memory, which the emulated device keeps in order and does not check "
-           "for races";
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Mutants that behave like the original, and why.
+// Mutants that the emulated device cannot tell from the original, and why.
 #pragma once
 
 #include <string_view>
@@ -7,6 +7,10 @@
 #include "tests/emulated/mutation.h"
 
 namespace kiln::testing {
+
+// Why the device does not model what the mutant breaks, or empty: such a mutant is not run.
+std::string_view why_not_modelled(const Specialization& spec, const Mutant& mutant,
+                                  std::string_view ptx);
 
 // The reason why a mutant is equivalent to its original, or empty when none is known. `ptx`: the
 // original.

@@ -36,7 +36,8 @@ struct Arguments {
 
 struct Totals {
   int mutants = 0, caught = 0, explained = 0;
-  std::map<std::string, int> by;  // what caught them
+  std::map<std::string, int> by;                    // what caught them
+  std::map<std::string, int, std::less<>> not_run;  // reasons
 };
 
 Options options_of(std::uint64_t seed) {
@@ -86,7 +87,13 @@ void test_kernel(const Specialization& spec, const Arguments& arguments, Totals&
   for (int size = 0; size < KernelCase::kSizes; ++size) {
     sizes.emplace_back(spec, size);
   }
-  const std::vector<Mutant> mutants = mutants_of(sizes.front().kernel.ptx());
+  const std::string& ptx = sizes.front().kernel.ptx();
+  std::vector<Mutant> mutants = mutants_of(ptx);
+  std::erase_if(mutants, [&](const Mutant& mutant) {
+    const std::string_view reason = why_not_modelled(spec, mutant, ptx);
+    if (!reason.empty()) ++totals.not_run[std::string(reason)];
+    return !reason.empty();
+  });
   int caught = 0;
   for (const Mutant& mutant : mutants) {
     const std::string by = caught_by(sizes, mutant, arguments.seeds);
@@ -99,7 +106,7 @@ void test_kernel(const Specialization& spec, const Arguments& arguments, Totals&
       }
       continue;
     }
-    const std::string_view reason = why_equivalent(spec, mutant, sizes.front().kernel.ptx());
+    const std::string_view reason = why_equivalent(spec, mutant, ptx);
     totals.explained += !reason.empty();
     std::printf("  survives: %s, line %u, %s, %s: %s\n", what.c_str(), mutant.line,
                 mutant.instruction.c_str(), mutant.change.c_str(),
@@ -149,6 +156,9 @@ int main(int argc, char** argv) {
   std::printf("caught %d of %d mutants (%.1f %%)\n", totals.caught, totals.mutants,
               totals.mutants ? 100.0 * totals.caught / totals.mutants : 0.0);
   for (const auto& [by, count] : totals.by) std::printf("  %5d by %s\n", count, by.c_str());
+  for (const auto& [reason, count] : totals.not_run) {
+    std::printf("  %5d more were not run: %s\n", count, reason.c_str());
+  }
   const int unexplained = totals.mutants - totals.caught - totals.explained;
   std::printf("%d survivors have a reason, %d have none\n", totals.explained, unexplained);
   return totals.mutants > 0 && totals.caught * 100 >= totals.mutants * 95 && unexplained == 0 ? 0
