@@ -33,14 +33,21 @@ constexpr AttentionConfig kConfigs[] = {
     {80, 128, 64, 64, 4, 1, 1, 1, true, 1, Work::heavy, Masks::any, 80, "the same in 48 KB"},
     {144, 192, 64, 64, 4, 1, 1, 1, true, 1, Work::medium, Masks::any, 80, "a few queries"},
     {256, 256, 64, 64, 4, 1, 2, 1, true, 2, Work::medium, Masks::any, 80,
-     "a few queries: 32 rows for two warps"},
+     "a few queries: 32 rows for two warps", 0, 10},
     {208, 256, 64, 64, 4, 1, 1, 1, true, 1, Work::medium, Masks::any, 80, "a few queries"},
     {144, 256, 64, 32, 4, 1, 1, 2, true, 1, Work::heavy, Masks::any, 80,
      "a few queries, heavy code"},
 
+    // Many queries that see few keys: all tiles are masked, and what happens before the first and
+    // after the last weighs as much as they do, so that more and smaller CTAs hide each other's.
+    {16, 64, 64, 32, 2, 1, 1, 3, false, 2, Work::light, Masks::some, 80,
+     "windows up to 512: 0.69 of 128x96's time at 128 keys, 0.90 at 512", 512},
+    {80, 128, 64, 32, 2, 1, 1, 2, false, 2, Work::light, Masks::some, 80,
+     "windows up to 256: 0.90 to 0.98 of 128x64's time at 128 keys", 256},
+
     // Many queries.
     {16, 64, 128, 128, 4, 1, 1, 1, false, 2, Work::light, Masks::none, 80,
-     "32 rows a warp, S of 128 registers: 353 TFLOP/s at 4k, 128x96 reaches 344"},
+     "32 rows a warp, S of 128 registers: 353 TFLOP/s at 4k, 128x96 reaches 344", 0, 12},
     {16, 64, 128, 96, 4, 1, 1, 2, false, 2, Work::light, Masks::some, 80,
      "128 keys would spill with a mask; 312 TFLOP/s causal at 4k, one stage of 112 keys 301"},
     {16, 64, 128, 96, 4, 1, 1, 2, false, 2, Work::medium, Masks::any, 90,
@@ -48,11 +55,13 @@ constexpr AttentionConfig kConfigs[] = {
     {16, 64, 128, 64, 4, 1, 1, 2, false, 1, Work::heavy, Masks::any, 80,
      "room for the user's code"},
     {80, 128, 128, 64, 4, 1, 1, 2, false, 2, Work::light, Masks::any, 80,
-     "32 rows a warp, two stages: 385 TFLOP/s at 4k; 128x32 355, 64x64 314"},
+     "32 rows a warp, two stages: 385 TFLOP/s at 4k; 128x32 355, 64x64 314", 0, 10},
     {80, 128, 128, 48, 4, 1, 1, 2, false, 2, Work::medium, Masks::any, 90,
-     "code at every logit, where 64 keys spill with ALiBi"},
+     "code at every logit, where 64 keys spill with ALiBi", 0, 10},
     {80, 128, 128, 48, 4, 1, 1, 2, false, 2, Work::light, Masks::any, 80,
-     "80 KB: two CTAs on sm_80"},
+     "80 KB: two CTAs on sm_80", 0, 10},
+    {80, 128, 128, 32, 4, 1, 1, 2, false, 2, Work::light, Masks::any, 100,
+     "room for ptxas on sm_100, which spills the wider tiles; not measured there"},
     {80, 128, 64, 64, 4, 1, 1, 1, false, 2, Work::heavy, Masks::any, 80,
      "16 rows a warp: room for the user's code; two CTAs even in 100 KB"},
     {144, 192, 64, 64, 4, 1, 1, 1, false, 1, Work::medium, Masks::any, 80,
@@ -70,9 +79,12 @@ Work work_of(const AttentionTraits& traits) {
   return traits.softcap || traits.alibi ? Work::medium : Work::light;
 }
 
-enum class Kind { decode, few, many };
+enum class Kind { decode, few, narrow, many };
 Kind kind_of(const AttentionConfig& config) {
-  return config.teams > 1 ? Kind::decode : config.splits ? Kind::few : Kind::many;
+  return config.teams > 1      ? Kind::decode
+         : config.splits       ? Kind::few
+         : config.max_keys > 0 ? Kind::narrow
+                               : Kind::many;
 }
 
 bool serves(const AttentionConfig& config, const AttentionTraits& traits, int arch) {
@@ -81,8 +93,10 @@ bool serves(const AttentionConfig& config, const AttentionTraits& traits, int ar
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
   if (dim < config.min_dim || config.max_dim < dim || limits.number < config.since) return false;
+  if (limits.number / 10 == config.spills_on) return false;
   if (work_of(traits) > config.work) return false;
   if (config.masks != Masks::any && config.masks != masks) return false;
+  if (config.max_keys > 0 && traits.mask != Mask::window) return false;
   // Partners split the columns of V at a multiple of 64.
   if (attention_padded_dim(traits.head_dim_v) % (64 * config.partners) != 0 &&
       config.partners > 1) {
@@ -128,8 +142,11 @@ std::string tile_name(const AttentionConfig& config) {
 }
 
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch) {
-  return {first_row(traits, arch, Kind::decode), first_row(traits, arch, Kind::few),
-          first_row(traits, arch, Kind::many)};
+  std::vector<int> rows;
+  for (const Kind kind : {Kind::decode, Kind::few, Kind::narrow, Kind::many}) {
+    if (const int row = first_row(traits, arch, kind); row >= 0) rows.push_back(row);
+  }
+  return rows;
 }
 
 Choice choose_attention(const AttentionTraits& traits, int arch, const AttentionExtent& extent,
@@ -147,6 +164,10 @@ Choice choose_attention(const AttentionTraits& traits, int arch, const Attention
   };
   if (rows <= 16) return split_choice(Kind::decode);
   if (rows <= 64) return split_choice(Kind::few);
+  if (const int narrow = first_row(traits, arch, Kind::narrow);
+      narrow >= 0 && extent.keys <= kConfigs[narrow].max_keys) {
+    return {narrow, 1};
+  }
   const Choice many{first_row(traits, arch, Kind::many), 1};
   if (tiles_of(kConfigs[many.row]) >= sm_count) return many;
   const Choice few = split_choice(Kind::few);

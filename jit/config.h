@@ -31,6 +31,8 @@ struct AttentionConfig {
   Masks masks;
   int since;  // the first arch that it serves, as a number: ptxas may spill for older ones
   std::string_view reason;
+  int max_keys = 0;   // for windows in which a query sees at most so many; 0: any problem
+  int spills_on = 0;  // major compute capability for which ptxas spills it: not used there
 };
 
 // The row for one call, and how many CTAs share a tile.

@@ -37,7 +37,7 @@ TEST_CASE("sweep: attention never leaves its rows") {
       for (const AttentionTraits& traits :
            {attention(dim, 8), attention(dim, dim), attention(dim, 256), with_variant(dim, 256)}) {
         const auto rows = attention_rows(traits, arch);
-        REQUIRE(rows.size() == 3);
+        REQUIRE(rows.size() >= 3);
         for (int row : rows) REQUIRE(row >= 0);
         for (std::int64_t len_q = 0; len_q <= 16384; len_q = len_q < 300 ? len_q + 1 : len_q * 2) {
           for (int sm_count : {132, 114, 78, 16}) {
@@ -56,10 +56,13 @@ TEST_CASE("sweep: attention never leaves its rows") {
 
 namespace {
 
-enum class Kind { decode, few, many };
+enum class Kind { decode, few, narrow, many };
 Kind kind_of(const Choice& choice) {
   const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(choice.row)];
-  return config.teams > 1 ? Kind::decode : config.splits ? Kind::few : Kind::many;
+  return config.teams > 1      ? Kind::decode
+         : config.splits       ? Kind::few
+         : config.max_keys > 0 ? Kind::narrow
+                               : Kind::many;
 }
 
 // On an H200.
@@ -112,6 +115,19 @@ TEST_CASE("attention: a long chunk with few tiles uses the row for few queries a
   CHECK(kind_of(choice_of({1, 4, 4, 512, 511})) == Kind::many);
   CHECK(kind_of(choice_of({1, 4, 4, 512, 8192}, /*may_split=*/false)) == Kind::many);
   CHECK(kind_of(choice_of({1, 32, 8, 2048, 8192})) == Kind::many);
+}
+
+TEST_CASE("attention: windows of few keys have small tiles") {
+  for (const auto& [dim, most] : {std::pair{64, 512}, std::pair{128, 256}, std::pair{256, 0}}) {
+    AttentionTraits traits = attention(dim, dim);
+    traits.mask = Mask::window;
+    const auto kind = [&](std::int64_t keys) {
+      const int arch = arch_index({9, 0});
+      return kind_of(choose_attention(traits, arch, {4, 64, 8, 4096, keys}, 132, true));
+    };
+    CHECK(kind(std::max(most, 1)) == (most > 0 ? Kind::narrow : Kind::many));
+    CHECK(kind(most + 1) == Kind::many);
+  }
 }
 
 TEST_CASE("attention: a window limits the keys that count for splits") {

@@ -118,7 +118,9 @@ void KernelCase::make_attention(int size) {
   options.scale = static_cast<float>(problem.scale);
   options.causal = traits.mask == Mask::causal;
   if (traits.mask == Mask::window) {
-    options.window_left = problem.window_left = 70;
+    // Every team of a split walks through its ring.
+    const int ring = config.teams > 1 ? splits * step * config.stages : 0;
+    options.window_left = problem.window_left = 70 + ring;
     options.window_right = problem.window_right = size == 2 ? 0 : 10;
   }
   if (traits.softcap) options.softcap = problem.softcap = 5.0f;
