@@ -81,11 +81,16 @@ def decode(short=False):
 
 
 def window(short=False):
-    """Windows beside the dense masks of the same shape."""
+    """Windows beside the dense masks of the same shape; the last shape is gpt-oss's."""
+    shapes = {
+        "S 8k": (1, 8192, 8192, 16, 16, 128),
+        "S 32k": (1, 32768, 32768, 16, 16, 128),
+        "D64 64/8 4k": (4, 4096, 4096, 64, 8, 64),
+    }
     batches = []
-    for length in (8192,) if short else (8192, 32768):
-        shape = (1, length, length, 16, 16, 128)
-        group = f"S {length_label(length)}"
+    for group, shape in shapes.items():
+        if short and group != "S 8k":
+            continue
         batches.append([
             AttentionCell(*shape, False, group=group, label="full"),
             AttentionCell(*shape, True, group=group, label="causal"),

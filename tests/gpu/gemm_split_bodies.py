@@ -3,6 +3,7 @@ import them.
 """
 
 import dataclasses
+import os
 
 import pytest
 import torch
@@ -88,7 +89,7 @@ def test_what_lies_in_the_workspace_does_not_matter(byte):
     garbage = torch.full([size], byte, dtype=torch.uint8, device=DEVICE)
     address = garbage.data_ptr()
     del garbage
-    if DEVICE.type == "cuda":
+    if DEVICE.type == "cuda" and "PYTORCH_NO_CUDA_MEMORY_CACHING" not in os.environ:
         # The allocator hands it out again, to this call as to the next one of its size.
         assert torch.empty([size], dtype=torch.uint8, device=DEVICE).data_ptr() == address
     jit.gemm(a, b, out=out.view)

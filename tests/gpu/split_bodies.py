@@ -4,6 +4,7 @@
 
 import dataclasses
 import math
+import os
 
 import pytest
 import torch
@@ -124,7 +125,7 @@ def test_what_lies_in_the_workspace_does_not_matter(split, byte):
     garbage = torch.full([size], byte, dtype=torch.uint8, device=DEVICE)
     address = garbage.data_ptr()
     del garbage
-    if DEVICE.type == "cuda":
+    if DEVICE.type == "cuda" and "PYTORCH_NO_CUDA_MEMORY_CACHING" not in os.environ:
         # The allocator hands it out again, to this call as to the next one of its size.
         assert torch.empty([size], dtype=torch.uint8, device=DEVICE).data_ptr() == address
     jit.flash_attention(q, k, v, out=out.view, lse=lse)
