@@ -59,7 +59,10 @@ def set_log(callback: Callable[[int, str], object] | None) -> None:
 
 def explain(op: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """What jit.<op>(*args, **kwargs) would run, and why, without running it: the path, the config,
-    the spec, the cache key and the layer that holds it."""
+    the spec, the cache key and the layer that holds it.
+
+    `splits`: the blocks that share an output tile, of `whole_tiles` on if that is not 0, and meet
+    in a workspace of `workspace_bytes`."""
     entries = {
         "flash_attention": _core.explain_flash_attention,
         "gemm": _core.explain_gemm,

@@ -94,8 +94,9 @@ TEST_CASE("the attention template refuses a Config in one sentence") {
                 "flash_attention: kBlockKv must be a multiple of 16"));
   CHECK(refused(kAttention, {"kiln::bf16", "float"},
                 "flash_attention: Element must be kiln::f16 or kiln::bf16"));
-  CHECK(refused(kAttention, {"kBlockQ = 64", "kBlockQ = 96"},
-                "flash_attention: kBlockQ must be 16 or 32 rows for each group of kPartners warps"));
+  CHECK(
+      refused(kAttention, {"kBlockQ = 64", "kBlockQ = 96"},
+              "flash_attention: kBlockQ must be 16 or 32 rows for each group of kPartners warps"));
   CHECK(refused(kAttention, {"kTeams = 1", "kTeams = 2"},
                 "flash_attention: kTeams must be 1, or kWarps teams of one warp"));
   CHECK(refused(kAttention, {"kPartners = 1", "kPartners = 4"},

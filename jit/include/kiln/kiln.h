@@ -128,8 +128,8 @@ class Plan {
  public:
   struct Impl;
   explicit Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  // Device memory that launch needs beside its tensors, aligned to 16 and not necessarily zeroed. Of
-  // launches that may overlap each needs its own.
+  // Device memory that launch needs beside its tensors, aligned to 16 and not necessarily zeroed.
+  // Of launches that may overlap each needs its own.
   std::size_t workspace_bytes() const;
   // Pointers of the tensors that were given when planning, in this order:
   //   attention  q, k, v, out, lse, alibi_slopes, sinks, the variant's tensors as it lists them
