@@ -4,6 +4,7 @@ tensors claim a device that no machine has, so that nothing is ever launched on 
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,10 @@ os.environ["KILN_CACHE_PATH"] = ""
 os.environ.pop("KILN_JIT", None)
 os.environ.pop("KILN_DEVICE", None)
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for fake_tensors.py, in every import mode
+
+# Whoever started the tests in the background may have them ignore what the tests of Ctrl-C send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # One row of the GEMM table: the quickest kernel to compile.
 ONE_KERNEL = {"op": "gemm", "dtype": "bfloat16", "block_m": 32}
