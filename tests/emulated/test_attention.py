@@ -9,7 +9,7 @@ import kiln
 import numpy as np
 import pytest
 import torch
-from attention_case import AttentionCase, CaseGroup, judge
+from attention_case import OPTIONS, AttentionCase, CaseGroup, judge
 from conftest import ARCH
 from kiln import jit
 from storage import place, randn
@@ -97,19 +97,7 @@ def test_windows(group):
 
 
 OPTIONS = {
-    "softcap": {"softcap": 5.0},
-    "softcap-large": {"softcap": 50.0, "magnitude": 20.0},
-    "alibi": {"alibi": "h"},
-    "alibi-batch": {"alibi": "bh"},
-    "sinks-f32": {"sinks": "f32"},
-    "sinks-bf16": {"sinks": "bf16"},
-    "sinks-f16": {"sinks": "f16"},
-    "sinks-never": {"sinks": "-inf"},
-    "sinks-all": {"sinks": "+inf"},
-    "scale": {"scale": 0.3},
-    "scale-negative": {"scale": -0.2},
-    "scale-zero": {"scale": 0.0},
-    "scale-negative-softcap": {"scale": -0.2, "softcap": 3.0, "alibi": "h"},
+    **OPTIONS,
     "all": {"softcap": 8.0, "alibi": "bh", "sinks": "bf16", "causal": True, "window": (40, 0)},
     "gpt-oss": {"sinks": "bf16", "window": (31, 0), "causal": True},
     "gemma": {"softcap": 50.0, "window": (25, 0), "causal": True, "scale": 144**-0.5},

@@ -12,6 +12,23 @@ from kiln import jit
 from reference import attention
 from storage import DEVICE, DTYPES, Placed, filled, place, randn
 
+# Options without a window, for AttentionCase.
+OPTIONS = {
+    "softcap": {"softcap": 5.0},
+    "softcap-large": {"softcap": 50.0, "magnitude": 20.0},
+    "alibi": {"alibi": "h"},
+    "alibi-batch": {"alibi": "bh"},
+    "sinks-f32": {"sinks": "f32"},
+    "sinks-bf16": {"sinks": "bf16"},
+    "sinks-f16": {"sinks": "f16"},
+    "sinks-never": {"sinks": "-inf"},
+    "sinks-all": {"sinks": "+inf"},
+    "scale": {"scale": 0.3},
+    "scale-negative": {"scale": -0.2},
+    "scale-zero": {"scale": 0.0},
+    "scale-negative-softcap": {"scale": -0.2, "softcap": 3.0, "alibi": "h"},
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class AttentionCase:

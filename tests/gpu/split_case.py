@@ -8,7 +8,7 @@ import dataclasses
 import math
 
 import torch
-from attention_case import AttentionCase, CaseGroup
+from attention_case import OPTIONS, AttentionCase, CaseGroup
 from storage import DEVICE, DTYPES, filled, randn
 
 DIMS = [(64, 64), (72, 72), (128, 128), (192, 128), (256, 256)]
@@ -68,18 +68,7 @@ OPTION_SHAPES = [
     dict(len_q=5, heads=6, heads_kv=1, causal=True),
 ]
 OPTIONS = {
-    "softcap": {"softcap": 5.0},
-    "softcap-large": {"softcap": 50.0, "magnitude": 20.0},
-    "alibi": {"alibi": "h"},
-    "alibi-batch": {"alibi": "bh"},
-    "sinks-f32": {"sinks": "f32"},
-    "sinks-bf16": {"sinks": "bf16"},
-    "sinks-never": {"sinks": "-inf"},
-    "sinks-all": {"sinks": "+inf"},
-    "scale": {"scale": 0.3},
-    "scale-negative": {"scale": -0.2},
-    "scale-zero": {"scale": 0.0},
-    "scale-negative-softcap": {"scale": -0.2, "softcap": 3.0},
+    **OPTIONS,
     "all": {"softcap": 8.0, "alibi": "bh", "sinks": "bf16", "causal": True, "window": (600, 0)},
     "gpt-oss": {"sinks": "bf16", "window": (600, 0), "causal": True},
 }

@@ -1,7 +1,7 @@
 """Attention over head dims, lengths, masks, head ratios and options, against float64."""
 
 import pytest
-from attention_case import AttentionCase, CaseGroup
+from attention_case import OPTIONS, AttentionCase, CaseGroup
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -108,19 +108,7 @@ def test_windows(group):
 
 
 OPTIONS = {
-    "softcap": {"softcap": 5.0},
-    "softcap-large": {"softcap": 50.0, "magnitude": 20.0},
-    "alibi": {"alibi": "h"},
-    "alibi-batch": {"alibi": "bh"},
-    "sinks-f32": {"sinks": "f32"},
-    "sinks-bf16": {"sinks": "bf16"},
-    "sinks-f16": {"sinks": "f16"},
-    "sinks-never": {"sinks": "-inf"},
-    "sinks-all": {"sinks": "+inf"},
-    "scale": {"scale": 0.3},
-    "scale-negative": {"scale": -0.2},
-    "scale-zero": {"scale": 0.0},
-    "scale-negative-softcap": {"scale": -0.2, "softcap": 3.0, "alibi": "h"},
+    **OPTIONS,
     "all": {"softcap": 8.0, "alibi": "bh", "sinks": "bf16", "causal": True, "window": (40, 0)},
     "gpt-oss": {"sinks": "bf16", "window": (127, 0), "causal": True},
     "gemma": {"softcap": 50.0, "window": (100, 0), "causal": True, "scale": 144**-0.5},

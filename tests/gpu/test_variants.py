@@ -5,24 +5,13 @@ import threading
 import kiln
 import pytest
 import torch
-from attention_case import AttentionCase, judge
+from attention_case import AttentionCase
 from fresh_variant import fresh_text, fresh_variant
 from kiln import jit
 from storage import DEVICE, randn
+from variant_case import run
 
 SHAPE = dict(batch=2, heads=4, heads_kv=2, len_q=130, len_kv=130)
-
-
-def run(variant, case, logits=None, mask=None, **options):
-    """One call with a bound variant, judged against the same hooks in PyTorch."""
-    q, k, v = case.inputs()
-    out, lse = case.outputs()
-    options = {**case.options(), **options}
-    jit.flash_attention(
-        q, k, v, out=out.view, lse=lse, layout=case.layout, variant=variant, **options
-    )
-    judge(str(case), q, k, v, out, lse, layout=case.layout, logits=logits, mask=mask, **options)
-    return out.view, lse
 
 
 CAPPED = jit.Variant("capped", params={"cap": "f32"}, logits="cap * tanh(logit / cap)")
