@@ -13,6 +13,9 @@ namespace {
 // S block_kv / 2. 32 rows a warp halve the shared-memory reads of K and V, the tightest unit after
 // the tensor cores, but leave room only up to head dim 128. Two CTAs of four warps that overlap
 // each other's softmax beat one of eight at every head dim.
+//
+// The fields: head dims from, to; block_q, block_kv, warps, teams, partners, stages; splits,
+// residents, work, masks, since; the reason; where they count, max_keys and spills_on.
 constexpr AttentionConfig kConfigs[] = {
     // Up to 16 rows of all the heads that share a KV head: decode.
     {16, 64, 16, 32, 4, 4, 1, 3, true, 2, Work::heavy, Masks::any, 80,

@@ -98,7 +98,7 @@ LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, b
   return {{arch, choice.row, problem.traits},
           grid_of(parts == 0 ? tiles : choice.whole_tiles + parts),
           choice.splits,
-          choice.whole_tiles,
+          static_cast<int>(choice.whole_tiles),  // fits where the grid does
           static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n))};
 }
 

@@ -39,7 +39,7 @@ struct AttentionConfig {
 struct Choice {
   int row = 0;
   int splits = 1;
-  int whole_tiles = 0;  // GEMM: the first tiles of a launch with splits, which are not split
+  std::int64_t whole_tiles = 0;  // GEMM: the first tiles of a launch with splits, not split
 };
 
 struct GemmConfig {

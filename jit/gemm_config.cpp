@@ -184,7 +184,7 @@ Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent,
   float best_cost = -1;
   const auto offer = [&](int row, int splits, std::int64_t whole, float cost) {
     if (best_cost >= 0 && best_cost <= cost) return;
-    best = {row, splits, static_cast<int>(whole)};
+    best = {row, splits, whole};
     best_cost = cost;
   };
   for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {

@@ -29,8 +29,8 @@ __device__ __forceinline__ TilePosition tile_position(const GemmParams& params, 
 struct TileShare {
   int tile;
   int part, parts;
-  int first_part,
-      launch_parts;  // of the tile among all parts of the launch, and how many these are
+  int first_part;    // of the tile, among all parts of the launch
+  int launch_parts;  // how many these are
   int k_begin, k_end;
 };
 
