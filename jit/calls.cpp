@@ -1,5 +1,6 @@
 #include "jit/calls.h"
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 
@@ -10,6 +11,7 @@
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/emulator/emulated_device.h"
 #include "templates/attention/params.h"
+#include "jit/gemm_launch.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -47,6 +49,17 @@ int overridden_row(const GemmProblem& problem, int arch) {
   const int row = find_gemm_row(problem.traits, arch, *problem.tile);
   if (row < 0) refuse_tile(problem, arch);
   return row;
+}
+
+// Persistent: as many clusters as the device holds at once, or as there are tiles.
+unsigned sm90_grid(const GemmProblem& problem, const GemmConfig& config,
+                   const runtime::Device& device) {
+  const Sm90Form& form = config.sm90;
+  const int rows = config.block_m * (form.swapped ? 1 : form.cluster);
+  const int columns = config.block_n * (form.swapped ? form.cluster : 1);
+  const long long tiles = gemm_tiles(problem.m, problem.n, problem.batch, rows, columns);
+  const long long clusters = std::max(1, device.info().sm_count / form.cluster);
+  return static_cast<unsigned>(std::min<long long>(grid_of(tiles), clusters) * form.cluster);
 }
 
 }  // namespace
@@ -92,10 +105,15 @@ LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, b
       problem.traits, arch, {problem.m, problem.n, problem.k, problem.batch},
       device.info().sm_count, may_split, problem.tile ? overridden_row(problem, arch) : -1);
   const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(choice.row)];
+  const Specialization spec = gemm_specialization(arch, choice.row, problem.traits);
+  if (config.is_sm90()) {
+    return {spec, sm90_grid(problem, config, device), 1, 0, 0,
+            static_cast<unsigned>(config.sm90.cluster)};
+  }
   const long long tiles =
       gemm_tiles(problem.m, problem.n, problem.batch, config.block_m, config.block_n);
   const long long parts = choice.splits == 1 ? 0 : (tiles - choice.whole_tiles) * choice.splits;
-  return {{arch, choice.row, problem.traits},
+  return {spec,
           grid_of(parts == 0 ? tiles : choice.whole_tiles + parts),
           choice.splits,
           static_cast<int>(choice.whole_tiles),  // fits where the grid does
@@ -106,6 +124,7 @@ runtime::LaunchShape launch_shape(const LaunchChoice& choice, const LoadedKernel
   runtime::LaunchShape shape;
   shape.grid[0] = choice.blocks;
   shape.block[0] = kernel.threads;
+  shape.cluster[0] = choice.cluster;
   shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
   return shape;
 }
@@ -125,10 +144,17 @@ void set_splits(CallArguments& arguments, const LaunchChoice& choice, void* work
   }
 }
 
-void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::LaunchShape& shape,
+void launch(runtime::Device& device, const LoadedKernel& kernel, const LaunchChoice& choice,
             const CallArguments& arguments, void* stream) {
   try {
-    device.launch(*kernel.kernel, shape, stream, arguments.bytes(), arguments.spans());
+    const runtime::LaunchShape shape = launch_shape(choice, kernel);
+    if (is_sm90_gemm(choice.spec)) {
+      const auto params = with_tensor_maps(arguments, choice.spec, device);
+      device.launch(*kernel.kernel, shape, stream, std::as_bytes(std::span(&params, 1)),
+                    arguments.spans());
+    } else {
+      device.launch(*kernel.kernel, shape, stream, arguments.bytes(), arguments.spans());
+    }
   } catch (const runtime::DeviceError& error) {
     throw_device_error(error);
   }

@@ -17,6 +17,7 @@ struct LaunchChoice {
   int splits = 1;
   int whole_tiles = 0;              // as in Choice
   std::size_t workspace_bytes = 0;  // 0 unless split
+  unsigned cluster = 1;             // CTAs of the grid in a cluster
 };
 LaunchChoice choose(const AttentionProblem& problem, const runtime::Device& device, bool may_split);
 // Throws std::invalid_argument when the problem's tile override names no row.
@@ -33,7 +34,7 @@ runtime::LaunchShape launch_shape(const LaunchChoice& choice, const LoadedKernel
 void set_splits(CallArguments& arguments, const LaunchChoice& choice, void* workspace);
 
 // One launch; a driver's failure becomes CudaError.
-void launch(runtime::Device& device, const LoadedKernel& kernel, const runtime::LaunchShape& shape,
+void launch(runtime::Device& device, const LoadedKernel& kernel, const LaunchChoice& choice,
             const CallArguments& arguments, void* stream);
 
 }  // namespace kiln

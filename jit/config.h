@@ -42,13 +42,26 @@ struct Choice {
   std::int64_t whole_tiles = 0;  // GEMM: the first tiles of a launch with splits, not split
 };
 
+// What a row of the sm_90a kernel (templates/gemm/sm90/) has beside its tile.
+struct Sm90Form {
+  int groups = 0;   // math warpgroups; 0: the row is none of these
+  int cluster = 1;  // CTAs along M that share the columns which they load
+  bool ping_pong = false;
+  bool swapped = false;  // computes the transposed output: N of the problem is M of wgmma
+  int raster_rows = 8;   // tiles of the cluster that are walked down before going right
+};
+
 struct GemmConfig {
   int element_bytes;  // of a and b
-  int block_m, block_n, block_k, stages, warps_m, warps_n;
+  int block_m, block_n, block_k, stages;
+  int warps_m, warps_n;  // of the portable kernel
   // Outputs a microsecond of one multiprocessor of an H200 at K = 4096: with one CTA of this row on
   // it, and with as many as fit.
   int rate_alone, rate_full;
   std::string_view reason;
+  Sm90Form sm90 = {};
+
+  bool is_sm90() const { return sm90.groups != 0; }
 };
 
 std::span<const AttentionConfig> attention_configs();
@@ -57,11 +70,17 @@ std::span<const GemmConfig> gemm_configs();
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits);
 int shared_bytes(const GemmConfig& config);
 std::string tile_name(const AttentionConfig& config);  // "128x64x2", "64x64x2 split"
-std::string tile_name(const GemmConfig& config);       // "128x128x32x3"
+std::string tile_name(const GemmConfig& config);       // "128x128x32x3", "128x256x64x4 cluster 2"
 
 // Every row that these traits can ever use on an arch, whatever the lengths: what prewarming needs.
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch);
 std::vector<int> gemm_rows(const GemmTraits& traits, int arch);
+
+// The specialization of a row for a problem: of its traits, what this row's kernel depends on.
+Specialization gemm_specialization(int arch, int row, const GemmTraits& traits);
+bool is_sm90_gemm(const Specialization& spec);
+// Of sm_90a rows, "" or why they do not serve a problem: one sentence.
+std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k);
 
 // What of a problem decides about its tile. `keys`: the most that one query sees.
 struct AttentionExtent {

@@ -54,7 +54,7 @@ std::vector<GemmTraits> gemm_traits() {
         traits.major_a = a;
         traits.major_b = b;
         list.push_back(traits);
-        traits.aligned_loads = traits.aligned_stores = false;
+        traits.loads = traits.stores = Access::elements;
         list.push_back(traits);
       }
     }
@@ -87,7 +87,7 @@ std::vector<Specialization> enumerate_specializations(int arch) {
     for (int row : attention_rows(traits, arch)) specs.emplace_back(arch, row, traits);
   }
   for (const GemmTraits& traits : gemm_traits()) {
-    for (int row : gemm_rows(traits, arch)) specs.emplace_back(arch, row, traits);
+    for (int row : gemm_rows(traits, arch)) specs.push_back(gemm_specialization(arch, row, traits));
   }
   return specs;
 }

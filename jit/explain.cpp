@@ -24,15 +24,32 @@ std::string tile_of(const Specialization& spec) {
                                             : tile_name(gemm_configs()[row]);
 }
 
-json why(const Specialization& spec) {
-  json reasons{"portable path (mma.sync, cp.async): the only one of this release",
-               "tile " + tile_of(spec) + ": " + std::string(reason_of(spec))};
+const char* path_of(const Specialization& spec) {
+  return is_sm90_gemm(spec) ? "sm_90a" : "portable";
+}
+
+const char* template_of(const Specialization& spec) {
+  if (spec.family() == Family::attention) return "attention/flash_attention.cuh";
+  return is_sm90_gemm(spec) ? "gemm/sm90/gemm.cuh" : "gemm/gemm.cuh";
+}
+
+// `k` of a GEMM.
+std::string path_reason(const Specialization& spec, std::int64_t k) {
+  if (is_sm90_gemm(spec)) return "sm_90a path (wgmma, tensor memory accelerator)";
+  const std::string portable = "portable path (mma.sync, cp.async): ";
+  if (spec.family() == Family::attention) return portable + "attention has no other yet";
+  const std::string reason = why_not_sm90(spec.gemm(), spec.arch(), k);
+  return portable + (reason.empty() ? "its tiles suit this problem better" : reason);
+}
+
+json why(const Specialization& spec, std::int64_t k) {
+  json reasons{path_reason(spec, k), "tile " + tile_of(spec) + ": " + std::string(reason_of(spec))};
   if (spec.family() == Family::attention && !spec.attention().aligned) {
     reasons.push_back(
         "element-wise loads: a base is not 16-byte aligned or a stride is not a "
         "multiple of 8 elements");
   }
-  if (spec.family() == Family::gemm && !spec.gemm().aligned_loads) {
+  if (spec.family() == Family::gemm && spec.gemm().loads == Access::elements) {
     reasons.push_back("element-wise loads: a or b is not 16-byte aligned in base or strides");
   }
   return reasons;
@@ -44,6 +61,9 @@ json layer_of(const Specialization& spec, const cache::Key& key, const runtime::
     return disk_cache().layers().at(hit->layer).path.string();
   return nullptr;
 }
+
+std::int64_t depth_of(const AttentionProblem&) { return 0; }
+std::int64_t depth_of(const GemmProblem& problem) { return problem.k; }
 
 template <class Problem>
 std::string explain(const Problem& problem, const char* op) {
@@ -57,10 +77,9 @@ std::string explain(const Problem& problem, const char* op) {
   const Specialization& spec = choice.spec;
   const KernelSource source = source_of(spec, texts_of(problem));
   return json{{"op", op},
-              {"path", "portable"},
+              {"path", path_of(spec)},
               {"device", device.info().name},
-              {"template", spec.family() == Family::attention ? "attention/flash_attention.cuh"
-                                                              : "gemm/gemm.cuh"},
+              {"template", template_of(spec)},
               {"what", source.what},
               {"config", tile_of(spec)},
               {"splits", choice.splits},
@@ -70,7 +89,7 @@ std::string explain(const Problem& problem, const char* op) {
               {"key", source.key.hex()},
               {"arch", source.arch},
               {"layer", layer_of(spec, source.key, device)},
-              {"why", why(spec)}}
+              {"why", why(spec, depth_of(problem))}}
       .dump(-1, ' ', false, json::error_handler_t::replace);  // "layer" is a path
 }
 
@@ -82,8 +101,8 @@ json inspect_one(const OwnedSpec& owned) {
   json result = entry.description;
   result["what"] = source.what;
   result["spec"] = spec_to_json(owned.spec, owned.texts());
-  result["path"] = "portable";
-  result["why"] = why(owned.spec);
+  result["path"] = path_of(owned.spec);
+  result["why"] = why(owned.spec, 1);
   result["config"] = tile_of(owned.spec);
   result["key"] = source.key.hex();
   result["cached"] = hit.has_value();

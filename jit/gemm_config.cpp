@@ -3,32 +3,11 @@
 
 #include "jit/arch.h"
 #include "jit/config.h"
+#include "jit/gemm_rows.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
 namespace {
-
-// Measured on an H200 over M = 1 to 8192, with and without splits, against twelve other tiles; a
-// row stays if it is the fastest somewhere. The rates and the constants of the cost below are
-// fitted to 74 problems: there the choice takes 0.4 % longer than the best of all rows and splits
-// (geometric mean; at worst 14 %).
-constexpr GemmConfig kConfigs[] = {
-    {2, 256, 128, 64, 4, 4, 2, 447, 447,
-     "large problems: 64x64 warp tiles; 192 KB, one CTA; 128x256 is as fast"},
-    {2, 256, 128, 32, 4, 4, 2, 430, 430, "the same in 96 KB, for archs with 99 KB"},
-    {2, 128, 128, 64, 3, 2, 2, 400, 417, "where 256x128 leaves multiprocessors idle; two CTAs"},
-    {2, 64, 128, 64, 4, 2, 2, 311, 338, "where 128x128 does; 128x64 is no faster"},
-    {2, 64, 64, 64, 6, 2, 2, 262, 285, "M up to 64, or few tiles and a long K"},
-    {2, 32, 64, 128, 4, 1, 4, 192, 211, "M up to 32: long rows of K need few barriers"},
-    {2, 16, 32, 128, 6, 1, 2, 83, 99, "M up to 16: a stream of weights, 60 KB of it under way"},
-    {2, 16, 64, 64, 6, 1, 4, 88, 89, "the same where 32 columns are more tiles than fit at once"},
-    {4, 256, 128, 32, 4, 4, 2, 215, 215, "large problems: 64x64 warp tiles; 192 KB, one CTA"},
-    {4, 128, 128, 32, 3, 2, 2, 192, 192, "where 256x128 leaves multiprocessors idle; two CTAs"},
-    {4, 64, 128, 32, 4, 2, 2, 159, 164, "where 128x128 does"},
-    {4, 64, 64, 32, 6, 2, 2, 145, 152, "M up to 64, or few tiles and a long K"},
-    {4, 32, 64, 64, 4, 1, 4, 84, 110, "M up to 32"},
-    {4, 16, 32, 64, 6, 1, 2, 26, 77, "M up to 16: a stream of weights"},
-};
 
 // What the cost knows of the device beside the rates, in microseconds of an H200. On other GPUs
 // all are slower together: the bytes that memory brings for each product hardly differ.
@@ -138,44 +117,7 @@ float memory_time_of(const GemmTraits& traits, const GemmExtent& extent, int sm_
          (kBytesPerSm * static_cast<float>(sm_count));
 }
 
-bool serves(const GemmConfig& config, const GemmTraits& traits, int arch) {
-  return config.element_bytes == size_of(traits.input) &&
-         shared_bytes(config) <= arch_table()[static_cast<std::size_t>(arch)].shared_bytes;
-}
-
 }  // namespace
-
-std::span<const GemmConfig> gemm_configs() { return kConfigs; }
-
-int shared_bytes(const GemmConfig& config) {
-  return gemm_shared_bytes(config.block_m, config.block_n, config.block_k, config.stages,
-                           config.element_bytes);
-}
-
-std::string tile_name(const GemmConfig& config) {
-  return std::to_string(config.block_m) + "x" + std::to_string(config.block_n) + "x" +
-         std::to_string(config.block_k) + "x" + std::to_string(config.stages);
-}
-
-std::vector<int> gemm_rows(const GemmTraits& traits, int arch) {
-  std::vector<int> rows;
-  for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
-    if (serves(kConfigs[row], traits, arch)) rows.push_back(row);
-  }
-  return rows;
-}
-
-int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile) {
-  for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
-    const GemmConfig& config = kConfigs[row];
-    if (config.block_m == tile.block_m && config.block_n == tile.block_n &&
-        config.block_k == tile.block_k && config.stages == tile.stages &&
-        serves(config, traits, arch)) {
-      return row;
-    }
-  }
-  return -1;
-}
 
 Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
                    bool may_split, int only_row) {
@@ -187,11 +129,16 @@ Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent,
     best = {row, splits, whole};
     best_cost = cost;
   };
-  for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
-    if (!serves(kConfigs[row], traits, arch) || (only_row >= 0 && row != only_row)) continue;
-    const Candidate here = candidate(kConfigs[row], arch, extent, sm_count, memory_time);
+  // Tensor maps have no empty dimensions.
+  const auto is_possible = [&](const GemmConfig& config) {
+    return !config.is_sm90() || extent.k > 0;
+  };
+  const auto consider = [&](int row) {
+    const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
+    if (!is_possible(config)) return;
+    const Candidate here = candidate(config, arch, extent, sm_count, memory_time);
     offer(row, 1, 0, here.cost(1));
-    if (!may_split) continue;
+    if (!may_split || config.is_sm90()) return;
     for (const int splits : kSplits) {
       if (!here.can_split(here.tiles, splits, here.resident)) break;
       offer(row, splits, 0, here.cost(splits));
@@ -205,6 +152,11 @@ Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent,
         offer(row, splits, whole, here.tail_cost(whole, on_sm, splits));
       }
     }
+  };
+  if (only_row >= 0 && is_possible(gemm_configs()[static_cast<std::size_t>(only_row)])) {
+    consider(only_row);
+  } else {
+    for_each_row(traits, arch, consider);
   }
   return best;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -53,18 +54,24 @@ Operand layout_of(const char* argument, std::int64_t k_extent, std::int64_t k_st
               ".contiguous()");
 }
 
-// Whole chunks of 16 bytes along `extent`, the contiguous dimension.
-bool is_aligned_load(const TensorView& tensor, std::int64_t extent, std::int64_t ld,
-                     std::int64_t batch_stride) {
-  const int size = size_of(tensor.dtype);
-  return is_aligned(tensor, 16) && extent * size % 16 == 0 && ld * size % 16 == 0 &&
-         batch_stride * size % 16 == 0;
+// A stride in bytes that tensor maps can hold.
+bool is_map_stride(std::int64_t bytes) {
+  return bytes >= 0 && bytes < std::int64_t{1} << 40 && bytes % 16 == 0;
 }
 
-// Of the output, or what is read beside it: whole vectors of `vector` elements.
-bool is_aligned_store(const TensorView& tensor, const Matrix& m, int vector) {
-  return is_aligned(tensor, 16) && m.cols % vector == 0 && m.row_stride % vector == 0 &&
-         m.batch_stride % vector == 0;
+// `extent`: elements along the contiguous dimension; `ld` and `batch_stride`: the other strides.
+Access access_of(const TensorView& tensor, std::int64_t extent, std::int64_t ld,
+                 std::int64_t batch_stride) {
+  const int size = size_of(tensor.dtype);
+  if (!is_aligned(tensor, 16) || !is_map_stride(ld * size) || !is_map_stride(batch_stride * size)) {
+    return Access::elements;
+  }
+  return extent * size % 16 == 0 ? Access::vectors : Access::boxes;
+}
+
+// Whether what is read beside the output can be read by vectors as wide as the output's.
+bool has_vectors(const TensorView& tensor, std::int64_t ld, std::int64_t batch_stride, int vector) {
+  return is_aligned(tensor, 16) && ld % vector == 0 && batch_stride % vector == 0;
 }
 
 std::int64_t common_batch(const Matrix& a, const Matrix& b) {
@@ -203,11 +210,16 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
   traits.input = a.dtype, traits.output = out.dtype, traits.accumulator = options.accumulator;
   traits.major_a = oa.major, traits.major_b = ob.major;
-  traits.aligned_loads =
-      is_aligned_load(a, oa.major == Major::k ? ma.cols : ma.rows, oa.ld, ma.batch_stride) &&
-      is_aligned_load(b, ob.major == Major::k ? mb.rows : mb.cols, ob.ld, mb.batch_stride);
+  traits.loads =
+      std::min(access_of(a, oa.major == Major::k ? ma.cols : ma.rows, oa.ld, ma.batch_stride),
+               access_of(b, ob.major == Major::k ? mb.rows : mb.cols, ob.ld, mb.batch_stride));
   const int vector = 16 / size_of(out.dtype);
-  traits.aligned_stores = is_aligned_store(out, mo, vector);
+  traits.stores = access_of(out, mo.cols, mo.row_stride, mo.batch_stride);
+  const auto read_beside = [&](const TensorView& tensor, std::int64_t ld, std::int64_t batch_ld) {
+    if (!has_vectors(tensor, ld, batch_ld, vector)) {
+      traits.stores = std::min(traits.stores, Access::boxes);
+    }
+  };
   check_epilogue(options, problem);
 
   GemmParams p{};
@@ -221,8 +233,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   if (options.bias.given()) {
     p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
     traits.bias = options.bias.dtype;
-    traits.aligned_stores =
-        traits.aligned_stores && is_aligned(options.bias, 16) && p.bias_batch % vector == 0;
+    read_beside(options.bias, 0, p.bias_batch);
   }
   if (options.residual.given()) {
     check_device({kOp, "residual"}, options.residual, problem.device_ordinal);
@@ -231,7 +242,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
     p.residual = options.residual.data;
     p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;
     traits.residual = options.residual.dtype;
-    traits.aligned_stores = traits.aligned_stores && is_aligned_store(options.residual, mr, vector);
+    read_beside(options.residual, mr.row_stride, mr.batch_stride);
   }
   CallArguments& arguments = problem.arguments;
   arguments.set_params(p);

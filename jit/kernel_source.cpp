@@ -97,6 +97,7 @@ KernelSource source_of(const Specialization& spec, const UserTexts& texts) {
   KernelSource source;
   source.source = render(spec, texts);
   source.arch = arch_table()[static_cast<std::size_t>(spec.arch())].name;
+  if (is_sm90_gemm(spec)) source.arch += "a";  // wgmma and setmaxnreg are of this arch alone
   source.what = describe(spec, texts);
   if (texts.variant) source.user_file = texts.variant->file_name;
   source.key = key_of(source);
@@ -136,6 +137,7 @@ unsigned threads_of(const Specialization& spec) {
     return static_cast<unsigned>(attention_configs()[row].warps) * 32;
   }
   const GemmConfig& config = gemm_configs()[row];
+  if (config.is_sm90()) return static_cast<unsigned>(config.sm90.groups + 1) * 128;
   return static_cast<unsigned>(config.warps_m * config.warps_n) * 32;
 }
 

@@ -30,7 +30,7 @@ void emulate(Problem& problem, runtime::Device& device, const Workspace& workspa
   const LoadedKernel& kernel = preload_kernel(choice.spec, texts_of(problem), device);
   take_workspace(problem.arguments, choice, workspace);
   const EmulationScope scope;
-  launch(device, kernel, launch_shape(choice, kernel), problem.arguments, nullptr);
+  launch(device, kernel, choice, problem.arguments, nullptr);
 }
 
 template <class Problem>
@@ -42,7 +42,7 @@ void run(Problem& problem, const Workspace& workspace, void* stream) {
   const LaunchChoice choice = choose(problem, device, workspace.allocate != nullptr);
   const LoadedKernel& kernel = resident_kernel(choice.spec, texts_of(problem), device, stream);
   take_workspace(problem.arguments, choice, workspace);
-  launch(device, kernel, launch_shape(choice, kernel), problem.arguments, stream);
+  launch(device, kernel, choice, problem.arguments, stream);
 }
 
 }  // namespace

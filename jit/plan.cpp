@@ -25,7 +25,7 @@ bool needs_vectors(const AttentionProblem& problem, std::size_t i) {
   return i < 4 && problem.traits.aligned;  // q, k, v, out
 }
 bool needs_vectors(const GemmProblem& problem, std::size_t i) {
-  return i < 2 ? problem.traits.aligned_loads : problem.traits.aligned_stores;
+  return (i < 2 ? problem.traits.loads : problem.traits.stores) != Access::elements;
 }
 
 template <class Problem>
@@ -44,7 +44,7 @@ Plan make_plan(const Problem& problem) {
     if (impl->emulated) admit_emulation(problem, impl->choice);
     const LoadedKernel& kernel =
         preload_kernel(impl->choice.spec, texts_of(problem), *impl->device);
-    impl->recipe.add({&kernel, launch_shape(impl->choice, kernel)});
+    impl->recipe.add({&kernel, impl->choice});
     impl->recipe.workspace_bytes = impl->choice.workspace_bytes;
   }
   return Plan(std::move(impl));
@@ -120,7 +120,7 @@ void Plan::launch(std::initializer_list<void*> pointers, void* stream, void* wor
   if (impl_->emulated) [[unlikely]]
     scope.emplace();
   for (const KernelStep& step : impl_->recipe.list()) {
-    kiln::launch(*impl_->device, *step.kernel, step.shape, arguments, stream);
+    kiln::launch(*impl_->device, *step.kernel, step.choice, arguments, stream);
   }
 }
 

@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <span>
 
-#include "jit/engine.h"
+#include "jit/calls.h"
 
 namespace kiln {
 
 struct KernelStep {
   const LoadedKernel* kernel = nullptr;
-  runtime::LaunchShape shape;
+  LaunchChoice choice;
 };
 
 struct Recipe {

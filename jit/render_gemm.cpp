@@ -1,9 +1,8 @@
 #include "jit/render_parts.h"
 
 namespace kiln {
-namespace {
 
-std::string epilogue(const GemmTraits& traits, const UserTexts& texts) {
+std::string gemm_epilogue(const GemmTraits& traits, const UserTexts& texts) {
   SourceText text;
   const bool bias = traits.bias != DType::none, residual = traits.residual != DType::none;
   if (traits.epilogue == Digest128{}) {
@@ -25,8 +24,6 @@ std::string type_or(DType dtype, DType otherwise) {
   return device_type(dtype == DType::none ? otherwise : dtype);
 }
 
-}  // namespace
-
 const char* name(Activation activation) {
   switch (activation) {
     case Activation::none:
@@ -43,6 +40,18 @@ const char* name(Activation activation) {
   return "none";
 }
 
+const char* name(Access access) {
+  switch (access) {
+    case Access::elements:
+      return "elements";
+    case Access::boxes:
+      return "boxes";
+    case Access::vectors:
+      return "vectors";
+  }
+  return "elements";
+}
+
 std::string layout_name(const GemmTraits& traits) {
   return std::string(traits.major_a == Major::k ? "n" : "t") +
          (traits.major_b == Major::k ? "t" : "n");
@@ -50,6 +59,7 @@ std::string layout_name(const GemmTraits& traits) {
 
 std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
                         const UserTexts& texts) {
+  if (config.is_sm90()) return render_gemm_sm90(traits, config, texts);
   auto major = [](Major m) { return m == Major::k ? "kiln::Major::k" : "kiln::Major::mn"; };
   SourceText text;
   text << "#include \"/kiln/gemm/gemm.cuh\"\n\n"
@@ -66,10 +76,10 @@ std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
        << ", kBlockK = " << config.block_k << ";\n"
        << "  static constexpr int kStages = " << config.stages << ", kWarpsM = " << config.warps_m
        << ", kWarpsN = " << config.warps_n << ";\n"
-       << "  static constexpr bool kAlignedLoads = " << boolean(traits.aligned_loads)
-       << ", kAlignedStores = " << boolean(traits.aligned_stores) << ";\n"
+       << "  static constexpr bool kAlignedLoads = " << boolean(traits.loads == Access::vectors)
+       << ", kAlignedStores = " << boolean(traits.stores == Access::vectors) << ";\n"
        << "};\n"
-       << epilogue(traits, texts) << "\n"
+       << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "
        // Without the 1, ptxas aims for more CTAs than shared memory admits, and spills.
        << "1)\n"
@@ -87,8 +97,9 @@ std::string describe_gemm(const GemmTraits& traits, const GemmConfig& config,
   if (traits.activation != Activation::none) text += std::string(" ") + name(traits.activation);
   if (traits.residual != DType::none) text += " residual";
   if (!texts.epilogue.empty()) text += " epilogue \"" + std::string(texts.epilogue) + "\"";
-  if (!traits.aligned_loads) text += " unaligned loads";
-  if (!traits.aligned_stores) text += " unaligned stores";
+  if (traits.loads == Access::elements) text += " unaligned loads";
+  if (traits.stores == Access::elements) text += " unaligned stores";
+  if (traits.stores == Access::boxes) text += " boxed stores";
   return text + ", tile " + tile_name(config);
 }
 

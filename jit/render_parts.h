@@ -30,10 +30,23 @@ std::string render_attention(const AttentionTraits& traits, const AttentionConfi
 std::string describe_attention(const AttentionTraits& traits, const AttentionConfig& config,
                                const UserTexts& texts);
 std::string render_gemm(const GemmTraits& traits, const GemmConfig& config, const UserTexts& texts);
+std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
+                             const UserTexts& texts);
+std::string gemm_epilogue(const GemmTraits& traits, const UserTexts& texts);  // struct Epilogue
+std::string type_or(DType dtype, DType otherwise);  // device_type() of the first that is given
+
+// struct Products: one K-tile of 128 bytes times an n-column tile by a warpgroup.
+struct WgmmaShape {
+  DType input;
+  int n;
+  Major major_rows, major_columns;
+};
+std::string render_wgmma(const WgmmaShape& shape);
 std::string describe_gemm(const GemmTraits& traits, const GemmConfig& config,
                           const UserTexts& texts);
 
 const char* name(Activation activation);            // "none", "relu", "gelu", "gelu_tanh", "silu"
+const char* name(Access access);                    // "elements", "boxes", "vectors"
 std::string layout_name(const GemmTraits& traits);  // "nt"
 
 }  // namespace kiln

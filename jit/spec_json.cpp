@@ -163,6 +163,13 @@ void parse_layout(const std::string& layout, GemmTraits& traits) {
   traits.major_b = layout[1] == 't' ? Major::k : Major::mn;
 }
 
+Access parse_access(const char* field, const std::string& text) {
+  for (const Access access : {Access::elements, Access::boxes, Access::vectors}) {
+    if (text == name(access)) return access;
+  }
+  refuse(std::string("field '") + field + "' must be elements, boxes or vectors, got '" + text + "'");
+}
+
 Accumulator parse_accumulator(const std::string& text, DType input) {
   if (text == "float32") return Accumulator::f32;
   if (text != "float16")
@@ -183,8 +190,8 @@ std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   const std::string activation = fields.text("activation", "none");
   if (activation.empty()) refuse("field 'activation' is empty; leave it out, or give none");
   traits.activation = parse_activation(activation);
-  traits.aligned_loads = fields.boolean("aligned_loads", true);
-  traits.aligned_stores = fields.boolean("aligned_stores", true);
+  traits.loads = parse_access("loads", fields.text("loads", "vectors"));
+  traits.stores = parse_access("stores", fields.text("stores", "vectors"));
   owned.epilogue = fields.text("epilogue", "");
   if (!owned.epilogue.empty()) {
     if (traits.activation != Activation::none) refuse("give 'epilogue' or 'activation', not both");
@@ -200,7 +207,7 @@ std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
       });
   std::vector<OwnedSpec> specs;
   for (int row : rows) {
-    owned.spec = Specialization(arch, row, traits);
+    owned.spec = gemm_specialization(arch, row, traits);
     specs.push_back(owned);
   }
   return specs;
@@ -242,8 +249,8 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
           {"residual", optional_dtype(t.residual)},
           {"activation", name(t.activation)},
           {"epilogue", texts.epilogue.empty() ? json() : json(std::string(texts.epilogue))},
-          {"aligned_loads", t.aligned_loads},
-          {"aligned_stores", t.aligned_stores},
+          {"loads", name(t.loads)},
+          {"stores", name(t.stores)},
           {"block_m", c.block_m},
           {"block_n", c.block_n},
           {"block_k", c.block_k},

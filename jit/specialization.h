@@ -14,6 +14,10 @@ namespace kiln {
 enum class Family : std::uint8_t { attention, gemm };
 enum class Mask : std::uint8_t { none, causal, window };
 enum class Major : std::uint8_t { k, mn };  // which dimension of a GEMM operand is contiguous
+// How tensors may be read or written: by elements alone; by boxes of a tensor map, as bases and
+// strides are multiples of 16 bytes; or also by whole vectors of 16 bytes, of which their rows
+// consist.
+enum class Access : std::uint8_t { elements, boxes, vectors };
 
 using Words = std::array<std::uint64_t, 4>;
 
@@ -41,8 +45,8 @@ struct GemmTraits {
   Major major_a = Major::k;
   Major major_b = Major::k;
   Activation activation = Activation::none;
-  bool aligned_loads = true;
-  bool aligned_stores = true;
+  Access loads = Access::vectors;   // of a and b
+  Access stores = Access::vectors;  // of out; `vectors` only if bias and residual can, too
   std::uint16_t reserved[3] = {};
   Digest128 epilogue{};  // of the user's expression; zero = none
 

@@ -69,6 +69,11 @@ def _attention_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
     ]
 
 
+def _access(row_bytes: int) -> str:
+    """Of contiguous rows."""
+    return "vectors" if row_bytes % _VECTOR_BYTES == 0 else "elements"
+
+
 def _gemm_spec(shape: list[int], dtype: str, biased: bool) -> dict[str, Any]:
     columns, depth = shape
     size = _ELEMENT_BYTES[dtype]
@@ -77,8 +82,8 @@ def _gemm_spec(shape: list[int], dtype: str, biased: bool) -> dict[str, Any]:
         "dtype": dtype,
         "layout": "nt",
         "bias": dtype if biased else None,
-        "aligned_loads": depth * size % _VECTOR_BYTES == 0,
-        "aligned_stores": columns * size % _VECTOR_BYTES == 0,
+        "loads": _access(depth * size),
+        "stores": _access(columns * size),
     }
 
 

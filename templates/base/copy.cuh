@@ -14,6 +14,21 @@ __device__ __forceinline__ u32 load_word(u32 address) {
   return word;
 }
 
+template <class T>
+__device__ __forceinline__ T load_shared(u32 address) {
+  if constexpr (sizeof(T) == 4) {
+    return __uint_as_float(load_word(address));
+  } else {
+    T value;
+    asm volatile("ld.shared.b16 %0, [%1];" : "=h"(value.bits) : "r"(address) : "memory");
+    return value;
+  }
+}
+__device__ __forceinline__ void store_shared_8(u32 address, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second)
+               : "memory");
+}
+
 __device__ __forceinline__ void store_shared_16(u32 address, const uint4& value) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x),
                "r"(value.y), "r"(value.z), "r"(value.w)

@@ -71,7 +71,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   const int warp_row = warp / Config::kWarpsN * Shape::kWarpM;
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
   const TileShare share = tile_share<Config::kBlockK>(params, blockIdx.x);
-  const TilePosition start = tile_position<Config::kBlockM, Config::kBlockN>(params, share.tile);
+  const TilePosition start = tile_position<Config::kBlockM, Config::kBlockN>(params.m, params.n, share.tile);
   // Wait in shared memory for the end of the main loop, which leaves no registers for them.
   __shared__ TilePosition position;
   __shared__ TileShare kept;

@@ -41,4 +41,20 @@ constexpr long long gemm_workspace_bytes(long long parts, int block_m, int block
   return parts == 0 ? 0 : gemm_flag_bytes(parts) + parts * block_m * block_n * 4;
 }
 
+// The sm_90a kernels take tensor maps of the operands beside the rest. Map: 128 opaque bytes, aligned
+// to 64, as a device encodes them. `rows` and `columns` describe what become rows and columns of the
+// product: a and b, or b and a where the kernel computes the transposed output. `out` is unused where
+// the output admits no tensor map.
+template <class Map>
+struct GemmSm90Params {
+  Map rows, columns, out;
+  GemmParams gemm;
+};
+
+// Dynamic shared memory of one CTA: stages of 128 bytes of K, two slabs of output for each math
+// warpgroup, barriers; see sm90/tile.cuh.
+constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int groups) {
+  return stages * (block_m + block_n) * 128 + groups * 2 * 64 * 128 + stages * 16;
+}
+
 }  // namespace kiln

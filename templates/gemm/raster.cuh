@@ -9,13 +9,12 @@ struct TilePosition {
   int batch, row, column;  // first row and column of the tile
 };
 
-// CTAs that run together should share operands in L2: walk down kGroup tile rows before moving to
-// the next tile column, instead of along a whole row of tiles.
-template <int kBlockM, int kBlockN>
-__device__ __forceinline__ TilePosition tile_position(const GemmParams& params, int index) {
-  constexpr int kGroup = 8;
-  const int tiles_m = ceil_div(params.m, kBlockM);
-  const int tiles_n = ceil_div(params.n, kBlockN);
+// Of a matrix of rows x columns. CTAs that run together should share operands in L2: walk down
+// kGroup tile rows before moving to the next tile column, instead of along a whole row of tiles.
+template <int kBlockM, int kBlockN, int kGroup = 8>
+__device__ __forceinline__ TilePosition tile_position(int rows, int columns, int index) {
+  const int tiles_m = ceil_div(rows, kBlockM);
+  const int tiles_n = ceil_div(columns, kBlockN);
   const int batch = index / (tiles_m * tiles_n);
   const int in_batch = index % (tiles_m * tiles_n);
   const int first = in_batch / (kGroup * tiles_n) * kGroup;

@@ -7,6 +7,11 @@ namespace kiln {
 
 enum class Major { k, mn };  // the dimension of an operand that is contiguous in memory
 
+// How a tensor may be read or written: by elements alone; by boxes of a tensor map, as base and
+// strides are multiples of 16 bytes; or also by whole vectors of 16 bytes, of which its rows
+// consist.
+enum class Access { elements, boxes, vectors };
+
 // For rows that lanes read as 32-bit words, lane 4g + t from row t and word g: four rows and two
 // chunks at a time, which the XOR with an even number spreads over all 32 banks.
 template <int kChunks>

@@ -31,8 +31,8 @@ SPECS = {
     },
     "gemm_bf16_nt": GEMM,
     "gemm_tf32_tn_unaligned": {
-        **GEMM, "dtype": "float32", "layout": "tn", "aligned_loads": False,
-        "aligned_stores": False,
+        **GEMM, "dtype": "float32", "layout": "tn", "loads": "elements",
+        "stores": "elements",
     },
     "gemm_f16_half_sums_epilogue": {
         **GEMM, "dtype": "float16", "out_dtype": "float32", "accumulator": "float16",

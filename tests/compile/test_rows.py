@@ -22,7 +22,7 @@ PLAIN = {
     },
     "gemm": {
         "layout": "nt", "accumulator": "float32", "bias": None, "residual": None,
-        "activation": "none", "aligned_loads": True,
+        "activation": "none", "loads": "vectors",
     },
 }  # fmt: skip
 TILE = {

@@ -227,15 +227,15 @@ TEST_CASE("sweep: whatever the tensors, gemm runs kernels of a set that is known
     options.allow_tf32 = true;
     // Layouts and alignments are all that tensors of one dtype may change.
     std::set<std::size_t> known;
-    for (int bits = 0; bits < 16; ++bits) {
+    for (int bits = 0; bits < 4 * 3 * 3; ++bits) {
       GemmTraits traits;
       traits.input = traits.output = dtype;
       traits.major_a = bits & 1 ? Major::mn : Major::k;
       traits.major_b = bits & 2 ? Major::mn : Major::k;
-      traits.aligned_loads = bits & 4;
-      traits.aligned_stores = bits & 8;
+      traits.loads = static_cast<Access>(bits / 4 % 3);
+      traits.stores = static_cast<Access>(bits / 12);
       for (int row : gemm_rows(traits, arch)) {
-        known.insert(Specialization(arch, row, traits).hash());
+        known.insert(gemm_specialization(arch, row, traits).hash());
       }
     }
     std::set<std::size_t> used;
@@ -250,7 +250,7 @@ TEST_CASE("sweep: whatever the tensors, gemm runs kernels of a set that is known
         check_gemm(a, b, out, options, problem);
         for (int sm_count : {132, 114, 78, 16}) {
           const int row = choose_gemm(problem.traits, arch, {m, n, k, 1}, sm_count, true).row;
-          used.insert(Specialization(arch, row, problem.traits).hash());
+          used.insert(gemm_specialization(arch, row, problem.traits).hash());
         }
       }
     }

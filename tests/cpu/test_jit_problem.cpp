@@ -255,12 +255,12 @@ TEST_CASE("gemm: layouts are read from strides, trans_b equals a transposed view
 
 TEST_CASE("gemm: alignment is a property of bases, leading dimensions and batches") {
   Gemm call;
-  CHECK(call.check().aligned_loads);
+  CHECK(call.check().loads == Access::vectors);
   call.a.strides[0] = 17;
-  CHECK_FALSE(call.check().aligned_loads);
+  CHECK(call.check().loads == Access::elements);
   call = Gemm();
   call.out.strides[0] = 9;
-  CHECK_FALSE(call.check().aligned_stores);
+  CHECK(call.check().stores == Access::elements);
 }
 
 TEST_CASE("gemm: each bad argument is named in one sentence") {

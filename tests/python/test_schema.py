@@ -128,7 +128,7 @@ BAD = [
     *({**ATTENTION, name: ""} for name in ("dtype", "mask", "sinks", "softcap", "variant")),
     *({**ATTENTION, "block_q": value} for value in (0, -64, 64.5, 2**40, "64", True)),
     *({**GEMM, name: ""} for name in ("dtype", "out_dtype", "layout", "bias", "activation")),
-    *({**GEMM, name: 1} for name in ("dtype", "layout", "epilogue", "aligned_loads")),
+    *({**GEMM, name: 1} for name in ("dtype", "layout", "epilogue", "loads")),
     {**GEMM, "blok_m": 128},
     {**ATTENTION, "variant": []},
     {**ATTENTION, "variant": {**VARIANT, "masks": "kv < 3"}},

@@ -72,8 +72,10 @@ def _add_gemm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--epilogue", help="a C++ expression of acc, bias, residual, row, col, batch"
     )
-    parser.add_argument("--unaligned-loads", dest="aligned_loads", action="store_false")
-    parser.add_argument("--unaligned-stores", dest="aligned_stores", action="store_false")
+    for name, tensors in (("loads", "a and b"), ("stores", "out, bias and residual")):
+        parser.add_argument(
+            f"--{name}", choices=["elements", "boxes", "vectors"], help=f"what {tensors} admit"
+        )
     properties = (
         "dtype",
         "out_dtype",
@@ -83,8 +85,8 @@ def _add_gemm(parser: argparse.ArgumentParser) -> None:
         "residual",
         "activation",
         "epilogue",
-        "aligned_loads",
-        "aligned_stores",
+        "loads",
+        "stores",
     )
     _add_common(parser, "gemm", properties)
 

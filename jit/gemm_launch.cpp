@@ -1,0 +1,90 @@
+#include "jit/gemm_launch.h"
+
+#include <cstring>
+
+#include "jit/config.h"
+
+namespace kiln {
+namespace {
+
+using runtime::TensorMapElement;
+
+TensorMapElement element_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return TensorMapElement::f16;
+    case DType::bf16:
+      return TensorMapElement::bf16;
+    default:
+      return TensorMapElement::f32;
+  }
+}
+
+struct MatrixMap {
+  const void* data;
+  DType dtype;
+  std::int64_t columns, rows;  // contiguous elements first
+  std::int64_t ld;
+  std::int64_t batch, batch_stride;  // a stride of 0 broadcasts
+  std::uint32_t box_columns, box_rows;
+};
+
+runtime::TensorMap encode(const MatrixMap& matrix, runtime::Device& device) {
+  const auto bytes = [&](std::int64_t stride) {
+    return static_cast<std::uint64_t>(stride * size_of(matrix.dtype));
+  };
+  runtime::TensorMapSpec spec;
+  spec.address = reinterpret_cast<std::uint64_t>(matrix.data);
+  spec.element = element_of(matrix.dtype);
+  spec.rank = 3;
+  spec.dims = {static_cast<std::uint64_t>(matrix.columns), static_cast<std::uint64_t>(matrix.rows),
+               matrix.batch_stride == 0 ? 1 : static_cast<std::uint64_t>(matrix.batch)};
+  // Strides of dimensions of one entry are never used, but checked: 0 would do for no driver.
+  spec.strides_bytes = {matrix.rows == 1 ? 16 : bytes(matrix.ld),
+                        matrix.batch_stride == 0 ? 16 : bytes(matrix.batch_stride)};
+  spec.box = {matrix.box_columns, matrix.box_rows, 1};
+  spec.swizzle = runtime::TensorMapSwizzle::b128;
+  return device.make_tensor_map(spec);
+}
+
+}  // namespace
+
+GemmSm90Params<runtime::TensorMap> with_tensor_maps(const CallArguments& arguments,
+                                                    const Specialization& spec,
+                                                    runtime::Device& device) {
+  GemmSm90Params<runtime::TensorMap> params;
+  std::memcpy(&params.gemm, arguments.bytes().data(), sizeof params.gemm);
+  const GemmParams& gemm = params.gemm;
+  const GemmTraits traits = spec.gemm();
+  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec.row())];
+  const Sm90Form& form = config.sm90;
+
+  // `extent`: of the tile, along M or N. CTAs of a cluster each load a part of what they share.
+  const auto operand = [&](const void* data, Major major, std::int64_t mn, std::int64_t ld,
+                           std::int64_t batch_stride, int extent, int ctas) {
+    const auto deep = static_cast<std::uint32_t>(128 / size_of(traits.input));
+    MatrixMap map{data, traits.input, gemm.k, mn, ld, gemm.batch, batch_stride, deep, 0};
+    map.box_rows = static_cast<std::uint32_t>(extent / ctas);
+    if (major == Major::mn) {
+      std::swap(map.columns, map.rows);
+      map.box_columns = 64, map.box_rows = deep;
+    }
+    return encode(map, device);
+  };
+  const int ctas_a = form.swapped ? form.cluster : 1, ctas_b = form.swapped ? 1 : form.cluster;
+  const auto a = operand(gemm.a, traits.major_a, gemm.m, gemm.a_ld, gemm.a_batch, config.block_m,
+                         ctas_a);
+  const auto b = operand(gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, config.block_n,
+                         ctas_b);
+  params.rows = form.swapped ? b : a;
+  params.columns = form.swapped ? a : b;
+  if (traits.stores != Access::elements) {
+    const auto columns = static_cast<std::uint32_t>(128 / size_of(traits.output));
+    params.out = encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch,
+                         gemm.out_batch, columns, 64},
+                        device);
+  }
+  return params;
+}
+
+}  // namespace kiln

@@ -1,0 +1,90 @@
+// Prints the warpgroup matrix products that a kernel uses: the operand list of inline assembly, one
+// register for each accumulator, cannot come from a template parameter.
+#include "jit/render_parts.h"
+
+namespace kiln {
+namespace {
+
+// How far the next 32 bytes of K of an operand lie, in the descriptor's units of 16 bytes: further
+// along the row, or 16 rows of 128 bytes down.
+int descriptor_step(Major major) { return major == Major::k ? 32 / 16 : 16 * 128 / 16; }
+
+const char* element(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    default:
+      return "tf32";
+  }
+}
+
+// "{%0, %1, ..}", broken into string literals of a line each.
+std::string register_list(int count) {
+  SourceText text;
+  text << "\"{";
+  for (int i = 0; i < count; ++i) {
+    text << "%" << i << (i + 1 == count ? "}" : i % 16 == 15 ? ", \"\n      \"" : ", ");
+  }
+  return text.str() + "\"";
+}
+
+std::string accumulators(int count) {
+  SourceText text;
+  for (int i = 0; i < count; ++i) {
+    text << (i == 0 ? "" : i % 8 == 0 ? ",\n        " : ", ") << "\"+f\"(d[" << i << "])";
+  }
+  return text.str();
+}
+
+}  // namespace
+
+std::string render_wgmma(const WgmmaShape& shape) {
+  constexpr int kSteps = 4;
+  const int registers = shape.n / 2;
+  const bool is_tf32 = shape.input == DType::f32;
+  SourceText text;
+  text << "struct Products {\n"
+       << "  static constexpr int kRegisters = " << registers << ";\n\n"
+       << "  // d = a b + (accumulate ? d : 0) over 128 bytes of K; a and b are descriptors.\n"
+       << "  __device__ __forceinline__ static void multiply(float (&d)[kRegisters], kiln::u64 a,\n"
+       << "                                                  kiln::u64 b, int accumulate) {\n"
+       << "    asm volatile(\n"
+       << "      \"{\\n.reg .pred more, always;\\n.reg .b64 a, b;\\n\"\n"
+       << "      \"setp.ne.b32 more, %" << registers + 2 << ", 0;\\n\"\n"
+       << "      \"setp.eq.b32 always, %" << registers + 2 << ", %" << registers + 2 << ";\\n\"\n";
+  for (int step = 0; step < kSteps; ++step) {
+    std::string a = "a", b = "b";
+    if (step == 0) {
+      a = "%" + std::to_string(registers), b = "%" + std::to_string(registers + 1);
+    } else {
+      text << "      \"add.u64 a, %" << registers << ", "
+           << step * descriptor_step(shape.major_rows) << ";\\n\"\n"
+           << "      \"add.u64 b, %" << registers + 1 << ", "
+           << step * descriptor_step(shape.major_columns) << ";\\n\"\n";
+    }
+    text << "      \"wgmma.mma_async.sync.aligned.m64n" << shape.n << (is_tf32 ? "k8" : "k16")
+         << ".f32." << element(shape.input) << "." << element(shape.input) << " \"\n      "
+         << register_list(registers) << "\n      \", " << a << ", " << b << ", "
+         << (step == 0 ? "more" : "always") << ", 1, 1";
+    // tf32 has no transposition.
+    if (!is_tf32) {
+      text << ", " << (shape.major_rows == Major::mn ? 1 : 0) << ", "
+           << (shape.major_columns == Major::mn ? 1 : 0);
+    }
+    text << ";\\n\"\n";
+  }
+  text << "      \"}\"\n"
+       << "      : " << accumulators(registers) << "\n"
+       << "      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n"
+       << "  }\n\n"
+       << "  // Waits for all products under way; only then may d be read.\n"
+       << "  __device__ __forceinline__ static void finish(float (&d)[kRegisters]) {\n"
+       << "    asm volatile(\"wgmma.wait_group.sync.aligned 0;\"\n"
+       << "      : " << accumulators(registers) << " :: \"memory\");\n"
+       << "  }\n};\n\n";
+  return text.str();
+}
+
+}  // namespace kiln

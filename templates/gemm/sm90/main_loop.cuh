@@ -1,0 +1,53 @@
+// The products of one output tile: a math warpgroup's walk through the ring of stages.
+#pragma once
+#include "/kiln/gemm/sm90/tile.cuh"
+#include "/kiln/sm90/warpgroup.cuh"
+
+namespace kiln {
+
+// One arrival for each warp: the group's warps are not in step with each other.
+template <class Config>
+__device__ __forceinline__ void release_stage(u32 empty) {
+  const u32 lane = threadIdx.x % 32;
+  if constexpr (Config::kCluster == 1) {
+    if (lane == 0) arrive(empty);
+  } else {
+    if (lane < Config::kCluster) arrive_at(empty, lane);
+  }
+}
+
+// accumulators = rows times columns of `k_tiles` stages from `position` on; `group` is the
+// warpgroup's index among those that share the tile. A stage is released one step late: the tensor
+// cores then always have the next products at hand.
+template <class Config>
+__device__ __forceinline__ void multiply_tile(
+    typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
+    float (&accumulators)[Sm90Shape<Config>::kTilesM][Config::Products::kRegisters]) {
+  using Shape = Sm90Shape<Config>;
+  const auto ring = Shape::ring();
+  u32 previous = 0;
+#pragma unroll 1
+  for (int i = 0; i < k_tiles; ++i) {
+    wait(ring.full(position.stage), position.parity);
+    const u64 columns =
+        operand_descriptor(Shape::columns(position.stage), Shape::Columns::kBlockBytes);
+    begin_products();
+#pragma unroll
+    for (int m = 0; m < Shape::kTilesM; ++m) {
+      const u32 first = (group * Shape::kTilesM + m) * Shape::Rows::kBlockBytes;
+      const u64 rows =
+          operand_descriptor(Shape::rows(position.stage) + first, Shape::Rows::kBlockBytes);
+      Config::Products::multiply(accumulators[m], rows, columns, i);
+    }
+    commit_products();
+    wait_products<1>();
+    if (i > 0) release_stage<Config>(previous);
+    previous = ring.empty(position.stage);
+    position.advance();
+  }
+#pragma unroll
+  for (int m = 0; m < Shape::kTilesM; ++m) Config::Products::finish(accumulators[m]);
+  release_stage<Config>(previous);
+}
+
+}  // namespace kiln

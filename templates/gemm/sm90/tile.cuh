@@ -1,0 +1,100 @@
+// How the sm_90a GEMM divides its work and its shared memory.
+#pragma once
+#include "/kiln/base/layout.cuh"
+#include "/kiln/gemm/params.h"
+#include "/kiln/gemm/tile.cuh"
+#include "/kiln/sm90/ring.cuh"
+#include "/kiln/sm90/tensor_copy.cuh"
+#include "/kiln/sm90/wgmma.cuh"
+
+namespace kiln {
+
+// One operand's kExtent rows (of A) or columns (of B) times 128 bytes of K, in shared memory as
+// wgmma.cuh describes it. kCtas of a cluster load an equal part of it each, for all of them.
+template <class Element, Major kMajor, int kExtent, int kCtas>
+struct OperandSlab {
+  static constexpr bool kKMajor = kMajor == Major::k;
+  static constexpr int kBlockK = 128 / static_cast<int>(sizeof(Element));
+  static constexpr u32 kBytes = kExtent * 128;
+  static constexpr u32 kBlockBytes = 64 * 128;   // of 64 rows, or of a block of MN-major columns
+  static constexpr int kPart = kExtent / kCtas;  // rows that one CTA loads
+  static_assert(kKMajor || sizeof(Element) == 2,
+                "gemm sm_90a: only 16-bit operands may have K along their columns");
+  static_assert(kKMajor || kPart % 64 == 0,
+                "gemm sm_90a: a CTA loads whole blocks of 64 columns of an operand");
+
+  // By one thread: the part of this CTA, whose rank is `rank`, of the slab at row `mn` and depth `k`.
+  __device__ __forceinline__ static void load(u32 slab, const TensorMap& map, u32 barrier, int mn,
+                                              int k, int batch, u32 rank) {
+    const int first = kCtas == 1 ? 0 : static_cast<int>(rank) * kPart;
+    if constexpr (kKMajor) {
+      load_one(slab + first * 128, map, barrier, k, mn + first, batch);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPart; i += 64) {
+        load_one(slab + (first + i) * 128, map, barrier, mn + first + i, k, batch);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void load_one(u32 destination, const TensorMap& map,
+                                                  u32 barrier, int x, int y, int z) {
+    if constexpr (kCtas == 1) {
+      load_box(destination, map, barrier, x, y, z);
+    } else {
+      load_box_multicast(destination, map, barrier, x, y, z, (1 << kCtas) - 1);
+    }
+  }
+};
+
+// Shared memory of a CTA:
+//
+//   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | barriers |
+//
+// kGroups math warpgroups share a tile: each has kTilesM times 64 rows of it and all columns. In a
+// ping-pong kernel each has a tile of its own instead, and they take turns on the tensor cores.
+template <class Config>
+struct Sm90Shape {
+  using Input = typename Config::Input;
+  using Output = typename Config::Output;
+  static constexpr int kBlockM = Config::kBlockM, kBlockN = Config::kBlockN;
+  static constexpr int kBlockK = 128 / static_cast<int>(sizeof(Input));
+  static constexpr int kTileGroups = Config::kPingPong ? 1 : Config::kGroups;  // that share a tile
+  static constexpr int kTilesM = kBlockM / (64 * kTileGroups);
+  static constexpr int kThreads = (Config::kGroups + 1) * 128;
+
+  // The CTAs of a cluster lie along M: they share the columns.
+  using Rows = OperandSlab<Input, Config::kMajorRows, kBlockM, 1>;
+  using Columns = OperandSlab<Input, Config::kMajorColumns, kBlockN, Config::kCluster>;
+  using StageRing = Ring<Config::kStages>;
+
+  static constexpr u32 kStageBytes = Rows::kBytes + Columns::kBytes;
+  static constexpr u32 kOutputSlabBytes = 64 * 128;
+  static constexpr u32 kOutputAt = Config::kStages * kStageBytes;
+  static constexpr u32 kBarriersAt = kOutputAt + Config::kGroups * 2 * kOutputSlabBytes;
+
+  static_assert(Config::kStages >= 2 && Config::kStages <= 16,
+                "gemm sm_90a: kStages must be 2 to 16");
+  static_assert(kTilesM >= 1 && kBlockM == kTilesM * 64 * kTileGroups,
+                "gemm sm_90a: kBlockM must be a multiple of 64 for each warpgroup of a tile");
+  static_assert(kBlockN % 8 == 0 && kBlockN <= 256,
+                "gemm sm_90a: kBlockN must be a multiple of 8 up to 256");
+  static_assert(kStageBytes % 1024 == 0, "gemm sm_90a: stages must be whole swizzle atoms");
+
+  static constexpr u32 kSharedBytes = kBarriersAt + StageRing::kBytes;
+  static_assert(kSharedBytes == gemm_sm90_shared_bytes(kBlockM, kBlockN, Config::kStages,
+                                                       Config::kGroups),
+                "gemm sm_90a: the host must ask for the shared memory that the kernel uses");
+  static_assert(kSharedBytes <= 227 * 1024, "gemm sm_90a: shared memory is 227 KB");
+
+  __device__ __forceinline__ static u32 base() {
+    extern __shared__ __align__(1024) unsigned char swizzled_bytes[];
+    return shared_address(swizzled_bytes);
+  }
+  __device__ __forceinline__ static u32 rows(u32 stage) { return base() + stage * kStageBytes; }
+  __device__ __forceinline__ static u32 columns(u32 stage) { return rows(stage) + Rows::kBytes; }
+  __device__ __forceinline__ static StageRing ring() { return {base() + kBarriersAt}; }
+};
+
+}  // namespace kiln

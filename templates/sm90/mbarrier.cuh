@@ -1,0 +1,75 @@
+// Barriers in shared memory that count arrivals and the bytes of asynchronous copies (sm_90).
+//
+// A barrier's phase ends when as many threads have arrived as it was made for and all bytes that
+// they announced have landed; the next phase begins at once. Who waits names the parity of the
+// phase meant: 0 for the first, 1 for the second, 0 again. Waiting on a fresh barrier for parity 1
+// returns at once, as if a phase before the first had ended: that is how writers find a ring empty.
+#pragma once
+#include "/kiln/base/copy.cuh"
+
+namespace kiln {
+
+// By one thread; then fence_barrier_init() by it and a barrier of all who use them.
+__device__ __forceinline__ void init_barrier(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes initialised barriers visible to the cluster and to the copy engine.
+__device__ __forceinline__ void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrives once and announces `bytes` that copies will bring in this phase.
+__device__ __forceinline__ void arrive_expecting(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// At the same barrier of another CTA of the cluster.
+__device__ __forceinline__ void arrive_at(u32 barrier, u32 cta) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+      "}" ::"r"(barrier),
+      "r"(cta)
+      : "memory");
+}
+
+// Suspends the thread for a while; false when the phase has still not ended.
+__device__ __forceinline__ bool try_wait(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+__device__ __forceinline__ void wait(u32 barrier, u32 parity) {
+  while (!try_wait(barrier, parity)) {
+  }
+}
+// Where CTAs of the cluster arrive, whose reads must be over.
+__device__ __forceinline__ void wait_for_cluster(u32 barrier, u32 parity) {
+  u32 done;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+
+}  // namespace kiln

@@ -1,0 +1,55 @@
+// A ring of stages in shared memory between one producer and its consumers, with a pair of barriers
+// for each stage.
+//
+//              full[s]: 1 arrival, the producer's, with the bytes of its copies
+//   producer ---------------------------------------------------------------------> consumers
+//            <---------------------------------------------------------------------
+//              empty[s]: one arrival for each consumer warp, of every CTA that the copies reach
+//
+// Both sides walk through the same stages and keep a position of their own: the stage, and the
+// parity of its current round. Consumers begin at parity 0, the producer at parity 1: a fresh
+// barrier counts as one whose round of parity 1 has ended.
+#pragma once
+#include "/kiln/sm90/mbarrier.cuh"
+
+namespace kiln {
+
+template <int kStages>
+struct RingPosition {
+  u32 stage = 0;
+  u32 parity;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) stage = 0, parity ^= 1;
+  }
+  __device__ __forceinline__ void advance_by(int stages) {
+    const u32 end = stage + stages;
+    stage = end % kStages;
+    parity ^= end / kStages & 1;
+  }
+};
+
+// The barriers lie at `barriers` in shared memory: full 0, 1, .., then empty 0, 1, ...
+template <int kStages>
+struct Ring {
+  using Position = RingPosition<kStages>;
+  static constexpr u32 kBytes = kStages * 16;
+
+  u32 barriers;
+
+  __device__ __forceinline__ u32 full(u32 stage) const { return barriers + stage * 8; }
+  __device__ __forceinline__ u32 empty(u32 stage) const { return barriers + (kStages + stage) * 8; }
+
+  __device__ __forceinline__ static Position consumer() { return {0, 0}; }
+  __device__ __forceinline__ static Position producer() { return {0, 1}; }
+
+  // By one thread, before fence_barrier_init().
+  __device__ __forceinline__ void init(u32 consumer_arrivals) const {
+    for (u32 stage = 0; stage < kStages; ++stage) {
+      init_barrier(full(stage), 1);
+      init_barrier(empty(stage), consumer_arrivals);
+    }
+  }
+};
+
+}  // namespace kiln

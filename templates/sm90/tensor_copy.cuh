@@ -1,0 +1,68 @@
+// Copies of boxes between tensors in global memory and shared memory by the copy engine (TMA).
+//
+// A tensor map describes the tensor, up to five dimensions, the fastest first, and the box. Elements
+// of a box that lie outside the tensor are zeros when loaded and are dropped when stored; a load
+// brings the bytes of the whole box in any case.
+#pragma once
+#include "/kiln/base/copy.cuh"
+
+namespace kiln {
+
+// As the host encoded it. Kernels take it by value, as a __grid_constant__.
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
+// L2's hint for what is read once or again.
+inline constexpr u64 kEvictFirst = 0x12f0000000000000;
+inline constexpr u64 kEvictLast = 0x14f0000000000000;
+
+__device__ __forceinline__ u64 address_of(const TensorMap& map) {
+  return reinterpret_cast<u64>(&map);
+}
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(address_of(map)) : "memory");
+}
+
+// By one thread; the bytes are counted by `barrier`. The box begins at element (x, y, z).
+__device__ __forceinline__ void load_box(u32 destination, const TensorMap& map, u32 barrier, int x,
+                                         int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+      "l"(address_of(map)), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+// The same bytes for every CTA in `ctas`, a bit for each rank in the cluster, at the same place of
+// its shared memory; each counts them by its own barrier.
+__device__ __forceinline__ void load_box_multicast(u32 destination, const TensorMap& map,
+                                                   u32 barrier, int x, int y, int z, u16 ctas) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+      "l"(address_of(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(ctas)
+      : "memory");
+}
+
+// By one thread, after fence_async_proxy() by every thread that wrote the box and a barrier.
+__device__ __forceinline__ void store_box(const TensorMap& map, u32 source, int x, int y, int z) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+                   address_of(map)),
+               "r"(source), "r"(x), "r"(y), "r"(z)
+               : "memory");
+}
+__device__ __forceinline__ void commit_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Until at most kPending of this thread's committed groups still have to read shared memory.
+template <int kPending>
+__device__ __forceinline__ void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+// What this thread wrote to shared memory becomes visible to the copy engine and to wgmma.
+__device__ __forceinline__ void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+}  // namespace kiln

@@ -1,0 +1,70 @@
+// Warpgroups, clusters and the register pool (sm_90a).
+#pragma once
+#include "/kiln/base/types.cuh"
+
+namespace kiln {
+
+// Registers per thread of the calling warpgroup from here on; all its warps must get here. What one
+// group gives another may take: the sum over all groups must not exceed what the launch was given,
+// or the taker waits for ever.
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// True in one lane of a converged warp.
+__device__ __forceinline__ bool elect_lane() {
+  u32 elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(elected));
+  return elected != 0;
+}
+
+// Barrier `id`, 1 to 15, of kThreads threads; 0 is __syncthreads().
+template <int kThreads>
+__device__ __forceinline__ void sync_threads(u32 id) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
+}
+// Arrives without waiting.
+template <int kThreads>
+__device__ __forceinline__ void arrive_threads(u32 id) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
+}
+
+__device__ __forceinline__ u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// All threads of all CTAs of the cluster; orders their memory accesses.
+__device__ __forceinline__ void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
+}
+
+// Four 8 x 8 matrices of 16-bit elements from mma's accumulator order to rows of 16 bytes; lane l
+// gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void store_matrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+               : "memory");
+}
+// The same with each matrix transposed: row l % 8 is a column of the accumulators.
+__device__ __forceinline__ void store_matrix_x4_transposed(u32 address, u32 r0, u32 r1, u32 r2,
+                                                           u32 r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   address),
+               "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+               : "memory");
+}
+
+}  // namespace kiln
