@@ -42,7 +42,8 @@ std::uint64_t new_nonce() {
   throw std::invalid_argument(
       "gemm: config must be one of " + rows + " (block_m x block_n x block_k x stages), got " +
       std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) + "x" +
-      std::to_string(tile.block_k) + "x" + std::to_string(tile.stages));
+      std::to_string(tile.block_k) + "x" + std::to_string(tile.stages) +
+      (tile.cluster == 0 ? "" : " cluster " + std::to_string(tile.cluster)));
 }
 
 int overridden_row(const GemmProblem& problem, int arch) {

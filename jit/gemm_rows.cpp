@@ -27,14 +27,19 @@ constexpr GemmConfig kConfigs[] = {
     {4, 64, 64, 32, 6, 2, 2, 145, 152, "M up to 64, or few tiles and a long K"},
     {4, 32, 64, 64, 4, 1, 4, 84, 110, "M up to 32"},
     {4, 16, 32, 64, 6, 1, 2, 26, 77, "M up to 16: a stream of weights"},
-    {2, 128, 256, 64, 4, 0, 0, 850, 850, "large problems", {2, 2, false, false, 8}},
-    {2, 128, 256, 64, 3, 0, 0, 850, 850, "without a cluster", {2, 1, false, false, 16}},
-    {2, 256, 128, 64, 4, 0, 0, 850, 850, "large problems", {2, 2, false, false, 8}},
-    {2, 256, 128, 64, 3, 0, 0, 850, 850, "without a cluster", {2, 1, false, false, 8}},
-    {2, 128, 128, 64, 6, 0, 0, 750, 750, "ping-pong", {2, 1, true, false, 16}},
-    {2, 128, 128, 64, 5, 0, 0, 750, 750, "cooperative", {2, 1, false, false, 16}},
-    {2, 128, 192, 64, 4, 0, 0, 800, 800, "fits waves", {2, 1, false, false, 16}},
-    {2, 64, 256, 64, 4, 0, 0, 750, 750, "ping-pong", {2, 1, true, false, 16}},
+    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, false, false, 8}},
+    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, 16}},
+    {2, 128, 256, 64, 3, 0, 0, 800, 800, "exploration", {2, 1, false, false, 16}},
+    {2, 256, 128, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, false, false, 4}},
+    {2, 256, 128, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, 8}},
+    {2, 128, 128, 64, 6, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
+    {2, 128, 128, 64, 6, 0, 0, 800, 800, "exploration", {2, 2, true, false, 8}},
+    {2, 128, 128, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, false, 16}},
+    {2, 128, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, false, 16}},
+    {2, 128, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 2, false, false, 8}},
+    {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
+    {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, true, false, 16}},
+    {2, 64, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
 };
 
 int arch_number(int arch) { return arch_table()[static_cast<std::size_t>(arch)].number; }
@@ -80,6 +85,7 @@ int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile) {
     const GemmConfig& config = kConfigs[row];
     if (config.block_m == tile.block_m && config.block_n == tile.block_n &&
         config.block_k == tile.block_k && config.stages == tile.stages &&
+        (tile.cluster == 0 || config.sm90.cluster == tile.cluster) &&
         serves(config, traits, arch)) {
       return row;
     }

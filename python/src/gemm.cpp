@@ -41,32 +41,41 @@ constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
 
 using Slots = std::array<PyObject*, kSlots>;
 
-constexpr std::array<const char*, 4> kTileKeys = {"block_m", "block_n", "block_k", "stages"};
+// The last one may be missing.
+constexpr std::array<const char*, 5> kTileKeys = {"block_m", "block_n", "block_k", "stages",
+                                                  "cluster"};
+constexpr Py_ssize_t kNeededTileKeys = 4;
 
 GemmTile read_tile(PyObject* config) {
-  std::array<int, 4> values{};
+  std::array<int, kTileKeys.size()> values{};
   if (PyDict_Check(config)) {
-    for (int i = 0; i < 4; ++i) {
+    Py_ssize_t found = 0;
+    for (std::size_t i = 0; i < kTileKeys.size(); ++i) {
       PyObject* value = PyDict_GetItemString(config, kTileKeys[i]);
-      if (value == nullptr)
+      if (value != nullptr) {
+        values[i] = int_argument(value, subject(kConfig));
+        ++found;
+      } else if (static_cast<Py_ssize_t>(i) < kNeededTileKeys) {
         throw_value(subject(kConfig), std::string("lacks \"") + kTileKeys[i] +
                                           "\"; it needs block_m, block_n, block_k and stages");
-      values[i] = int_argument(value, subject(kConfig));
+      }
     }
-    if (PyDict_GET_SIZE(config) != 4) {
-      throw_value(subject(kConfig), "has unknown keys; it takes block_m, block_n, block_k, stages");
+    if (PyDict_GET_SIZE(config) != found) {
+      throw_value(subject(kConfig),
+                  "has unknown keys; it takes block_m, block_n, block_k, stages, cluster");
     }
-  } else if (PyTuple_Check(config) && PyTuple_GET_SIZE(config) == 4) {
-    for (int i = 0; i < 4; ++i) {
-      values[i] = int_argument(PyTuple_GET_ITEM(config, i), subject(kConfig));
+  } else if (PyTuple_Check(config) && (PyTuple_GET_SIZE(config) == kNeededTileKeys ||
+                                       PyTuple_GET_SIZE(config) == kNeededTileKeys + 1)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(config); ++i) {
+      values[static_cast<std::size_t>(i)] =
+          int_argument(PyTuple_GET_ITEM(config, i), subject(kConfig));
     }
   } else {
     throw_type(subject(kConfig),
-               "must be a dict or a tuple (block_m, block_n, block_k, stages), "
-               "got " +
+               "must be a dict or a tuple (block_m, block_n, block_k, stages[, cluster]), got " +
                    py::cast<std::string>(py::repr(config)));
   }
-  return {values[0], values[1], values[2], values[3]};
+  return {values[0], values[1], values[2], values[3], values[4]};
 }
 
 bool read_precision(PyObject* object) {

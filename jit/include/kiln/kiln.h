@@ -90,6 +90,7 @@ enum class Accumulator : std::uint8_t { f32, f16 };
 // Overrides the tile; must be a row of the config table ("kiln inspect gemm" lists them).
 struct GemmTile {
   int block_m = 0, block_n = 0, block_k = 0, stages = 0;
+  int cluster = 0;  // thread blocks that share operands; 0 = any
 };
 
 struct GemmOptions {

@@ -10,7 +10,7 @@ from .output import OK, add_json_flag, dtype_name, print_json, print_table
 
 _TILES = {
     "flash_attention": ("block_q", "block_kv", "warps", "stages"),
-    "gemm": ("block_m", "block_n", "block_k", "stages"),
+    "gemm": ("block_m", "block_n", "block_k", "stages", "cluster"),
 }
 
 

@@ -21,7 +21,7 @@ __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& para
     const int columns_batch = columns_batched ? at.batch : 0;
 #pragma unroll 1
     for (int k = 0; k < gemm.k; k += Shape::kBlockK) {
-      wait_for_cluster(ring.empty(position.stage), position.parity);
+      wait(ring.empty(position.stage), position.parity);
       const u32 full = ring.full(position.stage);
       arrive_expecting(full, Shape::kStageBytes);
       Shape::Rows::load(Shape::rows(position.stage), params.rows, full, at.row, k, rows_batch, 0);
