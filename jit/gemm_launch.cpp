@@ -11,6 +11,9 @@ using runtime::TensorMapElement;
 
 TensorMapElement element_of(DType dtype) {
   switch (dtype) {
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+      return TensorMapElement::u8;
     case DType::f16:
       return TensorMapElement::f16;
     case DType::bf16:

@@ -2,6 +2,7 @@
 #include "jit/gemm_rows.h"
 
 #include "jit/arch.h"
+#include "jit/argument_errors.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -40,6 +41,14 @@ constexpr GemmConfig kConfigs[] = {
     {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
     {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, true, false, 16}},
     {2, 64, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
+    // 8-bit floats: promoted or not, a row serves both. The rates are guesses, twice those of 16 bits.
+    {1, 128, 256, 128, 4, 0, 0, 1600, 1600, "8-bit floats", {2, 2, false, false, 8}},
+    {1, 128, 256, 128, 4, 0, 0, 1590, 1590, "8-bit floats", {2, 1, false, false, 16}},
+    {1, 256, 128, 128, 4, 0, 0, 1590, 1590, "8-bit floats", {2, 2, false, false, 4}},
+    {1, 256, 128, 128, 4, 0, 0, 1580, 1580, "8-bit floats", {2, 1, false, false, 8}},
+    {1, 128, 128, 128, 6, 0, 0, 1400, 1400, "8-bit floats: few tiles", {2, 2, false, false, 8}},
+    {1, 128, 128, 128, 6, 0, 0, 1390, 1390, "8-bit floats: few tiles", {2, 1, false, false, 16}},
+    {1, 64, 128, 128, 6, 0, 0, 1100, 1100, "8-bit floats: small M", {2, 1, true, false, 16}},
 };
 
 int arch_number(int arch) { return arch_table()[static_cast<std::size_t>(arch)].number; }
@@ -97,6 +106,9 @@ std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k) {
   if (arch_number(arch) != 90) return "wgmma is an instruction of compute capability 9.0 alone";
   if (traits.accumulator != Accumulator::f32) return "wgmma kernels accumulate in float32";
   if (traits.input == DType::f32) return "tf32 has no sm_90a rows yet";
+  if (is_f8(traits.input) && (traits.major_a != Major::k || traits.major_b != Major::k)) {
+    return "wgmma takes 8-bit floats only where a and b are contiguous along K (layout nt)";
+  }
   if (traits.loads == Access::elements) {
     return "a or b admits no tensor map: its base and its strides must be multiples of 16 bytes";
   }

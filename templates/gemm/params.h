@@ -1,5 +1,6 @@
 // The run-time arguments of the GEMM kernels and their launch arithmetic, shared by host and
-// device. out[b, m, n] = cast(epilogue(alpha * sum_k a[b, m, k] * b[b, k, n], bias, residual)).
+// device. out[b, m, n] = cast(epilogue(acc, bias, residual)), where
+// acc = alpha * sum_k a[b, m, k] * b[b, k, n] * scale_a[b, m] * scale_b[b, n].
 #pragma once
 
 namespace kiln {
@@ -10,10 +11,13 @@ struct GemmParams {
   void* out;             // M x N, rows contiguous
   const void* bias;      // [N] or [batch, 1, N], contiguous; null when absent
   const void* residual;  // M x N, rows contiguous; null when absent
+  const float* scale_a;  // one, [M] or [batch, M], contiguous; null when absent
+  const float* scale_b;  // one, [N] or [batch, N], contiguous; null when absent
   void* workspace;       // gemm_workspace_bytes(), of any content; unused where splits is 1
   unsigned long long nonce;                   // of this launch, not 0; see base/ticket.cuh
   long long a_ld, b_ld, out_ld, residual_ld;  // strides in elements
   long long a_batch, b_batch, out_batch, bias_batch, residual_batch;  // 0 broadcasts
+  long long scale_a_batch, scale_b_batch;
   int m, n, k, batch;
   float alpha;
   int splits;       // CTAs that share a split tile, each with a part of K

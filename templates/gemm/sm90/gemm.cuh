@@ -12,6 +12,7 @@
 #pragma once
 #include "/kiln/gemm/sm90/load.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
+#include "/kiln/gemm/sm90/promote.cuh"
 #include "/kiln/gemm/sm90/store.cuh"
 
 namespace kiln {
@@ -42,9 +43,13 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
   }
 #pragma unroll 1
   while (schedule.has_tile()) {
-    float accumulators[Shape::kTilesM][Config::Products::kRegisters];
+    float accumulators[Shape::kTilesM][Shape::kRegisters];
     if constexpr (kPingPong) wait_for_turn(group);
-    multiply_tile<Config>(position, k_tiles, kPingPong ? 0 : group, accumulators);
+    if constexpr (Config::kPromoted) {
+      multiply_tile_promoted<Config>(position, k_tiles, kPingPong ? 0 : group, accumulators);
+    } else {
+      multiply_tile<Config>(position, k_tiles, kPingPong ? 0 : group, accumulators);
+    }
     if constexpr (kPingPong) give_turn(group ^ 1);
     const TilePosition at = schedule.tile();
     const int first = kPingPong ? 0 : group * Shape::kTilesM;

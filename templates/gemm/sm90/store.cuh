@@ -44,10 +44,11 @@ class TileStore {
   __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group)
       : params_(params),
         slabs_(Shape::base() + Shape::kOutputAt + group * 2 * Shape::kOutputSlabBytes),
-        barrier_(1 + group) {}
+        barrier_(1 + group),
+        scale_(common_scale<Config>(params.gemm)) {}
 
   // 64 rows from `row` on.
-  __device__ __forceinline__ void store(const float (&acc)[Config::Products::kRegisters], int row,
+  __device__ __forceinline__ void store(const float (&acc)[Shape::kRegisters], int row,
                                         int column, int batch) {
 #pragma unroll
     for (int slab = 0; slab < kSlabs; ++slab) {
@@ -70,33 +71,40 @@ class TileStore {
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 128 == 0; }
 
   // This thread's outputs of the slab: in each tile of 8 columns, two neighbours of two rows.
-  __device__ __forceinline__ void fill(u32 memory, const float (&acc)[Config::Products::kRegisters],
+  __device__ __forceinline__ void fill(u32 memory, const float (&acc)[Shape::kRegisters],
                                        int slab, int row, int column, int batch) const {
     const int lane = threadIdx.x % 32, warp_row = threadIdx.x % 128 / 32 * 16;
+    const Epilogue epilogue;
     float values[kTilesN][4];
+    float scales[2];  // of this thread's rows
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      scales[half] =
+          scale_ * row_scale<Config>(params_.gemm, row + warp_row + half * 8 + lane / 4, batch);
+    }
 #pragma unroll
     for (int j = 0; j < kTilesN; ++j) {
       const int own_column = column + j * 8 + lane % 4 * 2;
       Pair bias{0.0f, 0.0f};
       if constexpr (Epilogue::kBias) bias = load_bias(own_column, batch);
+      Pair column_scale{1.0f, 1.0f};
+      if constexpr (Config::kScaleB == Scale::vector) {
+        column_scale = load_pair<kWhole>(column_scales(params_.gemm, batch) + own_column,
+                                         params_.gemm.n - own_column);
+      }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int own_row = row + warp_row + half * 8 + lane / 4;
         const float* sum = acc + (slab * kTilesN + j) * 4 + half * 2;
         Pair residual{0.0f, 0.0f};
         if constexpr (Epilogue::kResidual) residual = load_residual(own_row, own_column, batch);
-        values[j][half * 2] = apply(sum[0], bias.first, residual.first, own_row, own_column, batch);
-        values[j][half * 2 + 1] =
-            apply(sum[1], bias.second, residual.second, own_row, own_column + 1, batch);
+        values[j][half * 2] = epilogue(scales[half] * column_scale.first * sum[0], bias.first,
+                                       residual.first, own_row, own_column, batch);
+        values[j][half * 2 + 1] = epilogue(scales[half] * column_scale.second * sum[1], bias.second,
+                                           residual.second, own_row, own_column + 1, batch);
       }
     }
     write_slab(memory, values, warp_row, lane);
-  }
-
-  __device__ __forceinline__ float apply(float sum, float bias, float residual, int row, int column,
-                                         int batch) const {
-    const Epilogue epilogue;
-    return epilogue(params_.gemm.alpha * sum, bias, residual, row, column, batch);
   }
 
   __device__ __forceinline__ Pair load_bias(int column, int batch) const {
@@ -156,6 +164,7 @@ class TileStore {
 
   const GemmSm90Params<TensorMap>& params_;
   u32 slabs_, barrier_;
+  float scale_;
 };
 
 }  // namespace kiln

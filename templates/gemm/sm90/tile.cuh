@@ -63,6 +63,7 @@ struct Sm90Shape {
   static constexpr int kTileGroups = Config::kPingPong ? 1 : Config::kGroups;  // that share a tile
   static constexpr int kTilesM = kBlockM / (64 * kTileGroups);
   static constexpr int kThreads = (Config::kGroups + 1) * 128;
+  static constexpr int kRegisters = kBlockN / 2;  // accumulators of 64 rows in a thread
 
   // The CTAs of a cluster lie along M: they share the columns.
   using Rows = OperandSlab<Input, Config::kMajorRows, kBlockM, 1>;
