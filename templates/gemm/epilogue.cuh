@@ -185,12 +185,12 @@ class OutputLane {
         lane_column_(lane % kLaneColumns * kVector),
         row_(row + lane_row_),
         column_(column + lane_column_),
-        scale_(common_scale<Config>(params)) {
+        scale_(params) {
     if constexpr (kColumnScales) {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         if (kAligned && columns_left(step) <= 0) continue;
-        load_vector<kAligned>(column_scales_[step], column_scales(params, batch) + column_at(step),
+        load_vector<kAligned>(column_scales_[step], column_scale(params, column_at(step), batch),
                               columns_left(step));
       }
     }
@@ -232,7 +232,7 @@ class OutputLane {
 #pragma unroll(Epilogue::kResidual ? kPasses : 2)
     for (int pass = 0; pass < kPasses; ++pass) {
       const int row = row_ + slab * 16 + pass * kLaneRows;
-      const float scale = scale_ * row_scale<Config>(params_, row, batch_);
+      const float scale = scale_.value() * row_scale<Config>(params_, row, batch_);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         if (!exists(slab, pass, step)) continue;
@@ -265,7 +265,7 @@ class OutputLane {
 
   const GemmParams& params_;
   int batch_, lane_row_, lane_column_, row_, column_;
-  float scale_;
+  CommonScale<Config> scale_;
   Vector<Bias, kVector> bias_[kSteps];
   Vector<float, kVector> column_scales_[kSteps];
 };

@@ -9,12 +9,29 @@ enum class Scale { none, tensor, vector };
 
 // What all outputs are multiplied by.
 template <class Config>
-__device__ __forceinline__ float common_scale(const GemmParams& params) {
-  float scale = params.alpha;
-  if constexpr (Config::kScaleA == Scale::tensor) scale *= *params.scale_a;
-  if constexpr (Config::kScaleB == Scale::tensor) scale *= *params.scale_b;
-  return scale;
-}
+class CommonScale {
+  static constexpr bool kFromMemory =
+      Config::kScaleA == Scale::tensor || Config::kScaleB == Scale::tensor;
+
+ public:
+  // Reads memory once, far ahead of the use.
+  __device__ __forceinline__ explicit CommonScale(const GemmParams& params) : params_(params) {
+    if constexpr (kFromMemory) value_ = params.alpha;
+    if constexpr (Config::kScaleA == Scale::tensor) value_ *= *params.scale_a;
+    if constexpr (Config::kScaleB == Scale::tensor) value_ *= *params.scale_b;
+  }
+  __device__ __forceinline__ float value() const {
+    if constexpr (kFromMemory) {
+      return value_;
+    } else {
+      return params_.alpha;
+    }
+  }
+
+ private:
+  const GemmParams& params_;
+  float value_;
+};
 
 // What a row's outputs are multiplied by beside that; `row` may lie outside the matrix.
 template <class Config>
@@ -26,9 +43,10 @@ __device__ __forceinline__ float row_scale(const GemmParams& params, int row, in
   }
 }
 
-// The scales of columns, where kScaleB is Scale::vector.
-__device__ __forceinline__ const float* column_scales(const GemmParams& params, int batch) {
-  return params.scale_b + batch * params.scale_b_batch;
+// Where the scale of `column` is, if columns have scales.
+__device__ __forceinline__ const float* column_scale(const GemmParams& params, int column,
+                                                     int batch) {
+  return params.scale_b + batch * params.scale_b_batch + column;
 }
 
 }  // namespace kiln

@@ -3,6 +3,7 @@
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/sm90/scales.cuh"
 #include "/kiln/gemm/sm90/tile.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
 
@@ -45,7 +46,7 @@ class TileStore {
       : params_(params),
         slabs_(Shape::base() + Shape::kOutputAt + group * 2 * Shape::kOutputSlabBytes),
         barrier_(1 + group),
-        scale_(common_scale<Config>(params.gemm)) {}
+        scales_(params.gemm) {}
 
   // 64 rows from `row` on.
   __device__ __forceinline__ void store(const float (&acc)[Shape::kRegisters], int row,
@@ -76,32 +77,22 @@ class TileStore {
     const int lane = threadIdx.x % 32, warp_row = threadIdx.x % 128 / 32 * 16;
     const Epilogue epilogue;
     float values[kTilesN][4];
-    float scales[2];  // of this thread's rows
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      scales[half] =
-          scale_ * row_scale<Config>(params_.gemm, row + warp_row + half * 8 + lane / 4, batch);
-    }
 #pragma unroll
     for (int j = 0; j < kTilesN; ++j) {
       const int own_column = column + j * 8 + lane % 4 * 2;
       Pair bias{0.0f, 0.0f};
       if constexpr (Epilogue::kBias) bias = load_bias(own_column, batch);
-      Pair column_scale{1.0f, 1.0f};
-      if constexpr (Config::kScaleB == Scale::vector) {
-        column_scale = load_pair<kWhole>(column_scales(params_.gemm, batch) + own_column,
-                                         params_.gemm.n - own_column);
-      }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int own_row = row + warp_row + half * 8 + lane / 4;
         const float* sum = acc + (slab * kTilesN + j) * 4 + half * 2;
         Pair residual{0.0f, 0.0f};
         if constexpr (Epilogue::kResidual) residual = load_residual(own_row, own_column, batch);
-        values[j][half * 2] = epilogue(scales[half] * column_scale.first * sum[0], bias.first,
-                                       residual.first, own_row, own_column, batch);
-        values[j][half * 2 + 1] = epilogue(scales[half] * column_scale.second * sum[1], bias.second,
-                                           residual.second, own_row, own_column + 1, batch);
+        const Pair scales = scales_(own_row, own_column, batch);
+        values[j][half * 2] = epilogue(scales.first * sum[0], bias.first, residual.first, own_row,
+                                       own_column, batch);
+        values[j][half * 2 + 1] = epilogue(scales.second * sum[1], bias.second, residual.second,
+                                           own_row, own_column + 1, batch);
       }
     }
     write_slab(memory, values, warp_row, lane);
@@ -164,7 +155,7 @@ class TileStore {
 
   const GemmSm90Params<TensorMap>& params_;
   u32 slabs_, barrier_;
-  float scale_;
+  PairScales<Config> scales_;
 };
 
 }  // namespace kiln
