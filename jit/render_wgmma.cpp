@@ -84,10 +84,13 @@ std::string render_wgmma(const WgmmaShape& shape) {
        << "      : " << accumulators(registers) << "\n"
        << "      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n"
        << "  }\n\n"
-       << "  // Waits for all products under way; only then may d be read.\n"
+       << "  // Until at most kPending committed groups are under way; d may be read where it is in\n"
+       << "  // none of these.\n"
+       << "  template <int kPending = 0>\n"
        << "  __device__ __forceinline__ static void finish(float (&d)[kRegisters]) {\n"
-       << "    asm volatile(\"wgmma.wait_group.sync.aligned 0;\"\n"
-       << "      : " << accumulators(registers) << " :: \"memory\");\n"
+       << "    asm volatile(\"wgmma.wait_group.sync.aligned %" << registers << ";\"\n"
+       << "      : " << accumulators(registers) << "\n"
+       << "      : \"n\"(kPending) : \"memory\");\n"
        << "  }\n};\n\n";
   return text.str();
 }
