@@ -38,6 +38,10 @@ SPECS = {
         **GEMM, "dtype": "float16", "out_dtype": "float32", "accumulator": "float16",
         "layout": "nn", "bias": "float32", "residual": "bfloat16", "activation": "gelu_tanh",
     },
+    "gemm_f8_scales": {
+        **GEMM, "dtype": "float8_e4m3fn", "dtype_b": "float8_e5m2", "cluster": 1,
+        "scale_a": "vector", "scale_b": "tensor",
+    },
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ PLAIN = {
     },
     "gemm": {
         "layout": "nt", "accumulator": "float32", "bias": None, "residual": None,
-        "activation": "none", "loads": "vectors",
+        "activation": "none", "loads": "vectors", "scale_a": "none", "scale_b": "none",
     },
 }  # fmt: skip
 TILE = {

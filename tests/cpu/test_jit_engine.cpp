@@ -231,6 +231,24 @@ TEST_CASE("a plan takes the pointers that it was planned with, whatever their al
   CHECK(call.fake->launches.size() == 2);
 }
 
+TEST_CASE("a plan takes scales last, and reads those of columns alone by vectors") {
+  Call call;
+  char* const memory = static_cast<char*>(kMemory);
+  call.options.scale_a = contiguous_view(memory, DType::f32, 0, call.out.shape[0]);
+  call.options.scale_b = contiguous_view(memory, DType::f32, 0, call.out.shape[1]);
+  call.publish();
+  const Plan plan = plan_gemm(call.a, call.b, call.out, call.options);
+  plan.launch({memory, memory, memory, memory + 4, memory + 32});
+  GemmParams params;
+  std::memcpy(&params, call.fake->launches.back().arguments.data(), sizeof(params));
+  CHECK(params.scale_a == static_cast<void*>(memory + 4));
+  CHECK(params.scale_b == static_cast<void*>(memory + 32));
+  CHECK(mentions(plan.try_launch({memory, memory, memory, memory, memory + 4}).message,
+                 "pointer 4 must be a multiple of 16 bytes"));
+  CHECK(mentions(plan.try_launch({memory, memory, memory, memory + 2, memory}).message,
+                 "pointer 3 must be a multiple of 4 bytes"));
+}
+
 TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells") {
   const FakeDriver fake;
   clear_memory_cache();

@@ -54,6 +54,33 @@ TEST_CASE("a spec without a tile stands for every row") {
   CHECK(specs.size() == gemm_rows(specs[0].spec.gemm(), kHopper).size());
 }
 
+TEST_CASE("a spec of 8-bit floats names the dtype of b, the precision and the scales") {
+  const json base = {{"op", "gemm"}, {"dtype", "float8_e4m3fn"}};
+  const GemmTraits plain = specs_from_json(base, kHopper).at(0).spec.gemm();
+  CHECK(plain.output == DType::bf16);
+  CHECK(plain.input_b == DType::none);
+  json mixed = base;
+  mixed.update({{"dtype_b", "float8_e5m2"}, {"precision", "fast"}, {"scale_b", "vector"}});
+  const GemmTraits traits = specs_from_json(mixed, kHopper).at(0).spec.gemm();
+  CHECK(traits.dtype_b() == DType::f8_e5m2);
+  CHECK(traits.fast);
+  CHECK(traits.scale_a == Scale::none);
+  CHECK(traits.scale_b == Scale::vector);
+  const auto refused = [&](json changes) {
+    json spec = base;
+    spec.update(changes);
+    return error_of(spec);
+  };
+  CHECK(contains(refused({{"layout", "nn"}}), "contiguous along K (layout nt)"));
+  CHECK(contains(refused({{"loads", "elements"}}), "no tensor map"));
+  CHECK(contains(refused({{"dtype_b", "bfloat16"}}), "'dtype_b' must be dtype, or both"));
+  CHECK(contains(refused({{"out_dtype", "float8_e5m2"}}), "'out_dtype' must be float16"));
+  CHECK(contains(refused({{"dtype", "bfloat16"}, {"precision", "fast"}}), "'precision' fast needs"));
+  CHECK(contains(refused({{"precision", "faster"}}), "'precision' must be full or fast"));
+  CHECK(contains(refused({{"scale_a", "row"}}), "'scale_a' must be none, tensor or vector"));
+  CHECK_THROWS_AS(specs_from_json(base, arch_index({10, 0})), std::invalid_argument);
+}
+
 TEST_CASE("a variant survives the trip with its identity") {
   const Variant variant(softcap());
   const Variant back(variant_from_json(variant_to_json(variant.definition())));

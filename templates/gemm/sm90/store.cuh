@@ -74,7 +74,9 @@ class TileStore {
   // This thread's outputs of the slab: in each tile of 8 columns, two neighbours of two rows.
   __device__ __forceinline__ void fill(u32 memory, const float (&acc)[Shape::kRegisters],
                                        int slab, int row, int column, int batch) const {
-    const int lane = threadIdx.x % 32, warp_row = threadIdx.x % 128 / 32 * 16;
+    // Addresses are computed here and not ahead of the main loop, which leaves no registers for them.
+    const u32 thread = opaque(threadIdx.x) % 128;
+    const int lane = thread % 32, warp_row = thread / 32 * 16;
     const Epilogue epilogue;
     float values[kTilesN][4];
 #pragma unroll

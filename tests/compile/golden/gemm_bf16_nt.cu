@@ -11,6 +11,7 @@ struct Config {
   static constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 64;
   static constexpr int kStages = 3, kWarpsM = 2, kWarpsN = 2;
   static constexpr bool kAlignedLoads = true, kAlignedStores = true;
+  static constexpr kiln::Scale kScaleA = kiln::Scale::none, kScaleB = kiln::Scale::none;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, /*kBias=*/false, /*kResidual=*/false>;
 
