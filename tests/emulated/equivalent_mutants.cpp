@@ -1,5 +1,8 @@
 #include "tests/emulated/equivalent_mutants.h"
 
+#include "jit/argument_errors.h"
+#include "jit/config.h"
+
 namespace kiln::testing {
 namespace {
 
@@ -31,6 +34,40 @@ bool is_after_main_loop(const Mutant& mutant, std::string_view ptx) {
   return starts(mutant, "bar.sync") && mutant.line == last;
 }
 
+// Of two waits in a row for the same products of a warpgroup, either will do.
+bool is_repeated_wait(const Mutant& mutant, std::string_view ptx) {
+  constexpr std::string_view kWait = "wgmma.wait_group.sync.aligned 0";
+  if (!starts(mutant, kWait)) return false;
+  for (const std::uint32_t line : lines_of(ptx, kWait)) {
+    const std::uint32_t apart = line < mutant.line ? mutant.line - line : line - mutant.line;
+    if (apart != 0 && apart <= 4) return true;
+  }
+  return false;
+}
+
+std::string_view why_not_modelled_sm90(const GemmTraits& traits, const Mutant& mutant) {
+  if (starts(mutant, "bar.warp.sync")) {
+    return "a warp whose lanes come apart before a barrier of the cluster or the end, which the "
+           "device lets them reach one by one";
+  }
+  if (is_f8(traits.input) && !traits.fast && starts(mutant, "wgmma.fence")) {
+    return "products that overwrite registers which were just read: the device writes them when "
+           "they are waited for";
+  }
+  return {};
+}
+
+std::string_view why_equivalent_sm90(const GemmTraits& traits, const Mutant& mutant,
+                                     std::string_view ptx) {
+  if (is_repeated_wait(mutant, ptx)) return "the next wait is for the same products";
+  if (traits.stores != Access::elements) return {};
+  if (starts(mutant, "cp.async.bulk.wait_group") || starts(mutant, "fence.proxy.async")) {
+    return "threads store the elements themselves: the copy engine reads no slab";
+  }
+  if (starts(mutant, "bar.sync")) return "the slab between has a barrier of its own";
+  return {};
+}
+
 }  // namespace
 
 std::string_view why_not_modelled(const Specialization& spec, const Mutant& mutant,
@@ -39,6 +76,7 @@ std::string_view why_not_modelled(const Specialization& spec, const Mutant& muta
       (starts(mutant, "membar.gl") || starts(mutant, "bar.sync"))) {
     return "order of global memory, which the device keeps and does not check for races";
   }
+  if (is_sm90_gemm(spec)) return why_not_modelled_sm90(spec.gemm(), mutant);
   if (spec.family() == Family::attention && starts(mutant, "bar.warp.sync")) {
     return "a warp's lanes read what other lanes copied by ldmatrix alone, which the device "
            "executes for all lanes at once";
@@ -48,6 +86,7 @@ std::string_view why_not_modelled(const Specialization& spec, const Mutant& muta
 
 std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant,
                                 std::string_view ptx) {
+  if (is_sm90_gemm(spec)) return why_equivalent_sm90(spec.gemm(), mutant, ptx);
   const bool copies = ptx.find("cp.async.") != std::string_view::npos;
   if (spec.family() == Family::gemm && !copies && is_after_main_loop(mutant, ptx)) {
     return "no copy is in flight, and behind the loop's own barrier only B's fragments are read, "
