@@ -204,6 +204,32 @@ TEST_CASE("sweep: gemm never leaves its rows, for every M and machine") {
   }
 }
 
+TEST_CASE("sweep: gemm of 8-bit floats never leaves its rows, which Hopper alone has") {
+  GemmTraits traits;
+  traits.input = DType::f8_e4m3;
+  const int hopper = arch_index({9, 0});
+  for (int arch = 0; arch < static_cast<int>(arch_table().size()); ++arch) {
+    CHECK(gemm_rows(traits, arch).empty() == (arch != hopper));
+  }
+  for (const bool fast : {false, true}) {
+    traits.fast = fast;
+    const auto rows = gemm_rows(traits, hopper);
+    for (int sm_count : {132, 114, 78, 16}) {
+      for (std::int64_t m = 1; m <= 16384; m += m < 512 ? 1 : 61) {
+        for (std::int64_t k : {1, 4096}) {
+          const Choice choice = choose_gemm(traits, hopper, {m, 4096, k}, sm_count, true);
+          REQUIRE(is_listed(rows, choice.row));
+          REQUIRE(gemm_configs()[static_cast<std::size_t>(choice.row)].element_bytes == 1);
+        }
+      }
+    }
+  }
+  traits.major_b = Major::mn;
+  CHECK(gemm_rows(traits, hopper).empty());
+  traits.major_b = Major::k, traits.loads = Access::elements;
+  CHECK(gemm_rows(traits, hopper).empty());
+}
+
 namespace {
 
 constexpr int kShifts[] = {0, 8, 2};  // bytes off a 16-byte boundary
