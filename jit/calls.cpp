@@ -9,10 +9,10 @@
 #include "jit/config.h"
 #include "jit/device_choice.h"
 #include "jit/device_errors.h"
+#include "jit/gemm_launch.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/emulator/emulated_device.h"
 #include "templates/attention/params.h"
-#include "jit/gemm_launch.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -53,7 +53,8 @@ void check_f8_arch(const GemmProblem& problem, const runtime::Device& device) {
   if (!is_f8(problem.traits.input) || (info.compute_major == 9 && info.compute_minor == 0)) return;
   throw TypeError(std::string("gemm: a is ") + name(problem.traits.input) +
                   ", which needs a device of compute capability 9.0 (Hopper), and this one has " +
-                  std::to_string(info.compute_major) + "." + std::to_string(info.compute_minor) + "; cast a and b to bfloat16");
+                  std::to_string(info.compute_major) + "." + std::to_string(info.compute_minor) +
+                  "; cast a and b to bfloat16");
 }
 
 int overridden_row(const GemmProblem& problem, int arch) {

@@ -41,7 +41,8 @@ constexpr GemmConfig kConfigs[] = {
     {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
     {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, true, false, 16}},
     {2, 64, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
-    // 8-bit floats: promoted or not, a row serves both. The rates are guesses, twice those of 16 bits.
+    // 8-bit floats: promoted or not, a row serves both. The rates are guesses, twice those of 16
+    // bits.
     {1, 128, 256, 128, 4, 0, 0, 1600, 1600, "8-bit floats", {2, 2, false, false, 8}},
     {1, 128, 256, 128, 4, 0, 0, 1590, 1590, "8-bit floats", {2, 1, false, false, 16}},
     {1, 256, 128, 128, 4, 0, 0, 1590, 1590, "8-bit floats", {2, 2, false, false, 4}},

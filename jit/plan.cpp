@@ -31,8 +31,7 @@ bool needs_vectors(const GemmProblem& problem, std::size_t i) {
   const std::size_t scales = problem.arguments.pointers() - (traits.scale_a != Scale::none) -
                              (traits.scale_b != Scale::none);
   const bool is_read_by_vectors =
-      i < scales ||
-      (traits.scale_b == Scale::vector && i + 1 == problem.arguments.pointers());
+      i < scales || (traits.scale_b == Scale::vector && i + 1 == problem.arguments.pointers());
   return is_read_by_vectors && traits.stores != Access::elements;
 }
 

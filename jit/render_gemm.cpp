@@ -95,8 +95,7 @@ std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
        << ", kWarpsN = " << config.warps_n << ";\n"
        << "  static constexpr bool kAlignedLoads = " << boolean(traits.loads == Access::vectors)
        << ", kAlignedStores = " << boolean(traits.stores == Access::vectors) << ";\n"
-       << scale_constants(traits)
-       << "};\n"
+       << scale_constants(traits) << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "
        // Without the 1, ptxas aims for more CTAs than shared memory admits, and spills.

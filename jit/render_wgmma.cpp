@@ -71,9 +71,8 @@ std::string render_wgmma(const WgmmaShape& shape) {
            << step * descriptor_step(shape.major_columns) << ";\\n\"\n";
     }
     text << "      \"wgmma.mma_async.sync.aligned.m64n" << shape.n << "k" << elements << ".f32."
-         << element(shape.a) << "." << element(shape.b) << " \"\n      "
-         << register_list(registers) << "\n      \", " << a << ", " << b << ", "
-         << (step == 0 ? "more" : "always") << ", 1, 1";
+         << element(shape.a) << "." << element(shape.b) << " \"\n      " << register_list(registers)
+         << "\n      \", " << a << ", " << b << ", " << (step == 0 ? "more" : "always") << ", 1, 1";
     if (is_16_bit) {
       text << ", " << (shape.major_rows == Major::mn ? 1 : 0) << ", "
            << (shape.major_columns == Major::mn ? 1 : 0);
@@ -84,7 +83,8 @@ std::string render_wgmma(const WgmmaShape& shape) {
        << "      : " << accumulators(registers) << "\n"
        << "      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n"
        << "  }\n\n"
-       << "  // Until at most kPending committed groups are under way; d may be read where it is in\n"
+       << "  // Until at most kPending committed groups are under way; d may be read where it is "
+          "in\n"
        << "  // none of these.\n"
        << "  template <int kPending = 0>\n"
        << "  __device__ __forceinline__ static void finish(float (&d)[kRegisters]) {\n"

@@ -18,8 +18,8 @@ int element_bytes(const std::string& typestr) {
   return bytes <= 16 ? bytes : 0;
 }
 
-// "<f2" and so on. bfloat16 and the 8-bit floats have no typestr of their own ("<V2", "|V1", "<f1"),
-// so their dtype's name tells.
+// "<f2" and so on. bfloat16 and the 8-bit floats have no typestr of their own ("<V2", "|V1",
+// "<f1"), so their dtype's name tells.
 DlDataType element_type(py::handle object, const std::string& typestr, Subject subject) {
   const bool is_big_endian = !typestr.empty() && typestr[0] == '>';
   if (typestr.size() >= 3 && !is_big_endian) {

@@ -36,9 +36,8 @@ enum Slot {
   kSlots
 };
 constexpr std::array<const char*, kSlots> kNames = {
-    "a",        "b",       "trans_a", "trans_b", "bias", "activation", "residual",
-    "scale_a",  "scale_b", "alpha",   "out",     "out_dtype", "precision", "accumulator",
-    "epilogue", "config"};
+    "a",       "b",     "trans_a", "trans_b",   "bias",      "activation",  "residual", "scale_a",
+    "scale_b", "alpha", "out",     "out_dtype", "precision", "accumulator", "epilogue", "config"};
 
 constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
 
@@ -87,8 +86,10 @@ void read_precision(PyObject* object, GemmOptions& options) {
   options.allow_tf32 = precision == "tf32";
   options.fast = precision == "fast";
   if (options.allow_tf32 || options.fast) return;
-  throw_value(subject(kPrecision), "must be None, \"tf32\" (for float32 inputs) or \"fast\" (for "
-                                   "float8 inputs), got \"" + std::string(precision) + "\"");
+  throw_value(subject(kPrecision),
+              "must be None, \"tf32\" (for float32 inputs) or \"fast\" (for "
+              "float8 inputs), got \"" +
+                  std::string(precision) + "\"");
 }
 
 Accumulator read_accumulator(PyObject* object) {

@@ -240,8 +240,7 @@ class OutputLane {
         sums.read(values, lane_row_ + pass * kLaneRows, column_at(step) - column_ + lane_column_);
 #pragma unroll
         for (int i = 0; i < kVector; ++i) {
-          const float acc =
-              scale * (kColumnScales ? column_scales_[step][i] : 1.0f) * values[i];
+          const float acc = scale * (kColumnScales ? column_scales_[step][i] : 1.0f) * values[i];
           values[i] = epilogue(acc, Epilogue::kBias ? bias_[step][i] : 0.0f,
                                Epilogue::kResidual ? residuals[pass][step][i] : 0.0f, row,
                                column_at(step) + i, batch_);

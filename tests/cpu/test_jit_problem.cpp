@@ -368,8 +368,9 @@ TEST_CASE("gemm: what 8-bit floats need is named in one sentence") {
   }
   SECTION("layouts") {
     call.b = half({32, 16}, DType::f8_e4m3), call.out = half({6, 16});
-    CHECK(contains(call.error(), "b must be contiguous along K, as it is float8_e4m3fn, got strides "
-                                 "[16, 1]; pass w.t() of a contiguous [n, k] weight"));
+    CHECK(contains(call.error(),
+                   "b must be contiguous along K, as it is float8_e4m3fn, got strides "
+                   "[16, 1]; pass w.t() of a contiguous [n, k] weight"));
     call = f8_gemm();
     call.a.strides[0] = 1, call.a.strides[1] = 16;
     CHECK(contains(call.error(), "a must be contiguous along K"));
@@ -436,16 +437,18 @@ TEST_CASE("gemm: other scales are refused in one sentence") {
   TensorView& b = call.options.scale_b;
   SECTION("shapes") {
     a = half({8}, DType::f32);
-    CHECK(contains(call.error(), "scale_a must have shape [] or [1] (one for all), or [6] or [6, 1] "
-                                 "(one for each row of the output), got [8]"));
+    CHECK(contains(call.error(),
+                   "scale_a must have shape [] or [1] (one for all), or [6] or [6, 1] "
+                   "(one for each row of the output), got [8]"));
     a = half({1, 6}, DType::f32);
     CHECK(contains(call.error(), "got [1, 6]"));
     a = half({1, 1}, DType::f32);
     CHECK(contains(call.error(), "got [1, 1]"));
     a = {};
     b = half({8, 1}, DType::f32);
-    CHECK(contains(call.error(), "scale_b must have shape [] or [1] (one for all), or [8] or [1, 8] "
-                                 "(one for each column of the output), got [8, 1]"));
+    CHECK(contains(call.error(),
+                   "scale_b must have shape [] or [1] (one for all), or [8] or [1, 8] "
+                   "(one for each column of the output), got [8, 1]"));
     b = half({1, 1, 8}, DType::f32);
     CHECK(contains(call.error(), "got [1, 1, 8]"));
   }

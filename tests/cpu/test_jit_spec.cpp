@@ -75,7 +75,8 @@ TEST_CASE("a spec of 8-bit floats names the dtype of b, the precision and the sc
   CHECK(contains(refused({{"loads", "elements"}}), "no tensor map"));
   CHECK(contains(refused({{"dtype_b", "bfloat16"}}), "'dtype_b' must be dtype, or both"));
   CHECK(contains(refused({{"out_dtype", "float8_e5m2"}}), "'out_dtype' must be float16"));
-  CHECK(contains(refused({{"dtype", "bfloat16"}, {"precision", "fast"}}), "'precision' fast needs"));
+  CHECK(
+      contains(refused({{"dtype", "bfloat16"}, {"precision", "fast"}}), "'precision' fast needs"));
   CHECK(contains(refused({{"precision", "faster"}}), "'precision' must be full or fast"));
   CHECK(contains(refused({{"scale_a", "row"}}), "'scale_a' must be none, tensor or vector"));
   CHECK_THROWS_AS(specs_from_json(base, arch_index({10, 0})), std::invalid_argument);

@@ -40,7 +40,8 @@ float half_value(std::uint32_t bits) {
 
 // 8-bit floats of numbers alone, by their definition: sign, exponent, `fraction` bits.
 float byte_value(std::uint32_t bits, int fraction) {
-  const int bias = fraction == 3 ? 7 : 15, exponent = static_cast<int>(bits >> fraction & (fraction == 3 ? 15 : 31));
+  const int bias = fraction == 3 ? 7 : 15,
+            exponent = static_cast<int>(bits >> fraction & (fraction == 3 ? 15 : 31));
   const auto digits = static_cast<float>(bits & ((1u << fraction) - 1));
   const auto unit = static_cast<float>(1 << fraction);
   const float sign = bits & 0x80 ? -1.0f : 1.0f;
@@ -180,7 +181,8 @@ void KernelCase::make_gemm(int size) {
   Tensor& b = tensor(traits.dtype_b(), {problem.k, problem.n}, traits.major_b == Major::k);
   GemmOptions options;
   options.fast = traits.fast;
-  const auto add_scale = [&](Scale scale, TensorView& view, std::vector<float>& values, int length) {
+  const auto add_scale = [&](Scale scale, TensorView& view, std::vector<float>& values,
+                             int length) {
     if (scale == Scale::none) return;
     const Tensor& made = tensor(DType::f32, {scale == Scale::tensor ? 1 : length});
     view = made.view;
@@ -215,8 +217,9 @@ void KernelCase::make_gemm(int size) {
     const auto clusters = size == 1 ? static_cast<unsigned>(tiles) : 1u + (size == 2);
     choice_ = {spec_, clusters * cluster, 1, 0, 0, cluster};
   } else {
-    choice_ = {spec_, static_cast<unsigned>(size == 0 ? tiles : whole + parts), splits, whole,
-             static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n))};
+    choice_ = {
+        spec_, static_cast<unsigned>(size == 0 ? tiles : whole + parts), splits, whole,
+        static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n))};
   }
   expected_ = reference(problem);
   // Half-precision sums are rounded at every step of 16; the others once.

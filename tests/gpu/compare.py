@@ -28,10 +28,9 @@ GATES = {
 HALF_SUM_GATE = Gate(small=0.01, cap=0.10)
 
 
-
 def f8_gate(dtype, precision):
-    """Of 8-bit floats, whose sums tensor cores cut to 13 bits at every step of 32 of K: for a K-tile
-    of 128, or, fast, for all of K."""
+    """Of 8-bit floats, whose sums tensor cores cut to 13 bits at every step of 32 of K: for a
+    K-tile of 128, or, fast, for all of K."""
     more = 0.02 if precision == "fast" else 0.003
     return Gate(small=GATES[dtype].small + more, cap=GATES[dtype].cap + more)
 

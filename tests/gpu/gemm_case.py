@@ -54,7 +54,13 @@ class GemmCase:
         scale = self.k**-0.5 if self.k else 1.0
         a = self._input(self.dtype, self.batch_a, self.m, self.k, self.layout[0], seed + 1)
         b = self._input(
-            self.dtype_b or self.dtype, self.batch_b, self.k, self.n, self.layout[1], seed + 2, scale
+            self.dtype_b or self.dtype,
+            self.batch_b,
+            self.k,
+            self.n,
+            self.layout[1],
+            seed + 2,
+            scale,
         )
         return a, b
 

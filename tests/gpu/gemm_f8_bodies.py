@@ -40,9 +40,7 @@ def groups():
         for b in F8_DTYPES:
             case = dataclasses.replace(BASE, dtype=a, dtype_b=b)
             sizes = SIZES if a != b else SIZES[:2]
-            yield both(
-                f"{a}-{b}", *(dataclasses.replace(case, m=m, n=n, k=k) for m, n, k in sizes)
-            )
+            yield both(f"{a}-{b}", *(dataclasses.replace(case, m=m, n=n, k=k) for m, n, k in sizes))
     for out in ("f16", "f32"):
         yield both(f"to-{out}", dataclasses.replace(BASE, out_dtype=out))
     for storage in ("odd", "offset"):
@@ -95,7 +93,9 @@ def test_the_output_is_bfloat16_unless_another_is_asked_for():
 def test_an_expression_sees_the_scaled_sum():
     a, b = BASE.inputs()
     out = place("guarded", [70, 130], torch.float32)
-    scales = dict(scale_a=torch.rand([70, 1], device=DEVICE), scale_b=randn([130], torch.float32, 7))
+    scales = dict(
+        scale_a=torch.rand([70, 1], device=DEVICE), scale_b=randn([130], torch.float32, 7)
+    )
     jit.gemm(a, b, out=out.view, epilogue="acc > 0.0f ? acc : 0.5f * acc", **scales)
     judge("leaky", a, b, out, gate=f8_gate(torch.float32, ""),
           epilogue=lambda acc, *_: torch.where(acc > 0, acc, acc / 2), **scales)  # fmt: skip

@@ -23,10 +23,16 @@ def groups():
         ]
         yield GemmGroup(dtype, tuple(cases))
         odd = GemmCase(dtype=dtype, m=35, n=67, k=45, storage="odd", scale_a="vector",
-                       scale_b="vector", bias="f32", residual=dtype, activation="silu", alpha=0.5)  # fmt: skip
+                       scale_b="vector", bias="f32", residual=dtype, activation="silu",
+                       alpha=0.5)  # fmt: skip
         yield GemmGroup(f"{dtype}-odd", (odd,))
         batch = GemmCase(dtype=dtype, m=20, n=50, k=40, batch_a=3, batch_b=3)
-        forms = (("batch", "batch"), ("vector", "batch"), ("matrix", "vector"), ("tensor", "scalar"))
+        forms = (
+            ("batch", "batch"),
+            ("vector", "batch"),
+            ("matrix", "vector"),
+            ("tensor", "scalar"),
+        )
         batches = [dataclasses.replace(batch, scale_a=a, scale_b=b) for a, b in forms]
         yield GemmGroup(f"{dtype}-batch", tuple(batches))
     # A split tile is scaled when its parts are summed.
@@ -39,7 +45,9 @@ def groups():
 def test_scales_are_a_part_of_acc():
     case = GemmCase(m=40, n=56, k=64)
     a, b = case.inputs()
-    scales = dict(scale_a=torch.rand([40, 1], device=DEVICE), scale_b=torch.rand([1], device=DEVICE))
+    scales = dict(
+        scale_a=torch.rand([40, 1], device=DEVICE), scale_b=torch.rand([1], device=DEVICE)
+    )
     out = place("guarded", [40, 56], torch.bfloat16)
     jit.gemm(a, b, out=out.view, alpha=2.0, epilogue="acc * acc", **scales)
     judge("squares", a, b, out, alpha=2.0, epilogue=lambda acc, *_: acc * acc, **scales)

@@ -1,11 +1,12 @@
-// The products of one output tile of 8-bit floats, of whose sums the tensor cores keep about 14 bits:
-// after every K-tile they are added up in fp32.
+// The products of one output tile of 8-bit floats, of whose sums the tensor cores keep about 14
+// bits: after every K-tile they are added up in fp32.
 #pragma once
 #include "/kiln/gemm/sm90/main_loop.cuh"
 
 namespace kiln {
 
-// A math warpgroup's products of 64 x kColumns outputs over one K-tile, and their way into its sums.
+// A math warpgroup's products of 64 x kColumns outputs over one K-tile, and their way into its
+// sums.
 template <class Config>
 struct Promotion {
   using Shape = Sm90Shape<Config>;
@@ -14,7 +15,7 @@ struct Promotion {
   using Registers = float[Products::kRegisters];
   using Sums = float[Shape::kTilesM][Shape::kRegisters];
   static constexpr int kColumns = Products::kRegisters * 2;
-  static constexpr int kAcross = Config::kBlockN / kColumns;     // parts beside each other
+  static constexpr int kAcross = Config::kBlockN / kColumns;  // parts beside each other
   static constexpr int kParts = Shape::kTilesM * kAcross;
   static_assert(kAcross * kColumns == Config::kBlockN,
                 "gemm sm_90a: the columns of promoted products must divide kBlockN");

@@ -49,8 +49,8 @@ class TileStore {
         scales_(params.gemm) {}
 
   // 64 rows from `row` on.
-  __device__ __forceinline__ void store(const float (&acc)[Shape::kRegisters], int row,
-                                        int column, int batch) {
+  __device__ __forceinline__ void store(const float (&acc)[Shape::kRegisters], int row, int column,
+                                        int batch) {
 #pragma unroll
     for (int slab = 0; slab < kSlabs; ++slab) {
       const u32 memory = slabs_ + slab % 2 * Shape::kOutputSlabBytes;
@@ -72,9 +72,10 @@ class TileStore {
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 128 == 0; }
 
   // This thread's outputs of the slab: in each tile of 8 columns, two neighbours of two rows.
-  __device__ __forceinline__ void fill(u32 memory, const float (&acc)[Shape::kRegisters],
-                                       int slab, int row, int column, int batch) const {
-    // Addresses are computed here and not ahead of the main loop, which leaves no registers for them.
+  __device__ __forceinline__ void fill(u32 memory, const float (&acc)[Shape::kRegisters], int slab,
+                                       int row, int column, int batch) const {
+    // Addresses are computed here and not ahead of the main loop, which leaves no registers for
+    // them.
     const u32 thread = opaque(threadIdx.x) % 128;
     const int lane = thread % 32, warp_row = thread / 32 * 16;
     const Epilogue epilogue;
@@ -91,8 +92,8 @@ class TileStore {
         Pair residual{0.0f, 0.0f};
         if constexpr (Epilogue::kResidual) residual = load_residual(own_row, own_column, batch);
         const Pair scales = scales_(own_row, own_column, batch);
-        values[j][half * 2] = epilogue(scales.first * sum[0], bias.first, residual.first, own_row,
-                                       own_column, batch);
+        values[j][half * 2] =
+            epilogue(scales.first * sum[0], bias.first, residual.first, own_row, own_column, batch);
         values[j][half * 2 + 1] = epilogue(scales.second * sum[1], bias.second, residual.second,
                                            own_row, own_column + 1, batch);
       }
