@@ -1,5 +1,6 @@
 #include "jit/gemm_launch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "jit/config.h"
@@ -20,6 +21,13 @@ TensorMapElement element_of(DType dtype) {
   }
 }
 
+// Over the whole of such rows.
+runtime::TensorMapSwizzle swizzle_of(int row_bytes) {
+  return row_bytes == 128  ? runtime::TensorMapSwizzle::b128
+         : row_bytes == 64 ? runtime::TensorMapSwizzle::b64
+                           : runtime::TensorMapSwizzle::b32;
+}
+
 struct MatrixMap {
   const void* data;
   DType dtype;
@@ -27,6 +35,7 @@ struct MatrixMap {
   std::int64_t ld;
   std::int64_t batch, batch_stride;  // a stride of 0 broadcasts
   std::uint32_t box_columns, box_rows;
+  runtime::TensorMapSwizzle swizzle = runtime::TensorMapSwizzle::b128;
 };
 
 runtime::TensorMap encode(const MatrixMap& matrix, runtime::Device& device) {
@@ -43,7 +52,7 @@ runtime::TensorMap encode(const MatrixMap& matrix, runtime::Device& device) {
   spec.strides_bytes = {matrix.rows == 1 ? 16 : bytes(matrix.ld),
                         matrix.batch_stride == 0 ? 16 : bytes(matrix.batch_stride)};
   spec.box = {matrix.box_columns, matrix.box_rows, 1};
-  spec.swizzle = runtime::TensorMapSwizzle::b128;
+  spec.swizzle = matrix.swizzle;
   return device.make_tensor_map(spec);
 }
 
@@ -79,9 +88,17 @@ GemmSm90Params<runtime::TensorMap> with_tensor_maps(const CallArguments& argumen
   params.rows = form.swapped ? b : a;
   params.columns = form.swapped ? a : b;
   if (traits.stores != Access::elements) {
-    const auto columns = static_cast<std::uint32_t>(128 / size_of(traits.output));
+    // As templates/gemm/sm90/slab.cuh lays out a slab.
+    const int size = size_of(traits.output);
+    const int row_bytes =
+        form.swapped ? 128 : gemm_sm90_slab_row_bytes(config.block_n, static_cast<int>(size));
+    const auto columns = static_cast<std::uint32_t>(row_bytes / size);
+    const auto rows = form.swapped
+                          ? std::min(static_cast<std::uint32_t>(config.block_m), columns)
+                          : std::uint32_t{64};
     params.out = encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch,
-                         gemm.out_batch, columns, 64},
+                         gemm.out_batch, columns, rows,
+                         swizzle_of(row_bytes)},
                         device);
   }
   return params;

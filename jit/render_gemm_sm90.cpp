@@ -34,13 +34,15 @@ std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
        << "  static constexpr int kBlockM = " << block_rows << ", kBlockN = " << block_columns
        << ", kStages = " << config.stages << ";\n"
        << "  static constexpr int kGroups = " << form.groups << ", kCluster = " << form.cluster
-       << ", kRasterRows = " << form.raster_rows << ";\n"
+       << ", kRasterRows = " << form.raster_rows << ", kResidents = " << form.residents << ";\n"
        << "  static constexpr bool kPingPong = " << boolean(form.ping_pong)
-       << ", kSwapped = " << boolean(form.swapped) << ";\n"
+       << ", kSplits = " << boolean(form.splits) << ", kSwapped = " << boolean(form.swapped)
+       << ";\n"
        << "  static constexpr kiln::Access kStores = kiln::Access::" << name(traits.stores) << ";\n"
        << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
-       << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, 1)\n"
+       << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, "
+       << form.residents << ")\n"
        << kEntryName
        << "(const __grid_constant__ kiln::GemmSm90Params<kiln::TensorMap> args) {\n"
        << "  kiln::gemm_sm90<Config, Epilogue>(args);\n}\n";

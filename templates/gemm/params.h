@@ -51,10 +51,16 @@ struct GemmSm90Params {
   GemmParams gemm;
 };
 
+// Of a slab of output, where columns of the tile are columns of the output; see sm90/slab.cuh.
+constexpr int gemm_sm90_slab_row_bytes(int block_n, int element_bytes) {
+  const int bytes = block_n * element_bytes;
+  return bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
+}
+
 // Dynamic shared memory of one CTA: stages of 128 bytes of K, two slabs of output for each math
-// warpgroup, barriers; see sm90/tile.cuh.
-constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int groups) {
-  return stages * (block_m + block_n) * 128 + groups * 2 * 64 * 128 + stages * 16;
+// warpgroup that has its own, barriers; see sm90/tile.cuh.
+constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int slab_groups) {
+  return stages * (block_m + block_n) * 128 + slab_groups * 2 * 64 * 128 + stages * 16;
 }
 
 }  // namespace kiln

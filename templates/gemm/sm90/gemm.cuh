@@ -12,6 +12,7 @@
 #pragma once
 #include "/kiln/gemm/sm90/load.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
+#include "/kiln/gemm/sm90/split.cuh"
 #include "/kiln/gemm/sm90/store.cuh"
 
 namespace kiln {
@@ -21,15 +22,17 @@ namespace kiln {
 __device__ __forceinline__ void wait_for_turn(int group) { sync_threads<256>(8 + group); }
 __device__ __forceinline__ void give_turn(int group) { arrive_threads<256>(8 + group); }
 
+// The whole K of tile after tile of the schedule.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& params, int group,
-                                              u32 cta_rank) {
+                                              const ClusterPlace<Config>& place) {
   using Shape = Sm90Shape<Config>;
+  using Output = TileStore<Config, Epilogue>;
   constexpr bool kPingPong = Config::kPingPong;
   const int k_tiles = ceil_div(params.gemm.k, Shape::kBlockK);
   auto position = Shape::StageRing::consumer();
-  TileSchedule<Config> schedule(params.gemm, cta_rank);
-  TileStore<Config, Epilogue> output(params, group);
+  TileSchedule<Config> schedule(params.gemm, place);
+  Output output(params, group);
   const auto skip_tile = [&] {
     position.advance_by(k_tiles);
     schedule.advance();
@@ -50,10 +53,43 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
     const int first = kPingPong ? 0 : group * Shape::kTilesM;
 #pragma unroll
     for (int m = 0; m < Shape::kTilesM; ++m) {
-      output.store(accumulators[m], at.row + (first + m) * 64, at.column, at.batch);
+#pragma unroll
+      for (int slab = 0; slab < Output::Slab::kSlabs; ++slab) {
+        output.store(accumulators[m] + slab * Output::kSums, slab, at.row + (first + m) * 64,
+                     at.column, at.batch);
+      }
     }
     schedule.advance();
     if constexpr (kPingPong) skip_tile();
+  }
+  output.finish();
+}
+
+// One tile, with the other CTAs of the cluster: a part of K for each, then a part of the output.
+template <class Config, class Epilogue>
+__device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorMap>& params,
+                                                    int group, const ClusterPlace<Config>& place) {
+  using Shape = Sm90Shape<Config>;
+  using Output = TileStore<Config, Epilogue>;
+  constexpr int kSlabs = Output::Slab::kSlabs;
+  const TilePosition at = TileSchedule<Config>(params.gemm, place).tile();
+  const KTiles k_tiles = k_tiles_of(place, params.gemm.k, Shape::kBlockK);
+  auto position = Shape::StageRing::consumer();
+  float accumulators[Shape::kTilesM][Config::Products::kRegisters];
+  multiply_tile<Config>(position, k_tiles.end - k_tiles.begin, group, accumulators);
+  sync_threads<Config::kGroups * 128>(15);  // all groups are done with the stages
+  const ClusterSum<Config> parts(place, group);
+#pragma unroll
+  for (int m = 0; m < Shape::kTilesM; ++m) parts.write(accumulators[m], m);
+  sync_cluster();
+  Output output(params, group);
+#pragma unroll 1
+  for (int i = 0; i < Shape::kTilesM * kSlabs; ++i) {
+    if (!parts.owns(group * Shape::kTilesM * kSlabs + i)) continue;
+    const int m = i / kSlabs, slab = i % kSlabs;
+    float sums[Output::kSums];
+    parts.template read<Output::kSums / 4>(sums, m, slab * Output::kSums / 4);
+    output.store(sums, slab, at.row + (group * Shape::kTilesM + m) * 64, at.column, at.batch);
   }
   output.finish();
 }
@@ -63,30 +99,41 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   using Shape = Sm90Shape<Config>;
   // Warp-uniform, which the compiler cannot know of a thread's index.
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const u32 cta_rank = Config::kCluster == 1 ? 0 : cluster_rank();
-  if (threadIdx.x == 0) {
-    Shape::ring().init(Shape::kTileGroups * 4 * Config::kCluster);
-    fence_barrier_init();
-  }
-  if constexpr (Config::kCluster == 1) {
-    __syncthreads();
-  } else {
-    sync_cluster();
-  }
+  const auto place = ClusterPlace<Config>::here();
+  constexpr u32 kReady = 14;  // the barriers of the ring
+  constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
   if (group == Config::kGroups) {
-    if constexpr (Config::kGroups > 1) give_registers<40>();
-    if (threadIdx.x == Config::kGroups * 128) {
-      prefetch_map(params.rows);
-      prefetch_map(params.columns);
-      load_tiles<Config>(params, cta_rank);
+    const bool is_producer = threadIdx.x == Config::kGroups * 128;
+    if (is_producer) {
+      Shape::ring().init(Shape::kTileGroups * 4 * Config::kCluster);
+      fence_barrier_init();
     }
     __syncwarp();
+    if constexpr (Config::kCluster > 1) {
+      sync_cluster();
+    } else {
+      arrive_threads<Shape::kThreads>(kReady);  // need not wait: the first copies may start
+    }
+    if constexpr (kMovesRegisters) give_registers<40>();
+    if (is_producer) load_tiles<Config>(params, place);
+    __syncwarp();
+    if constexpr (Config::kSplits) sync_cluster();  // with the math groups, once parts are written
   } else {
-    if constexpr (Config::kGroups > 1) take_registers<232>();
-    compute_tiles<Config, Epilogue>(params, group, cta_rank);
+    if constexpr (Config::kCluster > 1) {
+      sync_cluster();
+    } else {
+      sync_threads<Shape::kThreads>(kReady);
+    }
+    if constexpr (kMovesRegisters) take_registers<232>();
+    if constexpr (Config::kSplits) {
+      compute_shared_tile<Config, Epilogue>(params, group, place);
+    } else {
+      compute_tiles<Config, Epilogue>(params, group, place);
+    }
   }
-  // A CTA must not end while others may still copy into its memory or arrive at its barriers.
-  if constexpr (Config::kCluster > 1) sync_cluster();
+  // A CTA must not end while others may still copy into its memory, arrive at its barriers or read
+  // its part of a sum.
+  if constexpr (Config::kCluster > 1 || Config::kSplits) sync_cluster();
 }
 
 }  // namespace kiln

@@ -3,8 +3,7 @@
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/params.h"
-#include "/kiln/gemm/sm90/tile.cuh"
-#include "/kiln/sm90/warpgroup.cuh"
+#include "/kiln/gemm/sm90/slab.cuh"
 
 namespace kiln {
 
@@ -26,39 +25,52 @@ __device__ __forceinline__ Pair load_pair(const T* source, int count) {
   }
 }
 
-// A math warpgroup's way to the output. 64 rows times 128 bytes of columns at a time are a slab: two
-// of them take turns, so that one is filled while the copy engine reads the other.
+// A math warpgroup's way to the output. Two slabs take turns, so that one is filled while the copy
+// engine reads the other.
 template <class Config, class Epilogue>
 class TileStore {
   using Shape = Sm90Shape<Config>;
   using Output = typename Config::Output;
   using Bias = typename Config::Bias;
   using Residual = typename Config::Residual;
+  static constexpr bool kSwapped = Config::kSwapped;
   static constexpr bool kWhole = Config::kStores == Access::vectors;
-  static constexpr int kSlabColumns = 128 / static_cast<int>(sizeof(Output));
-  static constexpr int kTilesN = kSlabColumns / 8;  // accumulator tiles of 8 columns in a slab
-  static constexpr int kSlabs = ceil_div(Config::kBlockN, kSlabColumns);
 
  public:
+  using Slab = conditional<kSwapped, TransposedSlab<Output, Config::kBlockN>,
+                           UprightSlab<Output, Config::kBlockN>>;
+  static constexpr int kSums = Slab::kTiles * 4;  // of a thread in a slab
+
   // `group`: among all math groups of the CTA.
   __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group)
       : params_(params),
         slabs_(Shape::base() + Shape::kOutputAt + group * 2 * Shape::kOutputSlabBytes),
         barrier_(1 + group) {}
 
-  // 64 rows from `row` on.
-  __device__ __forceinline__ void store(const float (&acc)[Config::Products::kRegisters], int row,
-                                        int column, int batch) {
+  // Writes slab `slab` of the 64 x kBlockN tile of the product at `row` and `column`.
+  __device__ __forceinline__ void store(const float* sums, int slab, int row, int column,
+                                        int batch) {
+    const u32 memory = slabs_ + turn_ * Shape::kOutputSlabBytes;
+    turn_ ^= 1;
+    column += slab * Slab::kTiles * 8;
+    const OutputPosition first = kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
+    if (leads()) wait_stores_read<1>();
+    sync_threads<128>(barrier_);
+    float values[Slab::kTiles][4];
 #pragma unroll
-    for (int slab = 0; slab < kSlabs; ++slab) {
-      const u32 memory = slabs_ + slab % 2 * Shape::kOutputSlabBytes;
-      if (leads()) wait_stores_read<1>();
-      sync_threads<128>(barrier_);
-      fill(memory, acc, slab, row, column + slab * kSlabColumns, batch);
-      fence_async_proxy();
-      sync_threads<128>(barrier_);
-      write_out(memory, row, column + slab * kSlabColumns, batch);
+    for (int i = 0; i < Slab::kTiles * 2; ++i) {
+      const Pair pair = finish_pair({sums[i * 2], sums[i * 2 + 1]}, first, i / 2, i % 2, batch);
+      values[i / 2][i % 2 * 2] = pair.first, values[i / 2][i % 2 * 2 + 1] = pair.second;
     }
+    Slab::write(memory, values);
+    fence_async_proxy();
+    sync_threads<128>(barrier_);
+#pragma unroll
+    for (int box = 0; box < Slab::kBoxes; ++box) {
+      write_out(memory + box * Slab::kBoxRows * 128, first.row, first.column + box * Slab::kColumns,
+                batch);
+    }
+    if (Config::kStores != Access::elements && leads()) commit_stores();
   }
 
   // Before the CTA ends: its shared memory must stay until it has been read.
@@ -69,93 +81,61 @@ class TileStore {
  private:
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 128 == 0; }
 
-  // This thread's outputs of the slab: in each tile of 8 columns, two neighbours of two rows.
-  __device__ __forceinline__ void fill(u32 memory, const float (&acc)[Config::Products::kRegisters],
-                                       int slab, int row, int column, int batch) const {
-    const int lane = threadIdx.x % 32, warp_row = threadIdx.x % 128 / 32 * 16;
-    float values[kTilesN][4];
-#pragma unroll
-    for (int j = 0; j < kTilesN; ++j) {
-      const int own_column = column + j * 8 + lane % 4 * 2;
-      Pair bias{0.0f, 0.0f};
-      if constexpr (Epilogue::kBias) bias = load_bias(own_column, batch);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int own_row = row + warp_row + half * 8 + lane / 4;
-        const float* sum = acc + (slab * kTilesN + j) * 4 + half * 2;
-        Pair residual{0.0f, 0.0f};
-        if constexpr (Epilogue::kResidual) residual = load_residual(own_row, own_column, batch);
-        values[j][half * 2] = apply(sum[0], bias.first, residual.first, own_row, own_column, batch);
-        values[j][half * 2 + 1] =
-            apply(sum[1], bias.second, residual.second, own_row, own_column + 1, batch);
-      }
-    }
-    write_slab(memory, values, warp_row, lane);
-  }
-
-  __device__ __forceinline__ float apply(float sum, float bias, float residual, int row, int column,
-                                         int batch) const {
+  // Two neighbours in a row of the output, or in a column where the product is transposed.
+  __device__ __forceinline__ Pair finish_pair(const Pair& sums, const OutputPosition& first, int tile,
+                                              int half, int batch) const {
+    const OutputPosition offset = Slab::position(tile, half, 0);
+    const int row = first.row + offset.row, column = first.column + offset.column;
+    const int next_row = row + (kSwapped ? 1 : 0), next_column = column + (kSwapped ? 0 : 1);
+    Pair bias{0.0f, 0.0f}, residual{0.0f, 0.0f};
+    if constexpr (Epilogue::kBias) bias = load_bias(column, batch);
+    if constexpr (Epilogue::kResidual) residual = load_residual(row, column, batch);
     const Epilogue epilogue;
-    return epilogue(params_.gemm.alpha * sum, bias, residual, row, column, batch);
+    const float alpha = params_.gemm.alpha;
+    return {epilogue(alpha * sums.first, bias.first, residual.first, row, column, batch),
+            epilogue(alpha * sums.second, bias.second, residual.second, next_row, next_column,
+                     batch)};
   }
 
   __device__ __forceinline__ Pair load_bias(int column, int batch) const {
     const GemmParams& gemm = params_.gemm;
-    const Bias* bias = static_cast<const Bias*>(gemm.bias) + batch * gemm.bias_batch;
-    return load_pair<kWhole>(bias + column, gemm.n - column);
+    const Bias* bias = static_cast<const Bias*>(gemm.bias) + batch * gemm.bias_batch + column;
+    if constexpr (!kSwapped) return load_pair<kWhole>(bias, gemm.n - column);
+    const float value = column < gemm.n ? to_float(*bias) : 0.0f;
+    return {value, value};
   }
   __device__ __forceinline__ Pair load_residual(int row, int column, int batch) const {
     const GemmParams& gemm = params_.gemm;
     const Residual* residual = static_cast<const Residual*>(gemm.residual) +
-                               batch * gemm.residual_batch + row * gemm.residual_ld;
-    return load_pair<kWhole>(residual + column, row < gemm.m ? gemm.n - column : 0);
-  }
-
-  __device__ __forceinline__ static void write_slab(u32 memory, const float (&values)[kTilesN][4],
-                                                    int warp_row, int lane) {
-    if constexpr (sizeof(Output) == 2) {
-      const int row = warp_row + lane % 16;  // whose address this lane gives to stmatrix
-#pragma unroll
-      for (int j = 0; j < kTilesN; j += 2) {
-        store_matrix_x4(memory + swizzled_offset(row, j + lane / 16),
-                        pack2<Output>(values[j][0], values[j][1]),
-                        pack2<Output>(values[j][2], values[j][3]),
-                        pack2<Output>(values[j + 1][0], values[j + 1][1]),
-                        pack2<Output>(values[j + 1][2], values[j + 1][3]));
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kTilesN * 2; ++i) {
-        const int row = warp_row + lane / 4 + i % 2 * 8, chunk = i / 2 * 2 + lane % 4 / 2;
-        store_shared_8(memory + swizzled_offset(row, chunk) + lane % 2 * 8, values[i / 2][i % 2 * 2],
-                       values[i / 2][i % 2 * 2 + 1]);
-      }
+                               batch * gemm.residual_batch + row * gemm.residual_ld + column;
+    if constexpr (!kSwapped) {
+      return load_pair<kWhole>(residual, row < gemm.m ? gemm.n - column : 0);
     }
+    const int rows = column < gemm.n ? gemm.m - row : 0;  // that exist
+    return {rows > 0 ? to_float(residual[0]) : 0.0f,
+            rows > 1 ? to_float(residual[gemm.residual_ld]) : 0.0f};
   }
 
-  // After a barrier of the group.
-  __device__ __forceinline__ void write_out(u32 memory, int row, int column, int batch) const {
+  // One box; after a barrier of the group.
+  __device__ __forceinline__ void write_out(u32 box, int row, int column, int batch) const {
     if constexpr (Config::kStores != Access::elements) {
-      if (leads()) {
-        store_box(params_.out, memory, column, row, batch);
-        commit_stores();
-      }
+      if (leads()) store_box(params_.out, box, column, row, batch);
     } else {
+      constexpr int kColumns = Slab::kColumns, kChunk = 16 / static_cast<int>(sizeof(Output));
       const GemmParams& gemm = params_.gemm;
-      const int own = threadIdx.x % kSlabColumns;
+      const int own = threadIdx.x % kColumns;
       if (column + own >= gemm.n) return;
       Output* out = static_cast<Output*>(gemm.out) + batch * gemm.out_batch + column + own;
 #pragma unroll 4
-      for (int i = threadIdx.x % 128 / kSlabColumns; i < 64; i += 128 / kSlabColumns) {
-        constexpr int kChunk = 16 / static_cast<int>(sizeof(Output));
-        const u32 source = memory + swizzled_offset(i, own / kChunk) + own % kChunk * sizeof(Output);
+      for (int i = threadIdx.x % 128 / kColumns; i < Slab::kBoxRows; i += 128 / kColumns) {
+        const u32 source = box + Slab::Rows::offset(i, own / kChunk) + own % kChunk * sizeof(Output);
         if (row + i < gemm.m) out[(row + i) * gemm.out_ld] = load_shared<Output>(source);
       }
     }
   }
 
   const GemmSm90Params<TensorMap>& params_;
-  u32 slabs_, barrier_;
+  u32 slabs_, barrier_, turn_ = 0;
 };
 
 }  // namespace kiln
