@@ -18,7 +18,8 @@
 namespace kiln {
 
 // Two math groups take turns on the tensor cores: one multiplies its tile while the other writes
-// its own. Slot g is group g's turn.
+// its own. Slot g is group g's turn. Results depend on it: a group that waited for its next tile
+// while the other still multiplies could take an earlier round of a stage for its own (ring.cuh).
 __device__ __forceinline__ void wait_for_turn(int group) { sync_threads<256>(8 + group); }
 __device__ __forceinline__ void give_turn(int group) { arrive_threads<256>(8 + group); }
 
