@@ -24,6 +24,10 @@ const char* name(DType dtype) {
       return "uint8";
     case DType::boolean:
       return "bool";
+    case DType::f8_e4m3:
+      return "float8_e4m3fn";
+    case DType::f8_e5m2:
+      return "float8_e5m2";
     case DType::other:
       return "an unsupported dtype";
   }
@@ -43,6 +47,8 @@ int size_of(DType dtype) {
       return 8;
     case DType::u8:
     case DType::boolean:
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
       return 1;
     case DType::none:
     case DType::other:

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "jit/arch.h"
+#include "jit/argument_errors.h"
 #include "jit/config.h"
 #include "jit/device_choice.h"
 #include "jit/device_errors.h"
@@ -45,6 +46,15 @@ std::uint64_t new_nonce() {
       std::to_string(tile.block_k) + "x" + std::to_string(tile.stages) +
       (tile.cluster == 0 ? "" : " cluster " + std::to_string(tile.cluster)) +
       (tile.splits == 0 ? "" : " splits " + std::to_string(tile.splits)));
+}
+
+// Its kernels are for one arch alone, which the checks of the arguments do not know.
+void check_f8_arch(const GemmProblem& problem, const runtime::Device& device) {
+  const runtime::DeviceInfo& info = device.info();
+  if (!is_f8(problem.traits.input) || (info.compute_major == 9 && info.compute_minor == 0)) return;
+  throw TypeError(std::string("gemm: a is ") + name(problem.traits.input) +
+                  ", which needs a device of compute capability 9.0 (Hopper), and this one has " +
+                  std::to_string(info.compute_major) + "." + std::to_string(info.compute_minor) + "; cast a and b to bfloat16");
 }
 
 int overridden_row(const GemmProblem& problem, int arch) {
@@ -105,6 +115,7 @@ LaunchChoice choose(const AttentionProblem& problem, const runtime::Device& devi
 
 LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, bool may_split) {
   const int arch = arch_of(device);
+  check_f8_arch(problem, device);
   const Choice choice = choose_gemm(
       problem.traits, arch, {problem.m, problem.n, problem.k, problem.batch},
       device.info().sm_count, may_split, problem.tile ? overridden_row(problem, arch) : -1,

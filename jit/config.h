@@ -83,6 +83,8 @@ std::vector<int> gemm_rows(const GemmTraits& traits, int arch);
 // The specialization of a row for a problem: of its traits, what this row's kernel depends on.
 Specialization gemm_specialization(int arch, int row, const GemmTraits& traits);
 bool is_sm90_gemm(const Specialization& spec);
+// Whether a row's kernel reads the residual by boxes of a tensor map.
+bool has_residual_boxes(const GemmTraits& traits, const GemmConfig& config);
 // Of sm_90a rows, "" or why they do not serve a problem: one sentence.
 std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k);
 

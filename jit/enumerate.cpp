@@ -42,6 +42,39 @@ std::vector<AttentionTraits> attention_traits() {
   return list;
 }
 
+// Each granularity of each operand's scale, with and without what else the epilogue reads.
+std::vector<GemmTraits> scaled(const GemmTraits& base) {
+  GemmTraits vectors = base, mixed = base;
+  vectors.scale_a = vectors.scale_b = Scale::vector;
+  mixed.scale_a = Scale::tensor;
+  mixed.scale_b = Scale::vector;
+  mixed.bias = DType::f32;
+  mixed.residual = DType::bf16;
+  mixed.stores = Access::elements;
+  GemmTraits rows = vectors;
+  rows.scale_b = Scale::tensor;
+  rows.stores = Access::boxes;
+  return {vectors, mixed, rows};
+}
+
+std::vector<GemmTraits> f8_traits() {
+  GemmTraits base;
+  base.input = DType::f8_e4m3;
+  std::vector<GemmTraits> list = scaled(base);
+  GemmTraits fast = base, wide = base;
+  fast.fast = true;
+  wide.input = DType::f8_e5m2;
+  wide.input_b = DType::f8_e4m3;
+  wide.output = DType::f32;
+  list.push_back(base);
+  list.push_back(fast);
+  list.push_back(wide);
+  wide.input = DType::f8_e4m3, wide.input_b = DType::f8_e5m2;
+  wide.fast = true;
+  list.push_back(wide);
+  return list;
+}
+
 // Inputs and outputs in every layout; then, in NT, each epilogue and the unaligned forms.
 std::vector<GemmTraits> gemm_traits() {
   std::vector<GemmTraits> list;
@@ -75,7 +108,11 @@ std::vector<GemmTraits> gemm_traits() {
       half.accumulator = Accumulator::f16;
       list.push_back(half);
     }
+    if (input == DType::bf16) {
+      for (const GemmTraits& traits : scaled(base)) list.push_back(traits);
+    }
   }
+  for (const GemmTraits& traits : f8_traits()) list.push_back(traits);
   return list;
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "jit/argument_errors.h"
+#include "jit/gemm_checks.h"
 #include "jit/problem.h"
 #include "jit/user_text.h"
 #include "templates/gemm/params.h"
@@ -71,7 +72,8 @@ Access access_of(const TensorView& tensor, std::int64_t extent, std::int64_t ld,
 
 // Whether what is read beside the output can be read by vectors as wide as the output's.
 bool has_vectors(const TensorView& tensor, std::int64_t ld, std::int64_t batch_stride, int vector) {
-  return is_aligned(tensor, 16) && ld % vector == 0 && batch_stride % vector == 0;
+  return is_aligned(tensor, 16) && ld % vector == 0 && batch_stride % vector == 0 &&
+         access_of(tensor, 0, ld, batch_stride) != Access::elements;
 }
 
 std::int64_t common_batch(const Matrix& a, const Matrix& b) {
@@ -80,23 +82,6 @@ std::int64_t common_batch(const Matrix& a, const Matrix& b) {
                                 std::to_string(a.batch));
   }
   return a.batch == 1 ? b.batch : a.batch;
-}
-
-void check_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options) {
-  if (!is_float(a.dtype)) {
-    throw_type({kOp, "a"},
-               std::string("must be float16, bfloat16 or float32, got ") + name(a.dtype));
-  }
-  check_dtype({kOp, "b"}, b, a.dtype, " like a");
-  if (a.dtype == DType::f32 && !options.allow_tf32) {
-    throw_type({kOp, "a"},
-               "is float32, which is computed in tf32 (10 bits of mantissa); pass "
-               "precision=\"tf32\" to allow that, or cast to bfloat16 or float16");
-  }
-  if (options.accumulator == Accumulator::f16 && a.dtype != DType::f16) {
-    throw_type({kOp, "accumulator"},
-               std::string("float16 needs float16 inputs, got ") + name(a.dtype));
-  }
 }
 
 Matrix check_like_output(const char* argument, const TensorView& tensor, std::int64_t batch,
@@ -158,6 +143,21 @@ void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
   problem.epilogue = options.epilogue;
 }
 
+// The order is Plan::launch's.
+void add_pointers(const TensorView& a, const TensorView& b, const TensorView& out,
+                  const GemmOptions& options, CallArguments& arguments) {
+  arguments.add_pointer(offsetof(GemmParams, a), a, false);
+  arguments.add_pointer(offsetof(GemmParams, b), b, false);
+  arguments.add_pointer(offsetof(GemmParams, out), out, true);
+  const auto add_input = [&](std::size_t offset, const TensorView& tensor) {
+    if (tensor.given()) arguments.add_pointer(offset, tensor, false);
+  };
+  add_input(offsetof(GemmParams, bias), options.bias);
+  add_input(offsetof(GemmParams, residual), options.residual);
+  add_input(offsetof(GemmParams, scale_a), options.scale_a);
+  add_input(offsetof(GemmParams, scale_b), options.scale_b);
+}
+
 }  // namespace
 
 Activation parse_activation(const std::string& name) {
@@ -186,7 +186,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   problem.device_ordinal = check_device({kOp, "a"}, a, -1);
   check_device({kOp, "b"}, b, problem.device_ordinal);
   check_device({kOp, "out"}, out, problem.device_ordinal);
-  check_dtypes(a, b, options);
+  check_gemm_dtypes(a, b, options);
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
   check_data({kOp, "a"}, a, problem.may_be_null);
   check_data({kOp, "b"}, b, problem.may_be_null);
@@ -208,7 +208,13 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   GemmTraits& traits = problem.traits;
   const Operand oa = layout_of("a", ma.cols, ma.col_stride, ma.rows, ma.row_stride);
   const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
-  traits.input = a.dtype, traits.output = out.dtype, traits.accumulator = options.accumulator;
+  if (is_f8(a.dtype)) {
+    check_f8_operand({"a", a, ma.cols, oa.major, oa.ld, ma.batch_stride});
+    check_f8_operand({"b", b, mb.rows, ob.major, ob.ld, mb.batch_stride});
+  }
+  traits.input = a.dtype, traits.input_b = b.dtype == a.dtype ? DType::none : b.dtype;
+  traits.fast = options.fast;
+  traits.output = out.dtype, traits.accumulator = options.accumulator;
   traits.major_a = oa.major, traits.major_b = ob.major;
   traits.loads =
       std::min(access_of(a, oa.major == Major::k ? ma.cols : ma.rows, oa.ld, ma.batch_stride),
@@ -244,17 +250,15 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
     traits.residual = options.residual.dtype;
     read_beside(options.residual, mr.row_stride, mr.batch_stride);
   }
-  CallArguments& arguments = problem.arguments;
-  arguments.set_params(p);
-  arguments.add_pointer(offsetof(GemmParams, a), a, false);
-  arguments.add_pointer(offsetof(GemmParams, b), b, false);
-  arguments.add_pointer(offsetof(GemmParams, out), out, true);
-  if (options.bias.given()) {
-    arguments.add_pointer(offsetof(GemmParams, bias), options.bias, false);
-  }
-  if (options.residual.given()) {
-    arguments.add_pointer(offsetof(GemmParams, residual), options.residual, false);
-  }
+  const CheckedScale scale_a = check_scale(options.scale_a, problem, /*is_a=*/true, batched);
+  const CheckedScale scale_b = check_scale(options.scale_b, problem, /*is_a=*/false, batched);
+  traits.scale_a = scale_a.scale, traits.scale_b = scale_b.scale;
+  p.scale_a = static_cast<const float*>(options.scale_a.data);
+  p.scale_b = static_cast<const float*>(options.scale_b.data);
+  p.scale_a_batch = scale_a.batch_stride, p.scale_b_batch = scale_b.batch_stride;
+  if (scale_b.scale == Scale::vector) read_beside(options.scale_b, 0, scale_b.batch_stride);
+  problem.arguments.set_params(p);
+  add_pointers(a, b, out, options, problem.arguments);
 }
 
 }  // namespace kiln

@@ -2,6 +2,7 @@
 #include "jit/gemm_rows.h"
 
 #include "jit/arch.h"
+#include "jit/argument_errors.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -62,6 +63,21 @@ constexpr GemmConfig kConfigs[] = {
     {4, 128, 128, 32, 7, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
     {4, 64, 64, 32, 7, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
     {4, 16, 64, 32, 10, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
+    {1, 128, 256, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 16, 1}},
+    {1, 128, 192, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
+    {1, 128, 128, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
+    {1, 128, 128, 128, 5, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
+    {1, 64, 256, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
+    {1, 128, 160, 128, 5, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
+    {1, 128, 96, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
+    {1, 64, 128, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
+    {1, 128, 128, 128, 7, 0, 0, 1600, 1600, "exploration", {2, 1, false, true, false, 8, 1}},
+    {1, 64, 128, 128, 9, 0, 0, 1600, 1600, "exploration", {2, 1, false, true, true, 8, 1}},
+    {1, 64, 64, 128, 7, 0, 0, 1600, 1600, "exploration", {1, 1, false, true, true, 8, 2}},
+    {1, 32, 64, 128, 14, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
+    {1, 16, 64, 128, 16, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
+    {1, 16, 64, 128, 10, 0, 0, 1600, 1600, "exploration", {1, 1, false, true, true, 8, 2}},
+    {1, 64, 64, 128, 12, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
 };
 
 // An operand whose K lies along its columns is loaded in blocks of 64 of them, of which a CTA's share
@@ -89,8 +105,10 @@ std::span<const GemmConfig> gemm_configs() { return kConfigs; }
 
 int shared_bytes(const GemmConfig& config) {
   if (config.is_sm90()) {
-    return gemm_sm90_shared_bytes(config.block_m, config.block_n, config.stages,
-                                  config.sm90.splits ? 0 : config.sm90.groups);
+    const Sm90Form& form = config.sm90;
+    const int bias_count = form.swapped ? config.block_n / form.groups : config.block_n;
+    return gemm_sm90_shared_bytes(config.block_m, config.block_n, config.stages, form.groups,
+                                  bias_count, form.splits);
   }
   return gemm_shared_bytes(config.block_m, config.block_n, config.block_k, config.stages,
                            config.element_bytes);
@@ -134,6 +152,9 @@ std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k) {
   if (traits.input == DType::f32 && (traits.major_a != Major::k || traits.major_b != Major::k)) {
     return "wgmma takes tf32 operands with contiguous K only (layout nt)";
   }
+  if (is_f8(traits.input) && (traits.major_a != Major::k || traits.major_b != Major::k)) {
+    return "wgmma takes 8-bit floats only where a and b are contiguous along K (layout nt)";
+  }
   if (traits.loads == Access::elements) {
     return "a or b admits no tensor map: its base and its strides must be multiples of 16 bytes";
   }
@@ -144,6 +165,12 @@ std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k) {
 bool is_sm90_gemm(const Specialization& spec) {
   return spec.family() == Family::gemm &&
          gemm_configs()[static_cast<std::size_t>(spec.row())].is_sm90();
+}
+
+bool has_residual_boxes(const GemmTraits& traits, const GemmConfig& config) {
+  const Sm90Form& form = config.sm90;
+  return traits.residual != DType::none && traits.stores == Access::vectors &&
+         size_of(traits.residual) == size_of(traits.output) && !form.swapped && !form.splits;
 }
 
 Specialization gemm_specialization(int arch, int row, const GemmTraits& traits) {

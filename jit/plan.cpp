@@ -25,7 +25,15 @@ bool needs_vectors(const AttentionProblem& problem, std::size_t i) {
   return i < 4 && problem.traits.aligned;  // q, k, v, out
 }
 bool needs_vectors(const GemmProblem& problem, std::size_t i) {
-  return (i < 2 ? problem.traits.loads : problem.traits.stores) != Access::elements;
+  const GemmTraits& traits = problem.traits;
+  if (i < 2) return traits.loads != Access::elements;  // a, b
+  // Of the scales, which come last, only those of columns are read by vectors.
+  const std::size_t scales = problem.arguments.pointers() - (traits.scale_a != Scale::none) -
+                             (traits.scale_b != Scale::none);
+  const bool is_read_by_vectors =
+      i < scales ||
+      (traits.scale_b == Scale::vector && i + 1 == problem.arguments.pointers());
+  return is_read_by_vectors && traits.stores != Access::elements;
 }
 
 template <class Problem>

@@ -10,6 +10,10 @@ std::string device_type(DType dtype) {
       return "kiln::f16";
     case DType::bf16:
       return "kiln::bf16";
+    case DType::f8_e4m3:
+      return "kiln::f8_e4m3";
+    case DType::f8_e5m2:
+      return "kiln::f8_e5m2";
     case DType::i32:
       return "int";
     case DType::u8:

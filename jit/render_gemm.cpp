@@ -52,6 +52,23 @@ const char* name(Access access) {
   return "elements";
 }
 
+const char* name(Scale scale) {
+  switch (scale) {
+    case Scale::none:
+      return "none";
+    case Scale::tensor:
+      return "tensor";
+    case Scale::vector:
+      return "vector";
+  }
+  return "none";
+}
+
+std::string scale_constants(const GemmTraits& traits) {
+  return std::string("  static constexpr kiln::Scale kScaleA = kiln::Scale::") +
+         name(traits.scale_a) + ", kScaleB = kiln::Scale::" + name(traits.scale_b) + ";\n";
+}
+
 std::string layout_name(const GemmTraits& traits) {
   return std::string(traits.major_a == Major::k ? "n" : "t") +
          (traits.major_b == Major::k ? "t" : "n");
@@ -78,6 +95,7 @@ std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
        << ", kWarpsN = " << config.warps_n << ";\n"
        << "  static constexpr bool kAlignedLoads = " << boolean(traits.loads == Access::vectors)
        << ", kAlignedStores = " << boolean(traits.stores == Access::vectors) << ";\n"
+       << scale_constants(traits)
        << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "
@@ -90,9 +108,14 @@ std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
 
 std::string describe_gemm(const GemmTraits& traits, const GemmConfig& config,
                           const UserTexts& texts) {
-  std::string text = std::string("gemm ") + name(traits.input) + " " + layout_name(traits);
+  std::string text = std::string("gemm ") + name(traits.input);
+  if (traits.input_b != DType::none) text += std::string(" x ") + name(traits.input_b);
+  text += " " + layout_name(traits);
   if (traits.output != traits.input) text += std::string(" -> ") + name(traits.output);
   if (traits.accumulator == Accumulator::f16) text += " accumulating float16";
+  if (traits.fast) text += " fast";
+  if (traits.scale_a != Scale::none) text += std::string(" scale_a ") + name(traits.scale_a);
+  if (traits.scale_b != Scale::none) text += std::string(" scale_b ") + name(traits.scale_b);
   if (traits.bias != DType::none) text += " bias";
   if (traits.activation != Activation::none) text += std::string(" ") + name(traits.activation);
   if (traits.residual != DType::none) text += " residual";

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <utility>
 
+#include "jit/argument_errors.h"
 #include "jit/render_parts.h"
 
 namespace kiln {
@@ -9,6 +11,9 @@ const char* major_name(Major major) {
   return major == Major::k ? "kiln::Major::k" : "kiln::Major::mn";
 }
 
+// Of a promoted product: its accumulators come beside the sums.
+constexpr int kPromotedColumns = 128;
+
 }  // namespace
 
 std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
@@ -16,14 +21,18 @@ std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
   const Sm90Form& form = config.sm90;
   // The kernel's rows and columns are those of the product that wgmma computes.
   Major rows = traits.major_a, columns = traits.major_b;
+  DType rows_dtype = traits.input, columns_dtype = traits.dtype_b();
   int block_rows = config.block_m, block_columns = config.block_n;
   if (form.swapped) {
     std::swap(rows, columns);
+    std::swap(rows_dtype, columns_dtype);
     std::swap(block_rows, block_columns);
   }
+  const bool promoted = is_f8(traits.input) && !traits.fast;
+  const int product_columns = promoted ? std::min(block_columns, kPromotedColumns) : block_columns;
   SourceText text;
   text << "#include \"/kiln/gemm/sm90/gemm.cuh\"\n\n"
-       << render_wgmma({traits.input, block_columns, rows, columns}) << "struct Config {\n"
+       << render_wgmma({rows_dtype, columns_dtype, product_columns, rows, columns}) << "struct Config {\n"
        << "  using Input = " << device_type(traits.input) << ";\n"
        << "  using Output = " << device_type(traits.output) << ";\n"
        << "  using Bias = " << type_or(traits.bias, traits.output) << ";\n"
@@ -37,8 +46,11 @@ std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
        << ", kRasterRows = " << form.raster_rows << ", kResidents = " << form.residents << ";\n"
        << "  static constexpr bool kPingPong = " << boolean(form.ping_pong)
        << ", kSplits = " << boolean(form.splits) << ", kSwapped = " << boolean(form.swapped)
-       << ";\n"
+       << ", kPromoted = " << boolean(promoted) << ";\n"
        << "  static constexpr kiln::Access kStores = kiln::Access::" << name(traits.stores) << ";\n"
+       << "  static constexpr bool kResidualBoxes = "
+       << boolean(has_residual_boxes(traits, config)) << ";\n"
+       << scale_constants(traits)
        << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, "

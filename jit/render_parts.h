@@ -37,7 +37,7 @@ std::string type_or(DType dtype, DType otherwise);  // device_type() of the firs
 
 // struct Products: one K-tile of 128 bytes times an n-column tile by a warpgroup.
 struct WgmmaShape {
-  DType input;
+  DType a, b;
   int n;
   Major major_rows, major_columns;
 };
@@ -47,6 +47,8 @@ std::string describe_gemm(const GemmTraits& traits, const GemmConfig& config,
 
 const char* name(Activation activation);            // "none", "relu", "gelu", "gelu_tanh", "silu"
 const char* name(Access access);                    // "elements", "boxes", "vectors"
+const char* name(Scale scale);                      // "none", "tensor", "vector"
+std::string scale_constants(const GemmTraits& traits);  // kScaleA and kScaleB of a Config
 std::string layout_name(const GemmTraits& traits);  // "nt"
 
 }  // namespace kiln

@@ -11,6 +11,10 @@ int descriptor_step(Major major) { return major == Major::k ? 32 / 16 : 16 * 128
 
 const char* element(DType dtype) {
   switch (dtype) {
+    case DType::f8_e4m3:
+      return "e4m3";
+    case DType::f8_e5m2:
+      return "e5m2";
     case DType::f16:
       return "f16";
     case DType::bf16:
@@ -43,7 +47,9 @@ std::string accumulators(int count) {
 std::string render_wgmma(const WgmmaShape& shape) {
   constexpr int kSteps = 4;
   const int registers = shape.n / 2;
-  const bool is_tf32 = shape.input == DType::f32;
+  // 32 bytes of K. Only 16-bit elements may be transposed.
+  const int elements = 32 / size_of(shape.a);
+  const bool is_16_bit = elements == 16;
   SourceText text;
   text << "struct Products {\n"
        << "  static constexpr int kRegisters = " << registers << ";\n\n"
@@ -64,12 +70,11 @@ std::string render_wgmma(const WgmmaShape& shape) {
            << "      \"add.u64 b, %" << registers + 1 << ", "
            << step * descriptor_step(shape.major_columns) << ";\\n\"\n";
     }
-    text << "      \"wgmma.mma_async.sync.aligned.m64n" << shape.n << (is_tf32 ? "k8" : "k16")
-         << ".f32." << element(shape.input) << "." << element(shape.input) << " \"\n      "
+    text << "      \"wgmma.mma_async.sync.aligned.m64n" << shape.n << "k" << elements << ".f32."
+         << element(shape.a) << "." << element(shape.b) << " \"\n      "
          << register_list(registers) << "\n      \", " << a << ", " << b << ", "
          << (step == 0 ? "more" : "always") << ", 1, 1";
-    // tf32 has no transposition.
-    if (!is_tf32) {
+    if (is_16_bit) {
       text << ", " << (shape.major_rows == Major::mn ? 1 : 0) << ", "
            << (shape.major_columns == Major::mn ? 1 : 0);
     }
@@ -79,10 +84,13 @@ std::string render_wgmma(const WgmmaShape& shape) {
        << "      : " << accumulators(registers) << "\n"
        << "      : \"l\"(a), \"l\"(b), \"r\"(accumulate));\n"
        << "  }\n\n"
-       << "  // Waits for all products under way; only then may d be read.\n"
+       << "  // Until at most kPending committed groups are under way; d may be read where it is in\n"
+       << "  // none of these.\n"
+       << "  template <int kPending = 0>\n"
        << "  __device__ __forceinline__ static void finish(float (&d)[kRegisters]) {\n"
-       << "    asm volatile(\"wgmma.wait_group.sync.aligned 0;\"\n"
-       << "      : " << accumulators(registers) << " :: \"memory\");\n"
+       << "    asm volatile(\"wgmma.wait_group.sync.aligned %" << registers << ";\"\n"
+       << "      : " << accumulators(registers) << "\n"
+       << "      : \"n\"(kPending) : \"memory\");\n"
        << "  }\n};\n\n";
   return text.str();
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "jit/arch.h"
+#include "jit/argument_errors.h"
 #include "jit/config.h"
 #include "jit/render_parts.h"
 #include "jit/user_text.h"
@@ -56,6 +57,14 @@ class Fields {
     }
     refuse(std::string("field '") + field + "' must be float16, bfloat16 or float32, got '" +
            given + "'");
+  }
+  // Of a GEMM's a or b.
+  DType operand(const char* field, DType otherwise) {
+    const std::string given = text(field, "");
+    for (DType dtype : {DType::f8_e4m3, DType::f8_e5m2}) {
+      if (given == name(dtype)) return dtype;
+    }
+    return dtype(field, otherwise);
   }
   // Of the config table; 0 where the spec leaves it open.
   int tile(const char* field) {
@@ -170,6 +179,41 @@ Access parse_access(const char* field, const std::string& text) {
   refuse(std::string("field '") + field + "' must be elements, boxes or vectors, got '" + text + "'");
 }
 
+Scale parse_scale(const char* field, const std::string& text) {
+  for (const Scale scale : {Scale::none, Scale::tensor, Scale::vector}) {
+    if (text == name(scale)) return scale;
+  }
+  refuse(std::string("field '") + field + "' must be none, tensor or vector, got '" + text + "'");
+}
+
+// Dtypes of a and b, and how their sums are kept.
+void parse_operands(Fields& fields, GemmTraits& traits) {
+  traits.input = fields.operand("dtype", DType::bf16);
+  const DType b = fields.operand("dtype_b", traits.input);
+  const bool f8 = is_f8(traits.input);
+  if (b != traits.input && !(f8 && is_f8(b))) {
+    refuse(std::string("field 'dtype_b' must be dtype, or both are 8-bit floats; got '") + name(b) +
+           "' for '" + name(traits.input) + "'");
+  }
+  traits.input_b = b == traits.input ? DType::none : b;
+  const std::string precision = fields.text("precision", "full");
+  if (precision != "full" && precision != "fast") {
+    refuse("field 'precision' must be full or fast, got '" + precision + "'");
+  }
+  traits.fast = precision == "fast";
+  if (traits.fast && !f8) {
+    refuse("field 'precision' fast needs a dtype of 8-bit floats");
+  }
+  traits.output = fields.dtype("out_dtype", f8 ? DType::bf16 : traits.input);
+}
+
+// Why there may be no row for 8-bit floats at all.
+void check_f8(const GemmTraits& traits, int arch) {
+  if (!is_f8(traits.input)) return;
+  const std::string reason = why_not_sm90(traits, arch, 1);
+  if (!reason.empty()) refuse(std::string(name(traits.input)) + " is for sm_90a alone: " + reason);
+}
+
 Accumulator parse_accumulator(const std::string& text, DType input) {
   if (text == "float32") return Accumulator::f32;
   if (text != "float16")
@@ -181,12 +225,13 @@ Accumulator parse_accumulator(const std::string& text, DType input) {
 std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   GemmTraits traits;
   OwnedSpec owned;
-  traits.input = fields.dtype("dtype", DType::bf16);
-  traits.output = fields.dtype("out_dtype", traits.input);
+  parse_operands(fields, traits);
   parse_layout(fields.text("layout", "nt"), traits);
   traits.accumulator = parse_accumulator(fields.text("accumulator", "float32"), traits.input);
   traits.bias = fields.dtype("bias", DType::none);
   traits.residual = fields.dtype("residual", DType::none);
+  traits.scale_a = parse_scale("scale_a", fields.text("scale_a", "none"));
+  traits.scale_b = parse_scale("scale_b", fields.text("scale_b", "none"));
   const std::string activation = fields.text("activation", "none");
   if (activation.empty()) refuse("field 'activation' is empty; leave it out, or give none");
   traits.activation = parse_activation(activation);
@@ -203,6 +248,7 @@ std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   const bool any_splits = fields.object("splits") == nullptr;
   const bool splits = fields.boolean("splits", false);
   fields.finish();
+  check_f8(traits, arch);
   const auto rows =
       matching_rows(gemm_configs(), gemm_rows(traits, arch), [&](const GemmConfig& config) {
         return wants(block_m, config.block_m) && wants(block_n, config.block_n) &&
@@ -247,11 +293,15 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
   const GemmConfig& c = gemm_configs()[row];
   return {{"op", "gemm"},
           {"dtype", name(t.input)},
+          {"dtype_b", name(t.dtype_b())},
           {"out_dtype", name(t.output)},
+          {"precision", t.fast ? "fast" : "full"},
           {"layout", layout_name(t)},
           {"accumulator", t.accumulator == Accumulator::f16 ? "float16" : "float32"},
           {"bias", optional_dtype(t.bias)},
           {"residual", optional_dtype(t.residual)},
+          {"scale_a", name(t.scale_a)},
+          {"scale_b", name(t.scale_b)},
           {"activation", name(t.activation)},
           {"epilogue", texts.epilogue.empty() ? json() : json(std::string(texts.epilogue))},
           {"loads", name(t.loads)},

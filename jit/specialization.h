@@ -18,6 +18,8 @@ enum class Major : std::uint8_t { k, mn };  // which dimension of a GEMM operand
 // strides are multiples of 16 bytes; or also by whole vectors of 16 bytes, of which their rows
 // consist.
 enum class Access : std::uint8_t { elements, boxes, vectors };
+// What a scale is a factor of: all outputs, or each row (scale_a) or column (scale_b) its own.
+enum class Scale : std::uint8_t { none, tensor, vector };
 
 using Words = std::array<std::uint64_t, 4>;
 
@@ -47,8 +49,14 @@ struct GemmTraits {
   Activation activation = Activation::none;
   Access loads = Access::vectors;   // of a and b
   Access stores = Access::vectors;  // of out; `vectors` only if bias and residual can, too
-  std::uint16_t reserved[3] = {};
+  DType input_b = DType::none;      // none: like `input`, which is a's
+  Scale scale_a = Scale::none;
+  Scale scale_b = Scale::none;
+  bool fast = false;  // f8 sums stay in the tensor cores
+  std::uint16_t reserved[1] = {};
   Digest128 epilogue{};  // of the user's expression; zero = none
+
+  DType dtype_b() const { return input_b == DType::none ? input : input_b; }
 
   bool operator==(const GemmTraits&) const = default;
 };

@@ -18,11 +18,13 @@ int element_bytes(const std::string& typestr) {
   return bytes <= 16 ? bytes : 0;
 }
 
-// "<f2" and so on. bfloat16 has no typestr of its own ("<V2"), so its dtype's name tells.
+// "<f2" and so on. bfloat16 and the 8-bit floats have no typestr of their own ("<V2", "|V1", "<f1"),
+// so their dtype's name tells.
 DlDataType element_type(py::handle object, const std::string& typestr, Subject subject) {
   const bool is_big_endian = !typestr.empty() && typestr[0] == '>';
   if (typestr.size() >= 3 && !is_big_endian) {
-    if (typestr[1] == 'V' && py::hasattr(object, "dtype")) {
+    const bool is_named = typestr[1] == 'V' || typestr.substr(1) == "f1";
+    if (is_named && py::hasattr(object, "dtype")) {
       const auto dtype = dtype_by_name(dtype_name_of(object.attr("dtype").ptr()));
       if (dtype) return dlpack_type_of(*dtype);
     }

@@ -14,7 +14,9 @@ enum DlTypeCode : std::uint8_t {
   kDlFloat = 2,
   kDlBfloat = 4,
   kDlComplex = 5,
-  kDlBool = 6
+  kDlBool = 6,
+  kDlFloat8E4m3fn = 10,
+  kDlFloat8E5m2 = 12
 };
 
 struct DlVersion {

@@ -43,23 +43,30 @@ What the call would run, as a JSON text; see kiln.explain.
 )";
 
 inline constexpr const char* kGemmDoc =
-    R"(gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, residual=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
+    R"(gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
 --
 
-Matrix product with its epilogue: cast(activation(alpha * a b + bias) + residual).
+Matrix product with its epilogue: cast(activation(alpha * a b * scale_a * scale_b + bias) + residual).
 
 a            [m, k] or [batch, m, k], float16, bfloat16 or float32, on a CUDA device, or NumPy
              arrays and CPU tensors for the emulated one (see kiln.device)
-b            [k, n] or [batch, k, n], of a's dtype; a batch of 1 or none is broadcast
+             (on Hopper also float8_e4m3fn or float8_e5m2)
+b            [k, n] or [batch, k, n], of a's dtype; a batch of 1 or none is broadcast. 8-bit floats
+             may be mixed, and lie as a and w.t() of contiguous a [m, k] and w [n, k]
 trans_a/_b   shorthand for a.mT / b.mT; layouts are read from strides, so w.t() and trans_b=True
              are the same kernel
 bias         [n] or [batch, 1, n]
 activation   None, "relu", "gelu" (erf), "gelu_tanh" or "silu"
 residual     like out, added last
+scale_a      float32: one for all, [] or [1], or one for each row, [m] or [m, 1]
+scale_b      float32: one for all, [] or [1], or one for each column, [n] or [1, n]; with a batch
+             vectors may be [batch, m, 1] and [batch, 1, n]
 alpha        scales the product
 out          written to when given: [m, n] or [batch, m, n]
-out_dtype    default a's dtype; "float16", "bfloat16", "float32" or the framework's dtype
-precision    "tf32" is required for float32 inputs
+out_dtype    default a's dtype, bfloat16 for 8-bit floats; "float16", "bfloat16", "float32" or the
+             framework's dtype
+precision    "tf32" is required for float32 inputs; "fast" leaves sums of 8-bit floats to the tensor
+             cores, which keep about 14 bits, instead of adding up in float32 every 128 of k
 accumulator  "float32", or "float16" for float16 inputs
 epilogue     a C++ expression of acc, bias, residual, row, col and batch that replaces the above
 config       (block_m, block_n, block_k, stages) or a dict of them: a row of the config table
@@ -73,7 +80,7 @@ kiln.EmulatorError or kiln.CompileDisabled (see KILN_JIT) beside them.
 )";
 
 inline constexpr const char* kExplainGemmDoc =
-    R"(explain_gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, residual=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
+    R"(explain_gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
 --
 
 What the call would run, as a JSON text; see kiln.explain.

@@ -9,7 +9,7 @@
 namespace kiln::python {
 namespace {
 
-constexpr std::array<std::pair<DType, DlDataType>, 8> kTypes = {{
+constexpr std::array<std::pair<DType, DlDataType>, 10> kTypes = {{
     {DType::f16, {kDlFloat, 16, 1}},
     {DType::bf16, {kDlBfloat, 16, 1}},
     {DType::f32, {kDlFloat, 32, 1}},
@@ -18,9 +18,11 @@ constexpr std::array<std::pair<DType, DlDataType>, 8> kTypes = {{
     {DType::i64, {kDlInt, 64, 1}},
     {DType::u8, {kDlUInt, 8, 1}},
     {DType::boolean, {kDlBool, 8, 1}},
+    {DType::f8_e4m3, {kDlFloat8E4m3fn, 8, 1}},
+    {DType::f8_e5m2, {kDlFloat8E5m2, 8, 1}},
 }};
 
-constexpr std::array<std::pair<std::string_view, DType>, 18> kNames = {{
+constexpr std::array<std::pair<std::string_view, DType>, 20> kNames = {{
     {"float16", DType::f16},
     {"f16", DType::f16},
     {"half", DType::f16},
@@ -39,6 +41,8 @@ constexpr std::array<std::pair<std::string_view, DType>, 18> kNames = {{
     {"u8", DType::u8},
     {"bool", DType::boolean},
     {"boolean", DType::boolean},
+    {"float8_e4m3fn", DType::f8_e4m3},
+    {"float8_e5m2", DType::f8_e5m2},
 }};
 
 }  // namespace

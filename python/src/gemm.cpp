@@ -24,6 +24,8 @@ enum Slot {
   kBias,
   kActivation,
   kResidual,
+  kScaleA,
+  kScaleB,
   kAlpha,
   kOut,
   kOutDtype,
@@ -34,8 +36,9 @@ enum Slot {
   kSlots
 };
 constexpr std::array<const char*, kSlots> kNames = {
-    "a",     "b",   "trans_a",   "trans_b",   "bias",        "activation", "residual",
-    "alpha", "out", "out_dtype", "precision", "accumulator", "epilogue",   "config"};
+    "a",        "b",       "trans_a", "trans_b", "bias", "activation", "residual",
+    "scale_a",  "scale_b", "alpha",   "out",     "out_dtype", "precision", "accumulator",
+    "epilogue", "config"};
 
 constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
 
@@ -78,12 +81,14 @@ GemmTile read_tile(PyObject* config) {
   return {values[0], values[1], values[2], values[3], values[4], values[5]};
 }
 
-bool read_precision(PyObject* object) {
-  if (!is_given(object)) return false;
+void read_precision(PyObject* object, GemmOptions& options) {
+  if (!is_given(object)) return;
   const std::string_view precision = string_argument(object, subject(kPrecision));
-  if (precision == "tf32") return true;
-  throw_value(subject(kPrecision),
-              "must be None or \"tf32\", got \"" + std::string(precision) + "\"");
+  options.allow_tf32 = precision == "tf32";
+  options.fast = precision == "fast";
+  if (options.allow_tf32 || options.fast) return;
+  throw_value(subject(kPrecision), "must be None, \"tf32\" (for float32 inputs) or \"fast\" (for "
+                                   "float8 inputs), got \"" + std::string(precision) + "\"");
 }
 
 Accumulator read_accumulator(PyObject* object) {
@@ -100,9 +105,14 @@ Activation read_activation(PyObject* object) {
   return text.empty() && !is_given(object) ? Activation::none : parse_activation(std::string(text));
 }
 
+// 8-bit floats are inputs alone.
+DType default_output(DType input) {
+  return input == DType::f8_e4m3 || input == DType::f8_e5m2 ? DType::bf16 : input;
+}
+
 // One call, read from its Python arguments.
 struct GemmCall {
-  std::array<TensorArgument, 5> tensors;
+  std::array<TensorArgument, 7> tensors;
   GemmOptions options;
   TensorIntake intake{kOp};
   DType out_dtype = DType::none;
@@ -116,7 +126,9 @@ struct GemmCall {
                  {kNames[kB], slots[kB]},
                  {kNames[kOut], slots[kOut], true},
                  {kNames[kBias], slots[kBias]},
-                 {kNames[kResidual], slots[kResidual]}}} {
+                 {kNames[kResidual], slots[kResidual]},
+                 {kNames[kScaleA], slots[kScaleA]},
+                 {kNames[kScaleB], slots[kScaleB]}}} {
     for (int i = 0; i < 2; ++i) {
       if (tensors[i].object == Py_None)
         throw_type({kOp, tensors[i].name}, "must be a tensor, got None");
@@ -125,7 +137,7 @@ struct GemmCall {
     options.trans_b = bool_argument(slots[kTransB], false, subject(kTransB));
     options.activation = read_activation(slots[kActivation]);
     options.alpha = float_argument(slots[kAlpha], 1.0f, subject(kAlpha));
-    options.allow_tf32 = read_precision(slots[kPrecision]);
+    read_precision(slots[kPrecision], options);
     options.accumulator = read_accumulator(slots[kAccumulator]);
     options.epilogue = string_argument(slots[kEpilogue], subject(kEpilogue));
     if (is_given(slots[kConfig])) options.config = read_tile(slots[kConfig]);
@@ -133,11 +145,13 @@ struct GemmCall {
     intake.read(tensors);
     options.bias = tensors[3].view;
     options.residual = tensors[4].view;
+    options.scale_a = tensors[5].view;
+    options.scale_b = tensors[6].view;
     check_out_dtype();
   }
 
   TensorView output_view() {
-    const DType dtype = out_dtype == DType::none ? a().view.dtype : out_dtype;
+    const DType dtype = out_dtype == DType::none ? default_output(a().view.dtype) : out_dtype;
     TensorView view = gemm_output(a().view, b().view, dtype, options);
     view.device_ordinal = intake.device_ordinal();
     return view;
@@ -145,6 +159,10 @@ struct GemmCall {
 
  private:
   void check_out_dtype() {
+    if (out_dtype == DType::f8_e4m3 || out_dtype == DType::f8_e5m2) {
+      throw_type(subject(kOutDtype),
+                 std::string("must be float16, bfloat16 or float32, got ") + name(out_dtype));
+    }
     if (!out().given() || out_dtype == DType::none || out_dtype == out().view.dtype) return;
     throw_type(subject(kOutDtype), std::string("is ") + name(out_dtype) + " but out is " +
                                        name(out().view.dtype) + "; give one of the two");

@@ -16,6 +16,12 @@ struct f16 {
 struct bf16 {
   u16 bits;
 };
+struct f8_e4m3 {
+  u8 bits;
+};
+struct f8_e5m2 {
+  u8 bits;
+};
 
 template <class T, class U>
 inline constexpr bool is_same = false;

@@ -2,6 +2,7 @@
 #pragma once
 #include "/kiln/base/math.cuh"
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/scales.cuh"
 #include "/kiln/gemm/tile.cuh"
 
 namespace kiln {
@@ -23,7 +24,8 @@ __device__ __forceinline__ float activate(float x) {
   }
 }
 
-// The shape of every epilogue: `acc` is alpha times the sum; an absent bias or residual is 0.
+// The shape of every epilogue: `acc` is alpha times the sum times the scales; an absent bias or
+// residual is 0.
 template <Activation kActivation, bool kHasBias, bool kHasResidual>
 struct StandardEpilogue {
   static constexpr bool kBias = kHasBias, kResidual = kHasResidual;
@@ -161,6 +163,7 @@ class OutputLane {
   using Bias = typename Config::Bias;
   using Residual = typename Config::Residual;
   static constexpr bool kAligned = Config::kAlignedStores;
+  static constexpr bool kColumnScales = Config::kScaleB == Scale::vector;
   static constexpr int kVector = kAligned ? 16 / static_cast<int>(sizeof(Output)) : 2;
   static constexpr int kVectors = kColumns / kVector;  // in a row
   static constexpr int kLaneColumns = kVectors & -kVectors & 31 ? kVectors & -kVectors : 32;
@@ -181,7 +184,16 @@ class OutputLane {
         lane_row_(lane / kLaneColumns),
         lane_column_(lane % kLaneColumns * kVector),
         row_(row + lane_row_),
-        column_(column + lane_column_) {
+        column_(column + lane_column_),
+        scale_(params) {
+    if constexpr (kColumnScales) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (kAligned && columns_left(step) <= 0) continue;
+        load_vector<kAligned>(column_scales_[step], column_scale(params, column_at(step), batch),
+                              columns_left(step));
+      }
+    }
     if constexpr (Epilogue::kBias) {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -219,6 +231,8 @@ class OutputLane {
     // Residuals are in registers, which only an unrolled loop can index.
 #pragma unroll(Epilogue::kResidual ? kPasses : 2)
     for (int pass = 0; pass < kPasses; ++pass) {
+      const int row = row_ + slab * 16 + pass * kLaneRows;
+      const float scale = scale_.value() * row_scale<Config>(params_, row, batch_);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         if (!exists(slab, pass, step)) continue;
@@ -226,9 +240,11 @@ class OutputLane {
         sums.read(values, lane_row_ + pass * kLaneRows, column_at(step) - column_ + lane_column_);
 #pragma unroll
         for (int i = 0; i < kVector; ++i) {
-          values[i] = epilogue(params_.alpha * values[i], Epilogue::kBias ? bias_[step][i] : 0.0f,
-                               Epilogue::kResidual ? residuals[pass][step][i] : 0.0f,
-                               row_ + slab * 16 + pass * kLaneRows, column_at(step) + i, batch_);
+          const float acc =
+              scale * (kColumnScales ? column_scales_[step][i] : 1.0f) * values[i];
+          values[i] = epilogue(acc, Epilogue::kBias ? bias_[step][i] : 0.0f,
+                               Epilogue::kResidual ? residuals[pass][step][i] : 0.0f, row,
+                               column_at(step) + i, batch_);
         }
         store_vector<kAligned>(destination + column_at(step), values, columns_left(step));
       }
@@ -249,7 +265,9 @@ class OutputLane {
 
   const GemmParams& params_;
   int batch_, lane_row_, lane_column_, row_, column_;
+  CommonScale<Config> scale_;
   Vector<Bias, kVector> bias_[kSteps];
+  Vector<float, kVector> column_scales_[kSteps];
 };
 
 // Writes a warp's tile, whose first row and column in the output are `row` and `column`. Every

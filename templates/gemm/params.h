@@ -1,5 +1,6 @@
 // The run-time arguments of the GEMM kernels and their launch arithmetic, shared by host and
-// device. out[b, m, n] = cast(epilogue(alpha * sum_k a[b, m, k] * b[b, k, n], bias, residual)).
+// device. out[b, m, n] = cast(epilogue(acc, bias, residual)), where
+// acc = alpha * sum_k a[b, m, k] * b[b, k, n] * scale_a[b, m] * scale_b[b, n].
 #pragma once
 
 namespace kiln {
@@ -10,10 +11,13 @@ struct GemmParams {
   void* out;             // M x N, rows contiguous
   const void* bias;      // [N] or [batch, 1, N], contiguous; null when absent
   const void* residual;  // M x N, rows contiguous; null when absent
+  const float* scale_a;  // one, [M] or [batch, M], contiguous; null when absent
+  const float* scale_b;  // one, [N] or [batch, N], contiguous; null when absent
   void* workspace;       // gemm_workspace_bytes(), of any content; unused where splits is 1
   unsigned long long nonce;                   // of this launch, not 0; see base/ticket.cuh
   long long a_ld, b_ld, out_ld, residual_ld;  // strides in elements
   long long a_batch, b_batch, out_batch, bias_batch, residual_batch;  // 0 broadcasts
+  long long scale_a_batch, scale_b_batch;
   int m, n, k, batch;
   float alpha;
   int splits;       // CTAs that share a split tile, each with a part of K
@@ -43,11 +47,11 @@ constexpr long long gemm_workspace_bytes(long long parts, int block_m, int block
 
 // The sm_90a kernels take tensor maps of the operands beside the rest. Map: 128 opaque bytes, aligned
 // to 64, as a device encodes them. `rows` and `columns` describe what become rows and columns of the
-// product: a and b, or b and a where the kernel computes the transposed output. `out` is unused where
-// the output admits no tensor map.
+// product: a and b, or b and a where the kernel computes the transposed output. `out` and `residual` are
+// unused where elements of these are written or read.
 template <class Map>
 struct GemmSm90Params {
-  Map rows, columns, out;
+  Map rows, columns, out, residual;
   GemmParams gemm;
 };
 
@@ -57,10 +61,13 @@ constexpr int gemm_sm90_slab_row_bytes(int block_n, int element_bytes) {
   return bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
 }
 
-// Dynamic shared memory of one CTA: stages of 128 bytes of K, two slabs of output for each math
-// warpgroup that has its own, barriers; see sm90/tile.cuh.
-constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int slab_groups) {
-  return stages * (block_m + block_n) * 128 + slab_groups * 2 * 64 * 128 + stages * 16;
+// Dynamic shared memory of one CTA: stages of 128 bytes of K, two slabs of output and a bias for each
+// math warpgroup, barriers; with splits, slabs and bias come where the stages were. See
+// sm90/tile.cuh.
+constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int groups,
+                                     int bias_count, bool splits) {
+  return stages * (block_m + block_n) * 128 +
+         (splits ? 0 : groups * (2 * 64 * 128 + bias_count * 4)) + stages * 16;
 }
 
 }  // namespace kiln

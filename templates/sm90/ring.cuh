@@ -30,6 +30,11 @@ struct RingPosition {
     stage = end % kStages;
     parity ^= end / kStages & 1;
   }
+  __device__ __forceinline__ void retreat_by(int stages) {  // at most kStages
+    const int back = static_cast<int>(stage) - stages;
+    parity ^= back < 0;
+    stage = back < 0 ? back + kStages : back;
+  }
 };
 
 // The barriers lie at `barriers` in shared memory: full 0, 1, .., then empty 0, 1, ...

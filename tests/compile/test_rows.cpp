@@ -46,6 +46,7 @@ struct Config {
   static constexpr int kWarpsM = 2, kWarpsN = 2;
   static constexpr bool kAlignedLoads = true;
   static constexpr bool kAlignedStores = true;
+  static constexpr kiln::Scale kScaleA = kiln::Scale::none, kScaleB = kiln::Scale::none;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, false, false>;
 extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, 1)

@@ -6,8 +6,10 @@
 #include <limits>
 #include <random>
 
+#include "jit/argument_errors.h"
 #include "jit/calls.h"
 #include "jit/config.h"
+#include "jit/gemm_launch.h"
 #include "jit/kernel_source.h"
 #include "kiln/control.h"
 #include "runtime/emulator/emulated_device.h"
@@ -36,15 +38,33 @@ float half_value(std::uint32_t bits) {
          (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
+// 8-bit floats of numbers alone, by their definition: sign, exponent, `fraction` bits.
+float byte_value(std::uint32_t bits, int fraction) {
+  const int bias = fraction == 3 ? 7 : 15, exponent = static_cast<int>(bits >> fraction & (fraction == 3 ? 15 : 31));
+  const auto digits = static_cast<float>(bits & ((1u << fraction) - 1));
+  const auto unit = static_cast<float>(1 << fraction);
+  const float sign = bits & 0x80 ? -1.0f : 1.0f;
+  return sign * std::ldexp(exponent == 0 ? digits : unit + digits,
+                           std::max(exponent, 1) - bias - fraction);
+}
+
 float value_at(const std::byte* at, DType dtype) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, at, static_cast<std::size_t>(size_of(dtype)));
   if (dtype == DType::f16) return half_value(bits);
+  if (dtype == DType::f8_e4m3) return byte_value(bits, 3);
+  if (dtype == DType::f8_e5m2) return byte_value(bits, 2);
   return float_of(dtype == DType::bf16 ? bits << 16 : bits);
 }
 
-// Random numbers that every dtype and tf32 hold exactly: multiples of 1/64 in [-1, 1].
+// Random numbers that every dtype and tf32 hold exactly: multiples of 1/64 in [-1, 1]. 8-bit floats
+// hold fewer of these: from 1/32 on, of any digits.
 std::uint32_t random_bits(DType dtype, std::mt19937& random) {
+  if (dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2) {
+    const std::uint32_t sign_and_digits = random(), exponent = random() % 5;
+    return dtype == DType::f8_e4m3 ? (sign_and_digits & 0x87) | (2 + exponent) << 3
+                                   : (sign_and_digits & 0x83) | (10 + exponent) << 2;
+  }
   const int sixty_fourths = static_cast<int>(random() % 129) - 64;
   const float value = static_cast<float>(sixty_fourths) / 64;
   std::uint32_t bits;
@@ -155,10 +175,19 @@ void KernelCase::make_gemm(int size) {
   problem.traits = traits;
   problem.m = config.block_m + 8;
   problem.n = config.block_n + 8;
-  problem.k = config.block_k * (config.stages + 1 - size) + 8;
+  problem.k = config.block_k * (config.stages + 1 - size) + 16 / size_of(traits.input);
   Tensor& a = tensor(traits.input, {problem.m, problem.k}, traits.major_a == Major::mn);
-  Tensor& b = tensor(traits.input, {problem.k, problem.n}, traits.major_b == Major::k);
+  Tensor& b = tensor(traits.dtype_b(), {problem.k, problem.n}, traits.major_b == Major::k);
   GemmOptions options;
+  options.fast = traits.fast;
+  const auto add_scale = [&](Scale scale, TensorView& view, std::vector<float>& values, int length) {
+    if (scale == Scale::none) return;
+    const Tensor& made = tensor(DType::f32, {scale == Scale::tensor ? 1 : length});
+    view = made.view;
+    values = made.values;
+  };
+  add_scale(traits.scale_a, options.scale_a, problem.scale_a, problem.m);
+  add_scale(traits.scale_b, options.scale_b, problem.scale_b, problem.n);
   options.activation = traits.activation;
   options.accumulator = traits.accumulator;
   options.allow_tf32 = traits.input == DType::f32;
@@ -180,12 +209,22 @@ void KernelCase::make_gemm(int size) {
   const int splits = size + 1, whole = size == 2 ? 2 : 0;
   const long long tiles = gemm_tiles(problem.m, problem.n, 1, config.block_m, config.block_n);
   const long long parts = size == 0 ? 0 : (tiles - whole) * splits;
-  choice_ = {spec_, static_cast<unsigned>(size == 0 ? tiles : whole + parts), splits, whole,
+  if (config.is_sm90()) {
+    // One cluster computes all tiles; every tile has its own; two clusters share them.
+    const auto cluster = static_cast<unsigned>(config.sm90.cluster);
+    const auto clusters = size == 1 ? static_cast<unsigned>(tiles) : 1u + (size == 2);
+    choice_ = {spec_, clusters * cluster, 1, 0, 0, cluster};
+  } else {
+    choice_ = {spec_, static_cast<unsigned>(size == 0 ? tiles : whole + parts), splits, whole,
              static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n))};
+  }
   expected_ = reference(problem);
   // Half-precision sums are rounded at every step of 16; the others once.
   const bool half_sums = traits.accumulator == Accumulator::f16;
   tolerance_ = epsilon(traits.output) * (half_sums ? 4 * std::sqrt(problem.k / 16.0) : 1);
+  // The tensor cores cut all terms of a sum of 8-bit floats to 13 bits at every step of 32: for a
+  // K-tile of 128, or, fast, for all of K.
+  if (is_f8(traits.input)) tolerance_ += traits.fast ? 0.02 : 0.003;
 }
 
 KernelCase::KernelCase(const Specialization& spec, int size)
@@ -219,8 +258,14 @@ std::vector<std::byte> KernelCase::run(const std::string& ptx,
   // What an earlier call left, or anything else.
   if (workspace_.empty()) workspace_.resize(choice_.workspace_bytes, std::byte{0xff});
   set_splits(arguments, choice_, workspace_.data());
-  device.launch(*kernel.kernel, launch_shape(choice_, kernel), nullptr, arguments.bytes(),
-                arguments.spans());
+  const runtime::LaunchShape shape = launch_shape(choice_, kernel);
+  if (is_sm90_gemm(spec_)) {
+    const auto params = with_tensor_maps(arguments, spec_, device);
+    device.launch(*kernel.kernel, shape, nullptr, std::as_bytes(std::span(&params, 1)),
+                  arguments.spans());
+  } else {
+    device.launch(*kernel.kernel, shape, nullptr, arguments.bytes(), arguments.spans());
+  }
   return output;
 }
 

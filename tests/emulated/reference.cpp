@@ -37,6 +37,11 @@ double dot(const float* a, const float* b, int size) {
   return sum;
 }
 
+double scale_at(const std::vector<float>& scales, int index) {
+  if (scales.empty()) return 1;
+  return scales[scales.size() == 1 ? 0 : static_cast<std::size_t>(index)];
+}
+
 }  // namespace
 
 std::vector<double> reference(const AttentionReference& p) {
@@ -83,6 +88,7 @@ std::vector<double> reference(const GemmReference& p) {
       for (int j = 0; j < p.n; ++j) row[j] += a * b[j];
     }
     for (int j = 0; j < p.n; ++j) {
+      row[j] *= scale_at(p.scale_a, i) * scale_at(p.scale_b, j);
       if (!p.bias.empty()) row[j] += p.bias[static_cast<std::size_t>(j)];
       row[j] = activated(p.traits.activation, row[j]);
       if (!p.residual.empty()) row[j] += p.residual[static_cast<std::size_t>(i * p.n + j)];

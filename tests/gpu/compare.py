@@ -27,6 +27,15 @@ GATES = {
 # Sums kept in half lose bits with every step.
 HALF_SUM_GATE = Gate(small=0.01, cap=0.10)
 
+
+
+def f8_gate(dtype, precision):
+    """Of 8-bit floats, whose sums tensor cores cut to 13 bits at every step of 32 of K: for a K-tile
+    of 128, or, fast, for all of K."""
+    more = 0.02 if precision == "fast" else 0.003
+    return Gate(small=GATES[dtype].small + more, cap=GATES[dtype].cap + more)
+
+
 SHORT_ROW = 8  # columns; the RMS of fewer says too little, so the whole tensor's is used
 
 

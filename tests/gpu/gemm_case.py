@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 import kiln
-from compare import HALF_SUM_GATE, check_rows
+import torch
+from compare import HALF_SUM_GATE, check_rows, f8_gate
 from kiln import jit
 from reference import gemm, gemm_baseline
-from storage import DTYPES, filled, place, randn
+from storage import DEVICE, DTYPES, F8_DTYPES, INPUT_DTYPES, filled, place, randn
 
 
 @dataclasses.dataclass(frozen=True)
 class GemmCase:
     dtype: str = "bf16"
-    out_dtype: str = ""  # "" = dtype
+    dtype_b: str = ""  # "" = dtype
+    out_dtype: str = ""  # "" = dtype, bf16 for 8-bit floats
     layout: str = "nt"  # n: rows contiguous as used; t: the transposed view of contiguous rows
     m: int = 128
     n: int = 128
@@ -26,6 +28,9 @@ class GemmCase:
     activation: str | None = None
     bias: str = ""  # a dtype
     residual: str = ""  # a dtype
+    scale_a: str = ""  # a form: scalar, tensor, vector, matrix or batch
+    scale_b: str = ""
+    precision: str = ""  # fast: of 8-bit floats
     alpha: float = 1.0
     accumulator: str = "float32"
     config: tuple | None = None
@@ -47,21 +52,24 @@ class GemmCase:
     def inputs(self, seed=0):
         """a and b as they are multiplied: [.., m, k] and [.., k, n]."""
         scale = self.k**-0.5 if self.k else 1.0
-        a = self._input(self.batch_a, self.m, self.k, self.layout[0], seed + 1, 1.0)
-        b = self._input(self.batch_b, self.k, self.n, self.layout[1], seed + 2, scale)
+        a = self._input(self.dtype, self.batch_a, self.m, self.k, self.layout[0], seed + 1)
+        b = self._input(
+            self.dtype_b or self.dtype, self.batch_b, self.k, self.n, self.layout[1], seed + 2, scale
+        )
         return a, b
 
-    def _input(self, batch, rows, columns, order, seed, scale):
+    def _input(self, dtype, batch, rows, columns, order, seed, scale=1.0):
         shape = [rows, columns] if order == "n" else [columns, rows]
         shape = [batch, *shape] if batch else shape
-        x = filled(self.storage, randn(shape, DTYPES[self.dtype], seed, scale))
+        x = filled(self.storage, randn(shape, INPUT_DTYPES[dtype], seed, scale))
         return x if order == "n" else x.mT
 
     def out_shape(self):
         return [self.batch, self.m, self.n] if self.batch else [self.m, self.n]
 
     def output(self):
-        return place(self.out_storage, self.out_shape(), DTYPES[self.out_dtype or self.dtype])
+        default = "bf16" if self.dtype in F8_DTYPES else self.dtype
+        return place(self.out_storage, self.out_shape(), DTYPES[self.out_dtype or default])
 
     def epilogue(self):
         """Keyword arguments of both the library and the reference."""
@@ -71,7 +79,17 @@ class GemmCase:
         if self.residual:
             residual = randn(self.out_shape(), DTYPES[self.residual], 4)
             options["residual"] = filled(self.out_storage, residual)
+        if self.scale_a:
+            options["scale_a"] = self._scale(self.scale_a, self.m, [self.m, 1], 5)
+        if self.scale_b:
+            options["scale_b"] = self._scale(self.scale_b, self.n, [1, self.n], 6)
         return options
+
+    def _scale(self, form, size, matrix, seed):
+        shapes = {"scalar": [], "tensor": [1], "vector": [size], "matrix": matrix,
+                  "batch": [self.batch, *matrix]}  # fmt: skip
+        generator = torch.Generator(device=DEVICE).manual_seed(seed)
+        return torch.rand(shapes[form], device=DEVICE, generator=generator) + 0.25
 
     def call(self, a, b, out, **options):
         if self.shorthand:
@@ -90,6 +108,8 @@ class GemmCase:
         options = dict(accumulator=self.accumulator)
         if self.dtype == "f32":
             options["precision"] = "tf32"
+        if self.precision:
+            options["precision"] = self.precision
         if self.config:
             options["config"] = self.config
         return options
@@ -104,6 +124,8 @@ class GemmCase:
         options = self.epilogue()
         self.call(a, b, out.view, **options)
         gate = HALF_SUM_GATE if self.accumulator == "float16" else None
+        if self.dtype in F8_DTYPES:
+            gate = f8_gate(out.view.dtype, self.precision)
         judge(str(self), a, b, out, gate=gate, accumulator=self.accumulator, **options)
         return out.view
 

@@ -128,11 +128,21 @@ def to_tf32(x):
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
-def gemm(a, b, *, activation=None, bias=None, residual=None, alpha=1.0, epilogue=None):
+def gemm(
+    a,
+    b,
+    *,
+    activation=None,
+    bias=None,
+    residual=None,
+    scale_a=None,
+    scale_b=None,
+    alpha=1.0,
+    epilogue=None,
+):
     """float64 truth. `epilogue(acc, bias, residual)` replaces activation, bias and residual."""
-    return _epilogue(
-        alpha * (a.double() @ b.double()), activation, bias, residual, epilogue, torch.float64
-    )
+    acc = _scaled(alpha * (a.double() @ b.double()), scale_a, scale_b)
+    return _epilogue(acc, activation, bias, residual, epilogue, torch.float64)
 
 
 def gemm_baseline(
@@ -143,6 +153,8 @@ def gemm_baseline(
     activation=None,
     bias=None,
     residual=None,
+    scale_a=None,
+    scale_b=None,
     alpha=1.0,
     epilogue=None,
     accumulator="float32",
@@ -151,7 +163,15 @@ def gemm_baseline(
     if a.dtype == torch.float32:
         a, b = to_tf32(a), to_tf32(b)
     acc = _sum_in_half(a, b) if accumulator == "float16" else a.float() @ b.float()
-    return _epilogue(alpha * acc, activation, bias, residual, epilogue, torch.float32).to(out_dtype)
+    acc = _scaled(alpha * acc, scale_a, scale_b)
+    return _epilogue(acc, activation, bias, residual, epilogue, torch.float32).to(out_dtype)
+
+
+def _scaled(acc, scale_a, scale_b):
+    if scale_a is not None:
+        rows = scale_a.dim() == 1 and scale_a.numel() > 1
+        acc = acc * (scale_a[:, None] if rows else scale_a).to(acc.dtype)
+    return acc if scale_b is None else acc * scale_b.to(acc.dtype)
 
 
 def _sum_in_half(a, b):

@@ -10,6 +10,8 @@ import torch
 DEVICE = torch.device(os.environ.get("KILN_TEST_DEVICE", "cuda"))
 
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+F8_DTYPES = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+INPUT_DTYPES = DTYPES | F8_DTYPES  # of a GEMM's a and b
 
 
 @dataclasses.dataclass
@@ -47,8 +49,11 @@ def place(kind, shape, dtype):
         buffer = _nans([(count + 7) // 8 * 8], dtype)
         return Placed(buffer[:count].view(shape), buffer)
     if kind == "guarded":
-        buffer = _nans([size + 3 for size in outer] + [(last + 7) // 8 * 8 + 24], dtype)
-        cut = (*tuple(slice(1, 1 + size) for size in outer), slice(8, 8 + last))
+        unit = max(8, 16 // dtype.itemsize)
+        buffer = _nans(
+            [size + 3 for size in outer] + [(last + unit - 1) // unit * unit + 3 * unit], dtype
+        )
+        cut = (*tuple(slice(1, 1 + size) for size in outer), slice(unit, unit + last))
         return Placed(buffer[cut], buffer)
     if kind == "permuted":
         buffer = _nans([shape[2], shape[0], shape[1], last], dtype)

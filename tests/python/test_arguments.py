@@ -65,7 +65,8 @@ def test_unknown_activation():
 
 
 def test_precision():
-    refuses(ValueError, 'precision must be None or "tf32", got "high"', gemm, precision="high")
+    allowed = 'precision must be None, "tf32" (for float32 inputs) or "fast" (for float8 inputs)'
+    refuses(ValueError, f'{allowed}, got "high"', gemm, precision="high")
 
 
 def test_accumulator():

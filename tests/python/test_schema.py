@@ -24,6 +24,10 @@ def test_every_enumerated_value_is_taken(op):
     for name, field in DEFINITIONS[op]["properties"].items():
         for value in resolved(field).get("enum", []):
             extra = {"dtype": "float16"} if value == "float16" else {}
+            if value in ("float8_e4m3fn", "float8_e5m2", "fast"):
+                extra = {"dtype": "float8_e4m3fn"}
+            elif name == "dtype_b":
+                extra = {"dtype": value}
             assert takes(op, **{**extra, name: value}), (name, value)
 
 

@@ -100,19 +100,30 @@ struct GemmOptions {
   TensorView residual;                    // like out
   Activation activation = Activation::none;
   float alpha = 1.0f;
+  // f32, factors of the sum beside alpha: [] or [1] for all outputs, [m] or [m, 1] for each row; with
+  // a batch also [batch, m, 1] instead. Read by the kernel, so nothing waits for their values.
+  TensorView scale_a;
+  TensorView scale_b;       // likewise: [] or [1]; [n] or [1, n] for each column; [batch, 1, n]
   bool allow_tf32 = false;  // required for f32 inputs
+  // For f8 inputs: sums over all of K stay in the tensor cores, which keep about 14 bits of them.
+  // Without it they are added up in f32 after every 128 of K.
+  bool fast = false;
   Accumulator accumulator = Accumulator::f32;
-  // A C++ expression of `acc` (alpha * the sum, float), `bias`, `residual` (floats), `row`, `col`
+  // A C++ expression of `acc` (alpha * the sum * the scales, float), `bias`, `residual` (floats), `row`, `col`
   // and `batch` that replaces bias, activation and residual. Empty = none. Read during the call.
   std::string_view epilogue;
   std::optional<GemmTile> config;
   Workspace workspace;
 };
 
-// out = cast(activation(alpha * a b + bias) + residual); a [m, k] or [batch, m, k], b [k, n] or
-// [batch, k, n], out [m, n] or [batch, m, n]; a batch of 1 or a missing one is broadcast. f16, bf16
-// or f32 (tf32), a and b alike; out may be any of the three. One of the last two strides of a and
-// of b is 1; out's and residual's last stride is 1.
+// out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
+// [batch, m, k], b [k, n] or [batch, k, n], out [m, n] or [batch, m, n]; a batch of 1 or a missing one
+// is broadcast. f16, bf16 or f32 (tf32), a and b alike; out may be any of the three. One of the last
+// two strides of a and of b is 1; out's and residual's last stride is 1.
+//
+// On compute capability 9.0, a and b may also be f8_e4m3 or f8_e5m2, alike or not. They then have a
+// stride of 1 along k (b is the transposed view of an [n, k] weight), bases and other strides that are
+// multiples of 16 bytes, and a k of 1 or more.
 void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
           const GemmOptions& options = {}, void* stream = nullptr);
 Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
@@ -135,11 +146,11 @@ class Plan {
   std::size_t workspace_bytes() const;
   // Pointers of the tensors that were given when planning, in this order:
   //   attention  q, k, v, out, lse, alibi_slopes, sinks, the variant's tensors as it lists them
-  //   gemm       a, b, out, bias, residual
+  //   gemm       a, b, out, bias, residual, scale_a, scale_b
   // Shapes and strides are the planned ones. Where the plan's kernel moves whole vectors, its
   // pointers must be multiples of 16 bytes: q to out when these four and their strides were (null
-  // counts as such), a and b when both were, the rest of gemm's when all of them were. Everywhere
-  // else, multiples of the element's size.
+  // counts as such), a and b when both were, the rest of gemm's when all of them were, but for scales of
+  // less than columns. Everywhere else, multiples of the element's size.
   void launch(std::initializer_list<void*> pointers, void* stream = nullptr,
               void* workspace = nullptr) const;
   Status try_launch(std::initializer_list<void*> pointers, void* stream = nullptr,

@@ -5,8 +5,11 @@
 
 namespace kiln {
 
-enum class DType : std::uint8_t { none, f16, bf16, f32, f64, i32, i64, u8, boolean, other };
-const char* name(DType dtype);  // "float16", "bfloat16", "float32", …
+// f8_e4m3 is PyTorch's float8_e4m3fn: no infinity, one NaN of each sign.
+enum class DType : std::uint8_t {
+  none, f16, bf16, f32, f64, i32, i64, u8, boolean, f8_e4m3, f8_e5m2, other
+};
+const char* name(DType dtype);  // "float16", "bfloat16", "float8_e4m3fn", …
 int size_of(DType dtype);       // bytes; 0 for none and other
 
 // Tensors in host memory (cpu) are computed in place on the emulated device: see set_device in

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from .. import control
-from .output import OK, add_json_flag, dtype_name, print_json, print_table
+from .output import OK, add_json_flag, dtype_name, operand_dtype_name, print_json, print_table
 
 _TILES = {
     "flash_attention": ("block_q", "block_kv", "warps", "stages"),
@@ -62,12 +62,22 @@ def _add_attention(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_gemm(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dtype", type=dtype_name, default="bfloat16")
-    parser.add_argument("--out-dtype", type=dtype_name, help="default: --dtype")
+    parser.add_argument("--dtype", type=operand_dtype_name, default="bfloat16")
+    parser.add_argument("--dtype-b", type=operand_dtype_name, help="default: --dtype")
+    parser.add_argument(
+        "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
+    )
+    parser.add_argument("--precision", choices=["full", "fast"], help="of 8-bit floats")
     parser.add_argument("--layout", choices=["nn", "nt", "tn", "tt"], default="nt")
     parser.add_argument("--accumulator", choices=["float32", "float16"], default="float32")
     parser.add_argument("--bias", type=dtype_name, help="dtype of the bias")
     parser.add_argument("--residual", type=dtype_name, help="dtype of the residual")
+    for name, outputs in (("scale-a", "row"), ("scale-b", "column")):
+        parser.add_argument(
+            f"--{name}",
+            choices=["none", "tensor", "vector"],
+            help=f"a factor of all outputs, or of each {outputs}",
+        )
     parser.add_argument("--activation", choices=["none", "relu", "gelu", "gelu_tanh", "silu"])
     parser.add_argument(
         "--epilogue", help="a C++ expression of acc, bias, residual, row, col, batch"
@@ -78,11 +88,15 @@ def _add_gemm(parser: argparse.ArgumentParser) -> None:
         )
     properties = (
         "dtype",
+        "dtype_b",
         "out_dtype",
+        "precision",
         "layout",
         "accumulator",
         "bias",
         "residual",
+        "scale_a",
+        "scale_b",
         "activation",
         "epilogue",
         "loads",

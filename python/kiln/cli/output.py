@@ -31,6 +31,11 @@ def dtype_name(text: str) -> str:
     return name
 
 
+def operand_dtype_name(text: str) -> str:
+    """argparse type: what dtype_name takes, and the 8-bit floats by name."""
+    return text if text in ("float8_e4m3fn", "float8_e5m2") else dtype_name(text)
+
+
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
     """--json, the same for every command."""
     parser.add_argument(

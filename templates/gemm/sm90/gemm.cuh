@@ -12,6 +12,7 @@
 #pragma once
 #include "/kiln/gemm/sm90/load.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
+#include "/kiln/gemm/sm90/promote.cuh"
 #include "/kiln/gemm/sm90/split.cuh"
 #include "/kiln/gemm/sm90/store.cuh"
 
@@ -23,6 +24,18 @@ namespace kiln {
 __device__ __forceinline__ void wait_for_turn(int group) { sync_threads<256>(8 + group); }
 __device__ __forceinline__ void give_turn(int group) { arrive_threads<256>(8 + group); }
 
+// As multiply_tile() and multiply_tile_promoted().
+template <class Config>
+__device__ __forceinline__ void sum_products(
+    typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
+    float (&sums)[Sm90Shape<Config>::kTilesM][Sm90Shape<Config>::kRegisters]) {
+  if constexpr (Config::kPromoted) {
+    multiply_tile_promoted<Config>(position, k_tiles, group, sums);
+  } else {
+    multiply_tile<Config>(position, k_tiles, group, sums);
+  }
+}
+
 // The whole K of tile after tile of the schedule.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& params, int group,
@@ -33,9 +46,10 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
   const int k_tiles = ceil_div(params.gemm.k, Shape::kBlockK);
   auto position = Shape::StageRing::consumer();
   TileSchedule<Config> schedule(params.gemm, place);
-  Output output(params, group);
+  const int tile_group = kPingPong ? 0 : group;  // among those that share a tile
+  Output output(params, group, tile_group * Shape::kTilesM * 64);
   const auto skip_tile = [&] {
-    position.advance_by(k_tiles);
+    position.advance_by(k_tiles + ResidualTile<Config>::kStages);
     schedule.advance();
   };
   if constexpr (kPingPong) {
@@ -45,22 +59,20 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
     }
   }
 #pragma unroll 1
-  while (schedule.has_tile()) {
-    float accumulators[Shape::kTilesM][Config::Products::kRegisters];
-    if constexpr (kPingPong) wait_for_turn(group);
-    multiply_tile<Config>(position, k_tiles, kPingPong ? 0 : group, accumulators);
-    if constexpr (kPingPong) give_turn(group ^ 1);
+  for (; schedule.has_tile(); schedule.advance()) {
     const TilePosition at = schedule.tile();
-    const int first = kPingPong ? 0 : group * Shape::kTilesM;
+    float sums[Shape::kTilesM][Shape::kRegisters];
+    output.begin(at);
+    if constexpr (kPingPong) wait_for_turn(group);
+    sum_products<Config>(position, k_tiles, tile_group, sums);
+    if constexpr (kPingPong) give_turn(group ^ 1);
+    output.prepare(position);
 #pragma unroll
-    for (int m = 0; m < Shape::kTilesM; ++m) {
-#pragma unroll
-      for (int slab = 0; slab < Output::Slab::kSlabs; ++slab) {
-        output.store(accumulators[m] + slab * Output::kSums, slab, at.row + (first + m) * 64,
-                     at.column, at.batch);
-      }
+    for (int i = 0; i < Shape::kTilesM * Output::Slab::kSlabs; ++i) {
+      const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
+      output.store(sums[m] + slab * Output::kSums, m, slab, at);
     }
-    schedule.advance();
+    output.end(position);
     if constexpr (kPingPong) skip_tile();
   }
   output.finish();
@@ -72,25 +84,27 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
                                                     int group, const ClusterPlace<Config>& place) {
   using Shape = Sm90Shape<Config>;
   using Output = TileStore<Config, Epilogue>;
-  constexpr int kSlabs = Output::Slab::kSlabs;
+  constexpr int kSlabs = Shape::kTilesM * Output::Slab::kSlabs;  // of this group
   const TilePosition at = TileSchedule<Config>(params.gemm, place).tile();
   const KTiles k_tiles = k_tiles_of(place, params.gemm.k, Shape::kBlockK);
   auto position = Shape::StageRing::consumer();
-  float accumulators[Shape::kTilesM][Config::Products::kRegisters];
-  multiply_tile<Config>(position, k_tiles.end - k_tiles.begin, group, accumulators);
+  Output output(params, group, group * Shape::kTilesM * 64);
+  output.begin(at);
+  float sums[Shape::kTilesM][Shape::kRegisters];
+  sum_products<Config>(position, k_tiles.end - k_tiles.begin, group, sums);
   sync_threads<Config::kGroups * 128>(15);  // all groups are done with the stages
+  output.prepare(position);
   const ClusterSum<Config> parts(place, group);
 #pragma unroll
-  for (int m = 0; m < Shape::kTilesM; ++m) parts.write(accumulators[m], m);
+  for (int m = 0; m < Shape::kTilesM; ++m) parts.write(sums[m], m);
   sync_cluster();
-  Output output(params, group);
 #pragma unroll 1
-  for (int i = 0; i < Shape::kTilesM * kSlabs; ++i) {
-    if (!parts.owns(group * Shape::kTilesM * kSlabs + i)) continue;
-    const int m = i / kSlabs, slab = i % kSlabs;
-    float sums[Output::kSums];
-    parts.template read<Output::kSums / 4>(sums, m, slab * Output::kSums / 4);
-    output.store(sums, slab, at.row + (group * Shape::kTilesM + m) * 64, at.column, at.batch);
+  for (int i = 0; i < kSlabs; ++i) {
+    if (!parts.owns(group * kSlabs + i)) continue;
+    const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
+    float slab_sums[Output::kSums];
+    parts.template read<Output::kSums / 4>(slab_sums, m, slab * Output::kSums / 4);
+    output.store(slab_sums, m, slab, at);
   }
   output.finish();
 }

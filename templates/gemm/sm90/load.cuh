@@ -1,6 +1,7 @@
 // The producer of the sm_90a GEMM: one thread that keeps the ring of stages filled.
 #pragma once
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/sm90/residual.cuh"
 #include "/kiln/gemm/sm90/schedule.cuh"
 #include "/kiln/gemm/sm90/tile.cuh"
 
@@ -31,6 +32,10 @@ __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& para
       Shape::Columns::load(Shape::columns(position.stage), params.columns, full, at.column, k,
                            columns_batch, place.rank);
       position.advance();
+    }
+    if constexpr (Config::kResidualBoxes) {
+      ResidualTile<Config>::load(params.residual, position, at.row, at.column,
+                                 gemm.residual_batch != 0 ? at.batch : 0);
     }
   }
 }

@@ -22,7 +22,7 @@ __device__ __forceinline__ void release_stage(u32 empty) {
 template <class Config>
 __device__ __forceinline__ void multiply_tile(
     typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
-    float (&accumulators)[Sm90Shape<Config>::kTilesM][Config::Products::kRegisters]) {
+    float (&accumulators)[Sm90Shape<Config>::kTilesM][Sm90Shape<Config>::kRegisters]) {
   using Shape = Sm90Shape<Config>;
   const auto ring = Shape::ring();
   u32 previous = 0;

@@ -3,6 +3,10 @@
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/sm90/bias.cuh"
+#include "/kiln/gemm/sm90/main_loop.cuh"
+#include "/kiln/gemm/sm90/residual.cuh"
+#include "/kiln/gemm/sm90/scales.cuh"
 #include "/kiln/gemm/sm90/slab.cuh"
 
 namespace kiln {
@@ -31,7 +35,7 @@ template <class Config, class Epilogue>
 class TileStore {
   using Shape = Sm90Shape<Config>;
   using Output = typename Config::Output;
-  using Bias = typename Config::Bias;
+  using RingPosition = typename Shape::StageRing::Position;
   using Residual = typename Config::Residual;
   static constexpr bool kSwapped = Config::kSwapped;
   static constexpr bool kWhole = Config::kStores == Access::vectors;
@@ -41,25 +45,43 @@ class TileStore {
                            UprightSlab<Output, Config::kBlockN>>;
   static constexpr int kSums = Slab::kTiles * 4;  // of a thread in a slab
 
-  // `group`: among all math groups of the CTA.
-  __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group)
+  // `group`: among all math groups of the CTA. `first_row`: of its part of the tile, in rows of the
+  // product.
+  __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group,
+                                       int first_row)
       : params_(params),
         slabs_(Shape::base() + Shape::kOutputAt + group * 2 * Shape::kOutputSlabBytes),
-        barrier_(1 + group) {}
+        barrier_(1 + group),
+        first_row_(first_row),
+        bias_(group),
+        scales_(params.gemm) {}
 
-  // Writes slab `slab` of the 64 x kBlockN tile of the product at `row` and `column`.
-  __device__ __forceinline__ void store(const float* sums, int slab, int row, int column,
-                                        int batch) {
+  // Before the products of the tile at `at`.
+  __device__ __forceinline__ void begin(const TilePosition& at) {
+    if constexpr (Epilogue::kBias) {
+      bias_.fetch(params_.gemm, kSwapped ? at.row + first_row_ : at.column, at.batch);
+    }
+  }
+  // After them, before the first slab. `position`: of the ring, behind the tile's K-tiles.
+  __device__ __forceinline__ void prepare(RingPosition& position) {
+    if constexpr (Epilogue::kBias) bias_.keep();
+    if constexpr (Config::kResidualBoxes) residual_.wait_for(position);
+  }
+
+  // Writes slab `slab` of the 64 rows of the product that are the group's `tile_m`-th.
+  __device__ __forceinline__ void store(const float* sums, int tile_m, int slab,
+                                        const TilePosition& at) {
     const u32 memory = slabs_ + turn_ * Shape::kOutputSlabBytes;
     turn_ ^= 1;
-    column += slab * Slab::kTiles * 8;
+    const int row = at.row + first_row_ + tile_m * 64, column = at.column + slab * Slab::kTiles * 8;
     const OutputPosition first = kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
     if (leads()) wait_stores_read<1>();
     sync_threads<128>(barrier_);
     float values[Slab::kTiles][4];
 #pragma unroll
     for (int i = 0; i < Slab::kTiles * 2; ++i) {
-      const Pair pair = finish_pair({sums[i * 2], sums[i * 2 + 1]}, first, i / 2, i % 2, batch);
+      const Place place{first, Slab::position(i / 2, i % 2, 0), tile_m, slab, at.batch};
+      const Pair pair = finish_pair({sums[i * 2], sums[i * 2 + 1]}, place);
       values[i / 2][i % 2 * 2] = pair.first, values[i / 2][i % 2 * 2 + 1] = pair.second;
     }
     Slab::write(memory, values);
@@ -67,10 +89,15 @@ class TileStore {
     sync_threads<128>(barrier_);
 #pragma unroll
     for (int box = 0; box < Slab::kBoxes; ++box) {
-      write_out(memory + box * Slab::kBoxRows * 128, first.row, first.column + box * Slab::kColumns,
-                batch);
+      write_out(memory + box * Slab::kBoxRows * Slab::kRowBytes, first.row,
+                first.column + box * Slab::kColumns, at.batch);
     }
     if (Config::kStores != Access::elements && leads()) commit_stores();
+  }
+
+  // After the last slab of a tile; `position` as prepare() left it.
+  __device__ __forceinline__ void end(const RingPosition& position) const {
+    if constexpr (Config::kResidualBoxes) residual_.release(position);
   }
 
   // Before the CTA ends: its shared memory must stay until it has been read.
@@ -81,37 +108,46 @@ class TileStore {
  private:
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 128 == 0; }
 
-  // Two neighbours in a row of the output, or in a column where the product is transposed.
-  __device__ __forceinline__ Pair finish_pair(const Pair& sums, const OutputPosition& first, int tile,
-                                              int half, int batch) const {
-    const OutputPosition offset = Slab::position(tile, half, 0);
-    const int row = first.row + offset.row, column = first.column + offset.column;
+  // Of two neighbours in a row of the output, or in a column where the product is transposed.
+  struct Place {
+    OutputPosition slab_first, offset;
+    int tile_m, slab, batch;
+    __device__ __forceinline__ int row() const { return slab_first.row + offset.row; }
+    __device__ __forceinline__ int column() const { return slab_first.column + offset.column; }
+  };
+
+  __device__ __forceinline__ Pair finish_pair(const Pair& sums, const Place& at) const {
+    const int row = at.row(), column = at.column();
     const int next_row = row + (kSwapped ? 1 : 0), next_column = column + (kSwapped ? 0 : 1);
     Pair bias{0.0f, 0.0f}, residual{0.0f, 0.0f};
-    if constexpr (Epilogue::kBias) bias = load_bias(column, batch);
-    if constexpr (Epilogue::kResidual) residual = load_residual(row, column, batch);
+    if constexpr (Epilogue::kBias) bias = bias_of(at);
+    if constexpr (Epilogue::kResidual) residual = residual_of(at);
     const Epilogue epilogue;
-    const float alpha = params_.gemm.alpha;
-    return {epilogue(alpha * sums.first, bias.first, residual.first, row, column, batch),
-            epilogue(alpha * sums.second, bias.second, residual.second, next_row, next_column,
-                     batch)};
+    const Pair scales = scales_(row, column, at.batch);
+    return {epilogue(scales.first * sums.first, bias.first, residual.first, row, column, at.batch),
+            epilogue(scales.second * sums.second, bias.second, residual.second, next_row,
+                     next_column, at.batch)};
   }
 
-  __device__ __forceinline__ Pair load_bias(int column, int batch) const {
-    const GemmParams& gemm = params_.gemm;
-    const Bias* bias = static_cast<const Bias*>(gemm.bias) + batch * gemm.bias_batch + column;
-    if constexpr (!kSwapped) return load_pair<kWhole>(bias, gemm.n - column);
-    const float value = column < gemm.n ? to_float(*bias) : 0.0f;
-    return {value, value};
-  }
-  __device__ __forceinline__ Pair load_residual(int row, int column, int batch) const {
-    const GemmParams& gemm = params_.gemm;
-    const Residual* residual = static_cast<const Residual*>(gemm.residual) +
-                               batch * gemm.residual_batch + row * gemm.residual_ld + column;
-    if constexpr (!kSwapped) {
-      return load_pair<kWhole>(residual, row < gemm.m ? gemm.n - column : 0);
+  __device__ __forceinline__ Pair bias_of(const Place& at) const {
+    if constexpr (kSwapped) {
+      const float value = bias_[at.tile_m * 64 + at.offset.column];
+      return {value, value};
     }
-    const int rows = column < gemm.n ? gemm.m - row : 0;  // that exist
+    const int offset = at.slab * Slab::kColumns + at.offset.column;
+    return {bias_[offset], bias_[offset + 1]};
+  }
+
+  __device__ __forceinline__ Pair residual_of(const Place& at) const {
+    if constexpr (Config::kResidualBoxes) {
+      return residual_.read(at.slab, first_row_ + at.tile_m * 64 + at.offset.row, at.offset.column);
+    }
+    const GemmParams& gemm = params_.gemm;
+    const int rows = at.column() < gemm.n ? gemm.m - at.row() : 0;  // that exist
+    const Residual* residual = static_cast<const Residual*>(gemm.residual) +
+                               at.batch * gemm.residual_batch + at.row() * gemm.residual_ld +
+                               at.column();
+    if constexpr (!kSwapped) return load_pair<kWhole>(residual, rows > 0 ? gemm.n - at.column() : 0);
     return {rows > 0 ? to_float(residual[0]) : 0.0f,
             rows > 1 ? to_float(residual[gemm.residual_ld]) : 0.0f};
   }
@@ -136,6 +172,10 @@ class TileStore {
 
   const GemmSm90Params<TensorMap>& params_;
   u32 slabs_, barrier_, turn_ = 0;
+  int first_row_;
+  BiasTile<Config> bias_;
+  ResidualTile<Config> residual_;
+  PairScales<Config> scales_;
 };
 
 }  // namespace kiln

@@ -1,0 +1,127 @@
+// The products of one output tile of 8-bit floats, of whose sums the tensor cores keep about 14 bits:
+// after every K-tile they are added up in fp32.
+#pragma once
+#include "/kiln/gemm/sm90/main_loop.cuh"
+
+namespace kiln {
+
+// A math warpgroup's products of 64 x kColumns outputs over one K-tile, and their way into its sums.
+template <class Config>
+struct Promotion {
+  using Shape = Sm90Shape<Config>;
+  using Products = typename Config::Products;
+  using Position = typename Shape::StageRing::Position;
+  using Registers = float[Products::kRegisters];
+  using Sums = float[Shape::kTilesM][Shape::kRegisters];
+  static constexpr int kColumns = Products::kRegisters * 2;
+  static constexpr int kAcross = Config::kBlockN / kColumns;     // parts beside each other
+  static constexpr int kParts = Shape::kTilesM * kAcross;
+  static_assert(kAcross * kColumns == Config::kBlockN,
+                "gemm sm_90a: the columns of promoted products must divide kBlockN");
+
+  __device__ __forceinline__ static void start(Registers& products, const Position& position,
+                                               int group, int part) {
+    const int m = group * Shape::kTilesM + part / kAcross;
+    const u64 rows = operand_descriptor(Shape::rows(position.stage) + m * Shape::Rows::kBlockBytes,
+                                        Shape::Rows::kBlockBytes);
+    const u64 columns =
+        operand_descriptor(Shape::columns(position.stage) + part % kAcross * kColumns * 128,
+                           Shape::Columns::kBlockBytes);
+    begin_products();
+    Products::multiply(products, rows, columns, 0);
+    commit_products();
+  }
+  __device__ __forceinline__ static void add(Sums& sums, const Registers& products, int part) {
+#pragma unroll
+    for (int i = 0; i < Products::kRegisters; ++i) {
+      sums[part / kAcross][part % kAcross * Products::kRegisters + i] += products[i];
+    }
+  }
+};
+
+// One part after another, with a single set of registers beside the sums: a group adds up while the
+// others use the tensor cores.
+template <class Config>
+__device__ __forceinline__ void promote_in_turn(typename Promotion<Config>::Position& position,
+                                                int k_tiles, int group,
+                                                typename Promotion<Config>::Sums& sums) {
+  using Step = Promotion<Config>;
+  const auto ring = Sm90Shape<Config>::ring();
+  typename Step::Registers products;
+#pragma unroll 1
+  for (int i = 0; i < k_tiles; ++i) {
+    wait(ring.full(position.stage), position.parity);
+#pragma unroll
+    for (int part = 0; part < Step::kParts; ++part) {
+      Step::start(products, position, group, part);
+      Step::Products::finish(products);
+      if (part == Step::kParts - 1) release_stage<Config>(ring.empty(position.stage));
+      Step::add(sums, products, part);
+    }
+    position.advance();
+  }
+}
+
+// With two sets: a K-tile is added up while the next one is multiplied.
+template <class Config>
+__device__ __forceinline__ void promote_behind(typename Promotion<Config>::Position& position,
+                                               int k_tiles, int group,
+                                               typename Promotion<Config>::Sums& sums) {
+  using Step = Promotion<Config>;
+  using Registers = typename Step::Registers;
+  const auto ring = Sm90Shape<Config>::ring();
+  Registers even, odd;
+  u32 previous = 0;  // the barrier that releases the stage before
+  const auto start = [&](Registers& products) {
+    wait(ring.full(position.stage), position.parity);
+    Step::start(products, position, group, 0);
+  };
+  const auto next = [&] {
+    previous = ring.empty(position.stage);
+    position.advance();
+  };
+  const auto turn = [&](Registers& ahead, Registers& behind) {
+    start(ahead);
+    Step::Products::template finish<1>(behind);
+    release_stage<Config>(previous);
+    next();
+    Step::add(sums, behind, 0);
+  };
+  const auto end = [&](Registers& last) {
+    Step::Products::finish(last);
+    release_stage<Config>(previous);
+    Step::add(sums, last, 0);
+  };
+  start(even);
+  next();
+#pragma unroll 1
+  for (; k_tiles > 2; k_tiles -= 2) {
+    turn(odd, even);
+    turn(even, odd);
+  }
+  if (k_tiles == 2) {
+    turn(odd, even);
+    end(odd);
+  } else {
+    end(even);
+  }
+}
+
+// As multiply_tile().
+template <class Config>
+__device__ __forceinline__ void multiply_tile_promoted(
+    typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
+    float (&sums)[Sm90Shape<Config>::kTilesM][Sm90Shape<Config>::kRegisters]) {
+#pragma unroll
+  for (int m = 0; m < Sm90Shape<Config>::kTilesM; ++m) {
+#pragma unroll
+    for (int i = 0; i < Sm90Shape<Config>::kRegisters; ++i) sums[m][i] = 0.0f;
+  }
+  if constexpr (Promotion<Config>::kParts == 1) {
+    promote_behind<Config>(position, k_tiles, group, sums);
+  } else {
+    promote_in_turn<Config>(position, k_tiles, group, sums);
+  }
+}
+
+}  // namespace kiln
