@@ -44,7 +44,8 @@ std::uint64_t new_nonce() {
       "gemm: config must be one of " + rows + " (block_m x block_n x block_k x stages), got " +
       std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) + "x" +
       std::to_string(tile.block_k) + "x" + std::to_string(tile.stages) +
-      (tile.cluster == 0 ? "" : " cluster " + std::to_string(tile.cluster)));
+      (tile.cluster == 0 ? "" : " cluster " + std::to_string(tile.cluster)) +
+      (tile.splits == 0 ? "" : " splits " + std::to_string(tile.splits)));
 }
 
 // Its kernels are for one arch alone, which the checks of the arguments do not know.
@@ -63,13 +64,15 @@ int overridden_row(const GemmProblem& problem, int arch) {
   return row;
 }
 
-// Persistent: as many clusters as the device holds at once, or as there are tiles.
-unsigned sm90_grid(const GemmProblem& problem, const GemmConfig& config,
+// Persistent: as many clusters as the device holds at once, or as there are tiles. With splits: a
+// cluster for each tile.
+unsigned sm90_grid(const GemmProblem& problem, const GemmConfig& config, int splits,
                    const runtime::Device& device) {
   const Sm90Form& form = config.sm90;
   const int rows = config.block_m * (form.swapped ? 1 : form.cluster);
   const int columns = config.block_n * (form.swapped ? form.cluster : 1);
   const long long tiles = gemm_tiles(problem.m, problem.n, problem.batch, rows, columns);
+  if (form.splits) return grid_of(tiles * splits);
   const long long clusters = std::max(1, device.info().sm_count / form.cluster);
   return static_cast<unsigned>(std::min<long long>(grid_of(tiles), clusters) * form.cluster);
 }
@@ -116,12 +119,14 @@ LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, b
   check_f8_arch(problem, device);
   const Choice choice = choose_gemm(
       problem.traits, arch, {problem.m, problem.n, problem.k, problem.batch},
-      device.info().sm_count, may_split, problem.tile ? overridden_row(problem, arch) : -1);
+      device.info().sm_count, may_split, problem.tile ? overridden_row(problem, arch) : -1,
+      problem.tile ? problem.tile->splits : 0);
   const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(choice.row)];
   const Specialization spec = gemm_specialization(arch, choice.row, problem.traits);
   if (config.is_sm90()) {
-    return {spec, sm90_grid(problem, config, device), 1, 0, 0,
-            static_cast<unsigned>(config.sm90.cluster)};
+    const int cluster = config.sm90.splits ? choice.splits : config.sm90.cluster;
+    return {spec, sm90_grid(problem, config, choice.splits, device), choice.splits, 0, 0,
+            static_cast<unsigned>(cluster)};
   }
   const long long tiles =
       gemm_tiles(problem.m, problem.n, problem.batch, config.block_m, config.block_n);

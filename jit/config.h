@@ -42,13 +42,17 @@ struct Choice {
   std::int64_t whole_tiles = 0;  // GEMM: the first tiles of a launch with splits, not split
 };
 
+inline constexpr int kMostCluster = 8;  // CTAs in a cluster; more are not portable
+
 // What a row of the sm_90a kernel (templates/gemm/sm90/) has beside its tile.
 struct Sm90Form {
   int groups = 0;   // math warpgroups; 0: the row is none of these
-  int cluster = 1;  // CTAs along M that share the columns which they load
+  int cluster = 0;  // CTAs along M that share the columns which they load
   bool ping_pong = false;
+  bool splits = false;   // CTAs of a cluster share a tile, each with a part of K
   bool swapped = false;  // computes the transposed output: N of the problem is M of wgmma
   int raster_rows = 8;   // tiles of the cluster that are walked down before going right
+  int residents = 1;     // CTAs that fit on a multiprocessor
 };
 
 struct GemmConfig {
@@ -79,6 +83,8 @@ std::vector<int> gemm_rows(const GemmTraits& traits, int arch);
 // The specialization of a row for a problem: of its traits, what this row's kernel depends on.
 Specialization gemm_specialization(int arch, int row, const GemmTraits& traits);
 bool is_sm90_gemm(const Specialization& spec);
+// Whether a row's kernel reads the residual by boxes of a tensor map.
+bool has_residual_boxes(const GemmTraits& traits, const GemmConfig& config);
 // Of sm_90a rows, "" or why they do not serve a problem: one sentence.
 std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k);
 
@@ -96,9 +102,10 @@ struct GemmExtent {
 // work where the caller gave a workspace.
 Choice choose_attention(const AttentionTraits& traits, int arch, const AttentionExtent& extent,
                         int sm_count, bool may_split);
-// `only_row`, from 0 on: a row that the caller chose.
+// `only_row`, from 0 on: a row that the caller chose; `only_splits`: with so many CTAs that share a
+// tile of an sm_90a row with splits, 0 = any.
 Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
-                   bool may_split, int only_row = -1);
+                   bool may_split, int only_row = -1, int only_splits = 0);
 
 // The row of a tile that the caller chose; -1 when these traits have none.
 int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile);

@@ -120,7 +120,7 @@ float memory_time_of(const GemmTraits& traits, const GemmExtent& extent, int sm_
 }  // namespace
 
 Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
-                   bool may_split, int only_row) {
+                   bool may_split, int only_row, int only_splits) {
   const float memory_time = memory_time_of(traits, extent, sm_count);
   Choice best;
   float best_cost = -1;
@@ -137,7 +137,16 @@ Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent,
     const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
     if (!is_possible(config)) return;
     const Candidate here = candidate(config, arch, extent, sm_count, memory_time);
+    if (only_splits > 1 && config.sm90.splits) {
+      best = {row, std::min(only_splits, here.k_tiles), 0};
+      return;
+    }
     offer(row, 1, 0, here.cost(1));
+    if (config.sm90.splits) {
+      for (int splits = 2; splits <= kMostCluster && splits <= here.k_tiles; ++splits) {
+        offer(row, splits, 0, here.cost(splits));
+      }
+    }
     if (!may_split || config.is_sm90()) return;
     for (const int splits : kSplits) {
       if (!here.can_split(here.tiles, splits, here.resident)) break;

@@ -1,5 +1,6 @@
 #include "jit/gemm_launch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "jit/config.h"
@@ -23,6 +24,13 @@ TensorMapElement element_of(DType dtype) {
   }
 }
 
+// Over the whole of such rows.
+runtime::TensorMapSwizzle swizzle_of(int row_bytes) {
+  return row_bytes == 128  ? runtime::TensorMapSwizzle::b128
+         : row_bytes == 64 ? runtime::TensorMapSwizzle::b64
+                           : runtime::TensorMapSwizzle::b32;
+}
+
 struct MatrixMap {
   const void* data;
   DType dtype;
@@ -30,6 +38,8 @@ struct MatrixMap {
   std::int64_t ld;
   std::int64_t batch, batch_stride;  // a stride of 0 broadcasts
   std::uint32_t box_columns, box_rows;
+  runtime::TensorMapSwizzle swizzle = runtime::TensorMapSwizzle::b128;
+  bool is_operand = false;
 };
 
 runtime::TensorMap encode(const MatrixMap& matrix, runtime::Device& device) {
@@ -39,6 +49,8 @@ runtime::TensorMap encode(const MatrixMap& matrix, runtime::Device& device) {
   runtime::TensorMapSpec spec;
   spec.address = reinterpret_cast<std::uint64_t>(matrix.data);
   spec.element = element_of(matrix.dtype);
+  // The copy then rounds to nearest; wgmma itself would cut off, which doubles the error and more.
+  if (matrix.is_operand && matrix.dtype == DType::f32) spec.element = TensorMapElement::tf32;
   spec.rank = 3;
   spec.dims = {static_cast<std::uint64_t>(matrix.columns), static_cast<std::uint64_t>(matrix.rows),
                matrix.batch_stride == 0 ? 1 : static_cast<std::uint64_t>(matrix.batch)};
@@ -46,7 +58,7 @@ runtime::TensorMap encode(const MatrixMap& matrix, runtime::Device& device) {
   spec.strides_bytes = {matrix.rows == 1 ? 16 : bytes(matrix.ld),
                         matrix.batch_stride == 0 ? 16 : bytes(matrix.batch_stride)};
   spec.box = {matrix.box_columns, matrix.box_rows, 1};
-  spec.swizzle = runtime::TensorMapSwizzle::b128;
+  spec.swizzle = matrix.swizzle;
   return device.make_tensor_map(spec);
 }
 
@@ -68,6 +80,7 @@ GemmSm90Params<runtime::TensorMap> with_tensor_maps(const CallArguments& argumen
     const auto deep = static_cast<std::uint32_t>(128 / size_of(traits.input));
     MatrixMap map{data, traits.input, gemm.k, mn, ld, gemm.batch, batch_stride, deep, 0};
     map.box_rows = static_cast<std::uint32_t>(extent / ctas);
+    map.is_operand = true;
     if (major == Major::mn) {
       std::swap(map.columns, map.rows);
       map.box_columns = 64, map.box_rows = deep;
@@ -81,11 +94,22 @@ GemmSm90Params<runtime::TensorMap> with_tensor_maps(const CallArguments& argumen
                          ctas_b);
   params.rows = form.swapped ? b : a;
   params.columns = form.swapped ? a : b;
+  // As templates/gemm/sm90/slab.cuh lays out a slab.
+  const int size = size_of(traits.output);
+  const int row_bytes = form.swapped ? 128 : gemm_sm90_slab_row_bytes(config.block_n, size);
+  const auto columns = static_cast<std::uint32_t>(row_bytes / size);
   if (traits.stores != Access::elements) {
-    const auto columns = static_cast<std::uint32_t>(128 / size_of(traits.output));
+    const auto rows = form.swapped ? std::min(static_cast<std::uint32_t>(config.block_m), columns)
+                                   : std::uint32_t{64};
     params.out = encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch,
-                         gemm.out_batch, columns, 64},
+                         gemm.out_batch, columns, rows, swizzle_of(row_bytes)},
                         device);
+  }
+  if (has_residual_boxes(traits, config)) {
+    params.residual = encode({gemm.residual, traits.residual, gemm.n, gemm.m, gemm.residual_ld,
+                              gemm.batch, gemm.residual_batch, columns,
+                              static_cast<std::uint32_t>(config.block_m), swizzle_of(row_bytes)},
+                             device);
   }
   return params;
 }

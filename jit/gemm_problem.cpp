@@ -72,7 +72,8 @@ Access access_of(const TensorView& tensor, std::int64_t extent, std::int64_t ld,
 
 // Whether what is read beside the output can be read by vectors as wide as the output's.
 bool has_vectors(const TensorView& tensor, std::int64_t ld, std::int64_t batch_stride, int vector) {
-  return is_aligned(tensor, 16) && ld % vector == 0 && batch_stride % vector == 0;
+  return is_aligned(tensor, 16) && ld % vector == 0 && batch_stride % vector == 0 &&
+         access_of(tensor, 0, ld, batch_stride) != Access::elements;
 }
 
 std::int64_t common_batch(const Matrix& a, const Matrix& b) {

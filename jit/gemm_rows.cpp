@@ -28,29 +28,67 @@ constexpr GemmConfig kConfigs[] = {
     {4, 64, 64, 32, 6, 2, 2, 145, 152, "M up to 64, or few tiles and a long K"},
     {4, 32, 64, 64, 4, 1, 4, 84, 110, "M up to 32"},
     {4, 16, 32, 64, 6, 1, 2, 26, 77, "M up to 16: a stream of weights"},
-    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, false, false, 8}},
-    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, 16}},
-    {2, 128, 256, 64, 3, 0, 0, 800, 800, "exploration", {2, 1, false, false, 16}},
-    {2, 256, 128, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, false, false, 4}},
-    {2, 256, 128, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, 8}},
-    {2, 128, 128, 64, 6, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
-    {2, 128, 128, 64, 6, 0, 0, 800, 800, "exploration", {2, 2, true, false, 8}},
-    {2, 128, 128, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, false, 16}},
-    {2, 128, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, false, 16}},
-    {2, 128, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 2, false, false, 8}},
-    {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
-    {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, true, false, 16}},
-    {2, 64, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, true, false, 16}},
-    // 8-bit floats: promoted or not, a row serves both. The rates are guesses, twice those of 16
-    // bits.
-    {1, 128, 256, 128, 4, 0, 0, 1600, 1600, "8-bit floats", {2, 2, false, false, 8}},
-    {1, 128, 256, 128, 4, 0, 0, 1590, 1590, "8-bit floats", {2, 1, false, false, 16}},
-    {1, 256, 128, 128, 4, 0, 0, 1590, 1590, "8-bit floats", {2, 2, false, false, 4}},
-    {1, 256, 128, 128, 4, 0, 0, 1580, 1580, "8-bit floats", {2, 1, false, false, 8}},
-    {1, 128, 128, 128, 6, 0, 0, 1400, 1400, "8-bit floats: few tiles", {2, 2, false, false, 8}},
-    {1, 128, 128, 128, 6, 0, 0, 1390, 1390, "8-bit floats: few tiles", {2, 1, false, false, 16}},
-    {1, 64, 128, 128, 6, 0, 0, 1100, 1100, "8-bit floats: small M", {2, 1, true, false, 16}},
+    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 16, 1}},
+    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, false, false, false, 8, 1}},
+    {2, 128, 224, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
+    {2, 128, 192, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
+    {2, 128, 176, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
+    {2, 128, 160, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
+    {2, 128, 128, 64, 6, 0, 0, 800, 800, "exploration", {2, 1, true, false, false, 8, 1}},
+    {2, 128, 96, 64, 6, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
+    {2, 128, 64, 64, 7, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
+    {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, true, false, false, 8, 1}},
+    {2, 64, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, true, false, false, 8, 1}},
+    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
+    {2, 128, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
+    {2, 128, 128, 64, 7, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
+    {2, 128, 96, 64, 8, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
+    {2, 128, 64, 64, 9, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
+    {2, 128, 64, 64, 8, 0, 0, 800, 800, "exploration", {1, 4, false, false, true, 8, 1}},
+    {2, 64, 128, 64, 8, 0, 0, 800, 800, "exploration", {2, 4, false, false, true, 8, 1}},
+    {2, 64, 128, 64, 8, 0, 0, 800, 800, "exploration", {2, 2, false, false, true, 8, 1}},
+    {2, 64, 64, 64, 12, 0, 0, 800, 800, "exploration", {1, 4, false, false, true, 8, 1}},
+    {2, 64, 64, 64, 12, 0, 0, 800, 800, "exploration", {1, 1, false, false, true, 8, 1}},
+    {2, 32, 64, 64, 14, 0, 0, 800, 800, "exploration", {1, 1, false, false, true, 8, 1}},
+    {2, 16, 64, 64, 16, 0, 0, 800, 800, "exploration", {1, 1, false, false, true, 8, 1}},
+    {2, 64, 128, 64, 9, 0, 0, 800, 800, "exploration", {2, 1, false, true, true, 8, 1}},
+    {2, 64, 64, 64, 7, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
+    {2, 32, 64, 64, 9, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
+    {2, 16, 128, 64, 12, 0, 0, 800, 800, "exploration", {2, 1, false, true, true, 8, 1}},
+    {2, 16, 64, 64, 10, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
+    {4, 128, 256, 32, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 16, 1}},
+    {4, 128, 192, 32, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
+    {4, 128, 128, 32, 6, 0, 0, 800, 800, "exploration", {2, 1, true, false, false, 8, 1}},
+    {4, 128, 64, 32, 7, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
+    {4, 128, 128, 32, 7, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
+    {4, 64, 64, 32, 7, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
+    {4, 16, 64, 32, 10, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
+    {1, 128, 256, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 16, 1}},
+    {1, 128, 192, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
+    {1, 128, 128, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
+    {1, 128, 128, 128, 5, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
+    {1, 64, 256, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
+    {1, 128, 160, 128, 5, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
+    {1, 128, 96, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
+    {1, 64, 128, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
+    {1, 128, 128, 128, 7, 0, 0, 1600, 1600, "exploration", {2, 1, false, true, false, 8, 1}},
+    {1, 64, 128, 128, 9, 0, 0, 1600, 1600, "exploration", {2, 1, false, true, true, 8, 1}},
+    {1, 64, 64, 128, 7, 0, 0, 1600, 1600, "exploration", {1, 1, false, true, true, 8, 2}},
+    {1, 32, 64, 128, 14, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
+    {1, 16, 64, 128, 16, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
+    {1, 16, 64, 128, 10, 0, 0, 1600, 1600, "exploration", {1, 1, false, true, true, 8, 2}},
+    {1, 64, 64, 128, 12, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
 };
+
+// An operand whose K lies along its columns is loaded in blocks of 64 of them, of which a CTA's share
+// of the tile must consist.
+bool has_whole_blocks(const GemmConfig& config, const GemmTraits& traits) {
+  const Sm90Form& form = config.sm90;
+  const int share_m = config.block_m / (form.swapped ? form.cluster : 1);
+  const int share_n = config.block_n / (form.swapped ? 1 : form.cluster);
+  return (traits.major_a == Major::k || share_m % 64 == 0) &&
+         (traits.major_b == Major::k || share_n % 64 == 0);
+}
 
 int arch_number(int arch) { return arch_table()[static_cast<std::size_t>(arch)].number; }
 
@@ -59,15 +97,18 @@ int arch_number(int arch) { return arch_table()[static_cast<std::size_t>(arch)].
 bool serves(const GemmConfig& config, const GemmTraits& traits, int arch) {
   return config.element_bytes == size_of(traits.input) &&
          shared_bytes(config) <= arch_table()[static_cast<std::size_t>(arch)].shared_bytes &&
-         (!config.is_sm90() || why_not_sm90(traits, arch, 1).empty());
+         (!config.is_sm90() ||
+          (why_not_sm90(traits, arch, 1).empty() && has_whole_blocks(config, traits)));
 }
 
 std::span<const GemmConfig> gemm_configs() { return kConfigs; }
 
 int shared_bytes(const GemmConfig& config) {
   if (config.is_sm90()) {
-    return gemm_sm90_shared_bytes(config.block_m, config.block_n, config.stages,
-                                  config.sm90.groups);
+    const Sm90Form& form = config.sm90;
+    const int bias_count = form.swapped ? config.block_n / form.groups : config.block_n;
+    return gemm_sm90_shared_bytes(config.block_m, config.block_n, config.stages, form.groups,
+                                  bias_count, form.splits);
   }
   return gemm_shared_bytes(config.block_m, config.block_n, config.block_k, config.stages,
                            config.element_bytes);
@@ -76,6 +117,7 @@ int shared_bytes(const GemmConfig& config) {
 std::string tile_name(const GemmConfig& config) {
   std::string name = std::to_string(config.block_m) + "x" + std::to_string(config.block_n) + "x" +
                      std::to_string(config.block_k) + "x" + std::to_string(config.stages);
+  if (config.sm90.splits) name += " split";
   if (config.sm90.cluster > 1) name += " cluster " + std::to_string(config.sm90.cluster);
   if (config.sm90.ping_pong) name += " ping-pong";
   if (config.sm90.swapped) name += " swapped";
@@ -96,6 +138,7 @@ int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile) {
     if (config.block_m == tile.block_m && config.block_n == tile.block_n &&
         config.block_k == tile.block_k && config.stages == tile.stages &&
         (tile.cluster == 0 || config.sm90.cluster == tile.cluster) &&
+        (tile.splits == 0 || (config.sm90.splits && tile.splits <= kMostCluster)) &&
         serves(config, traits, arch)) {
       return row;
     }
@@ -106,7 +149,9 @@ int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile) {
 std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k) {
   if (arch_number(arch) != 90) return "wgmma is an instruction of compute capability 9.0 alone";
   if (traits.accumulator != Accumulator::f32) return "wgmma kernels accumulate in float32";
-  if (traits.input == DType::f32) return "tf32 has no sm_90a rows yet";
+  if (traits.input == DType::f32 && (traits.major_a != Major::k || traits.major_b != Major::k)) {
+    return "wgmma takes tf32 operands with contiguous K only (layout nt)";
+  }
   if (is_f8(traits.input) && (traits.major_a != Major::k || traits.major_b != Major::k)) {
     return "wgmma takes 8-bit floats only where a and b are contiguous along K (layout nt)";
   }
@@ -120,6 +165,12 @@ std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k) {
 bool is_sm90_gemm(const Specialization& spec) {
   return spec.family() == Family::gemm &&
          gemm_configs()[static_cast<std::size_t>(spec.row())].is_sm90();
+}
+
+bool has_residual_boxes(const GemmTraits& traits, const GemmConfig& config) {
+  const Sm90Form& form = config.sm90;
+  return traits.residual != DType::none && traits.stores == Access::vectors &&
+         size_of(traits.residual) == size_of(traits.output) && !form.swapped && !form.splits;
 }
 
 Specialization gemm_specialization(int arch, int row, const GemmTraits& traits) {

@@ -11,8 +11,10 @@ const char* major_name(Major major) {
   return major == Major::k ? "kiln::Major::k" : "kiln::Major::mn";
 }
 
-// Of a promoted product: its accumulators come beside the sums.
-constexpr int kPromotedColumns = 128;
+// Of a promoted product, whose accumulators come beside those of the sums.
+int promoted_columns(int block_columns) {
+  return block_columns <= 192 ? block_columns : block_columns / 2;
+}
 
 }  // namespace
 
@@ -29,11 +31,10 @@ std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
     std::swap(block_rows, block_columns);
   }
   const bool promoted = is_f8(traits.input) && !traits.fast;
-  const int product_columns = promoted ? std::min(block_columns, kPromotedColumns) : block_columns;
+  const int product_columns = promoted ? promoted_columns(block_columns) : block_columns;
   SourceText text;
   text << "#include \"/kiln/gemm/sm90/gemm.cuh\"\n\n"
-       << render_wgmma({rows_dtype, columns_dtype, product_columns, rows, columns})
-       << "struct Config {\n"
+       << render_wgmma({rows_dtype, columns_dtype, product_columns, rows, columns}) << "struct Config {\n"
        << "  using Input = " << device_type(traits.input) << ";\n"
        << "  using Output = " << device_type(traits.output) << ";\n"
        << "  using Bias = " << type_or(traits.bias, traits.output) << ";\n"
@@ -44,14 +45,20 @@ std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
        << "  static constexpr int kBlockM = " << block_rows << ", kBlockN = " << block_columns
        << ", kStages = " << config.stages << ";\n"
        << "  static constexpr int kGroups = " << form.groups << ", kCluster = " << form.cluster
-       << ", kRasterRows = " << form.raster_rows << ";\n"
+       << ", kRasterRows = " << form.raster_rows << ", kResidents = " << form.residents << ";\n"
        << "  static constexpr bool kPingPong = " << boolean(form.ping_pong)
-       << ", kSwapped = " << boolean(form.swapped) << ", kPromoted = " << boolean(promoted) << ";\n"
+       << ", kSplits = " << boolean(form.splits) << ", kSwapped = " << boolean(form.swapped)
+       << ", kPromoted = " << boolean(promoted) << ";\n"
        << "  static constexpr kiln::Access kStores = kiln::Access::" << name(traits.stores) << ";\n"
-       << scale_constants(traits) << "};\n"
+       << "  static constexpr bool kResidualBoxes = "
+       << boolean(has_residual_boxes(traits, config)) << ";\n"
+       << scale_constants(traits)
+       << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
-       << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, 1)\n"
-       << kEntryName << "(const __grid_constant__ kiln::GemmSm90Params<kiln::TensorMap> args) {\n"
+       << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, "
+       << form.residents << ")\n"
+       << kEntryName
+       << "(const __grid_constant__ kiln::GemmSm90Params<kiln::TensorMap> args) {\n"
        << "  kiln::gemm_sm90<Config, Epilogue>(args);\n}\n";
   return text.str();
 }

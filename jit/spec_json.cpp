@@ -245,13 +245,16 @@ std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   const int block_m = fields.tile("block_m"), block_n = fields.tile("block_n");
   const int block_k = fields.tile("block_k"), stages = fields.tile("stages");
   const int cluster = fields.tile("cluster");
+  const bool any_splits = fields.object("splits") == nullptr;
+  const bool splits = fields.boolean("splits", false);
   fields.finish();
   check_f8(traits, arch);
   const auto rows =
       matching_rows(gemm_configs(), gemm_rows(traits, arch), [&](const GemmConfig& config) {
         return wants(block_m, config.block_m) && wants(block_n, config.block_n) &&
                wants(block_k, config.block_k) && wants(stages, config.stages) &&
-               wants(cluster, config.sm90.cluster);
+               wants(cluster, config.sm90.cluster) &&
+               (any_splits || splits == config.sm90.splits);
       });
   std::vector<OwnedSpec> specs;
   for (int row : rows) {
@@ -307,7 +310,8 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
           {"block_n", c.block_n},
           {"block_k", c.block_k},
           {"stages", c.stages},
-          {"cluster", c.sm90.cluster}};
+          {"cluster", c.sm90.cluster == 0 ? json() : json(c.sm90.cluster)},
+          {"splits", c.sm90.splits}};
 }
 
 std::vector<OwnedSpec> specs_from_json(const json& spec, int arch) {

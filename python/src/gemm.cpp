@@ -43,9 +43,9 @@ constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
 
 using Slots = std::array<PyObject*, kSlots>;
 
-// The last one may be missing.
-constexpr std::array<const char*, 5> kTileKeys = {"block_m", "block_n", "block_k", "stages",
-                                                  "cluster"};
+// The last two may be missing.
+constexpr std::array<const char*, 6> kTileKeys = {"block_m", "block_n", "block_k",
+                                                  "stages",  "cluster", "splits"};
 constexpr Py_ssize_t kNeededTileKeys = 4;
 
 GemmTile read_tile(PyObject* config) {
@@ -64,20 +64,20 @@ GemmTile read_tile(PyObject* config) {
     }
     if (PyDict_GET_SIZE(config) != found) {
       throw_value(subject(kConfig),
-                  "has unknown keys; it takes block_m, block_n, block_k, stages, cluster");
+                  "has unknown keys; it takes block_m, block_n, block_k, stages, cluster, splits");
     }
-  } else if (PyTuple_Check(config) && (PyTuple_GET_SIZE(config) == kNeededTileKeys ||
-                                       PyTuple_GET_SIZE(config) == kNeededTileKeys + 1)) {
+  } else if (PyTuple_Check(config) && PyTuple_GET_SIZE(config) >= kNeededTileKeys &&
+             PyTuple_GET_SIZE(config) <= static_cast<Py_ssize_t>(kTileKeys.size())) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(config); ++i) {
       values[static_cast<std::size_t>(i)] =
           int_argument(PyTuple_GET_ITEM(config, i), subject(kConfig));
     }
   } else {
     throw_type(subject(kConfig),
-               "must be a dict or a tuple (block_m, block_n, block_k, stages[, cluster]), got " +
+               "must be a dict or a tuple (block_m, block_n, block_k, stages[, cluster[, splits]]), got " +
                    py::cast<std::string>(py::repr(config)));
   }
-  return {values[0], values[1], values[2], values[3], values[4]};
+  return {values[0], values[1], values[2], values[3], values[4], values[5]};
 }
 
 void read_precision(PyObject* object, GemmOptions& options) {

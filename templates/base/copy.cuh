@@ -24,6 +24,9 @@ __device__ __forceinline__ T load_shared(u32 address) {
     return value;
   }
 }
+__device__ __forceinline__ void store_shared_4(u32 address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
 __device__ __forceinline__ void store_shared_8(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second)
                : "memory");

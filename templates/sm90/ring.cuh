@@ -9,6 +9,9 @@
 // Both sides walk through the same stages and keep a position of their own: the stage, and the
 // parity of its current round. Consumers begin at parity 0, the producer at parity 1: a fresh
 // barrier counts as one whose round of parity 1 has ended.
+//
+// A parity tells a stage's round from the next one, no more. Consumers that skip the rounds of
+// others may wait again only when those others are through with them: they take turns.
 #pragma once
 #include "/kiln/sm90/mbarrier.cuh"
 
@@ -26,6 +29,11 @@ struct RingPosition {
     const u32 end = stage + stages;
     stage = end % kStages;
     parity ^= end / kStages & 1;
+  }
+  __device__ __forceinline__ void retreat_by(int stages) {  // at most kStages
+    const int back = static_cast<int>(stage) - stages;
+    parity ^= back < 0;
+    stage = back < 0 ? back + kStages : back;
   }
 };
 

@@ -45,6 +45,25 @@ __device__ __forceinline__ u32 cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+__device__ __forceinline__ u32 cluster_size() {
+  u32 size;
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return size;
+}
+// From the same place of the shared memory of another CTA of the cluster.
+__device__ __forceinline__ float4 load_shared_of(u32 cta, u32 address) {
+  float4 quad;
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
+      "}"
+      : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
+      : "r"(address), "r"(cta)
+      : "memory");
+  return quad;
+}
 // All threads of all CTAs of the cluster; orders their memory accesses.
 __device__ __forceinline__ void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::

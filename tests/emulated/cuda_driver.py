@@ -1,4 +1,4 @@
-"""Runs PTX on the machine's GPU through the CUDA driver alone."""
+"""Runs PTX and cubins on the machine's GPU through the CUDA driver alone."""
 
 import ctypes
 import functools
@@ -9,6 +9,17 @@ ERROR_LOG, ERROR_LOG_SIZE = 5, 6  # CUjit_option
 CLUSTER_DIMENSION = 4  # CUlaunchAttributeID
 MAX_DYNAMIC_SHARED = 8  # CUfunction_attribute
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CUdevice_attribute
+ELEMENTS = {  # CUtensorMapDataType
+    "uint8": 0,
+    "uint16": 1,
+    "uint32": 2,
+    "int32": 3,
+    "uint64": 4,
+    "float16": 6,
+    "float32": 7,
+    "float64": 8,
+}
+SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes to CUtensorMapSwizzle
 
 
 class LaunchAttribute(ctypes.Structure):
@@ -28,6 +39,32 @@ class LaunchConfig(ctypes.Structure):
         ("attributes", ctypes.POINTER(LaunchAttribute)),
         ("attribute_count", ctypes.c_uint),
     )
+
+
+class TensorMap:
+    """A parameter that describes `view`, a part of `array` that begins where it does: what
+    kiln.TensorMap is to the emulated device."""
+
+    def __init__(self, array, view, box, swizzle):
+        self.array, self.view, self.box, self.swizzle = array, view, box, swizzle
+        if view.ctypes.data != array.ctypes.data:
+            raise ValueError("a tensor map's view must begin where its array does")
+
+    def encode(self, address):
+        """The 128 bytes for an array that lies at `address` on the device."""
+        rank = self.view.ndim
+        dims = (ctypes.c_uint64 * rank)(*self.view.shape[::-1])
+        strides = (ctypes.c_uint64 * rank)(*self.view.strides[-2::-1])
+        box = (ctypes.c_uint32 * rank)(*self.box[::-1])
+        steps = (ctypes.c_uint32 * rank)(*([1] * rank))
+        room = ctypes.create_string_buffer(128 + 64)
+        aligned = -(-ctypes.addressof(room) // 64) * 64
+        call(
+            "cuTensorMapEncodeTiled", ctypes.c_void_p(aligned), ELEMENTS[self.view.dtype.name],
+            rank, ctypes.c_void_p(address), dims, strides, box, steps, 0, SWIZZLES[self.swizzle],
+            0, 0,
+        )  # fmt: skip
+        return ctypes.string_at(aligned, 128)
 
 
 class DriverError(RuntimeError):
@@ -75,15 +112,18 @@ def runs(target):
     return capability() == wanted if exact else capability() >= wanted
 
 
-def load(ptx):
+def load(image):
+    """A module of PTX, as text, or of a cubin, as bytes."""
     log = ctypes.create_string_buffer(1 << 16)
     options = (ctypes.c_int * 2)(ERROR_LOG, ERROR_LOG_SIZE)
     values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
     module = ctypes.c_void_p()
     try:
-        call("cuModuleLoadDataEx", ctypes.byref(module), ptx.encode(), 2, options, values)
+        data = image if isinstance(image, bytes) else image.encode()
+        call("cuModuleLoadDataEx", ctypes.byref(module), data, 2, options, values)
     except DriverError as error:
-        raise DriverError(f"{error}\n{log.value.decode(errors='replace')}\n{ptx}") from None
+        text = "" if isinstance(image, bytes) else image
+        raise DriverError(f"{error}\n{log.value.decode(errors='replace')}\n{text}") from None
     return module
 
 
@@ -114,21 +154,28 @@ def pointer(array):
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def launch(ptx, entry, grid, block, cluster, arguments, shared_bytes):
-    """Runs one kernel. Arrays go to the device and come back; NumPy scalars go by value."""
+def launch(image, entry, grid, block, cluster, arguments, shared_bytes):
+    """Runs one kernel. Arrays, those of tensor maps too, go to the device and come back; NumPy
+    scalars go by value."""
     call("cuCtxSetCurrent", device()[1])
-    module = load(ptx)
+    module = load(image)
     try:
         function = ctypes.c_void_p()
         call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
         if shared_bytes > 48 * 1024:
             call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, shared_bytes)
-        with Memory([a for a in arguments if isinstance(a, np.ndarray)]) as memory:
+        with Memory([array_of(a) for a in arguments if array_of(a) is not None]) as memory:
             start(function, grid, block, cluster, arguments, memory.addresses, shared_bytes)
             call("cuCtxSynchronize")
             memory.fetch()
     finally:
         driver().cuModuleUnload(module)
+
+
+def array_of(argument):
+    if isinstance(argument, TensorMap):
+        return argument.array
+    return argument if isinstance(argument, np.ndarray) else None
 
 
 def start(function, grid, block, cluster, arguments, addresses, shared_bytes):
@@ -137,6 +184,8 @@ def start(function, grid, block, cluster, arguments, addresses, shared_bytes):
     for argument in arguments:
         if isinstance(argument, np.ndarray):
             values.append(next(rest))
+        elif isinstance(argument, TensorMap):
+            values.append(ctypes.create_string_buffer(argument.encode(next(rest).value), 128))
         else:
             values.append(ctypes.create_string_buffer(argument.tobytes(), argument.nbytes))
     pointers = (ctypes.c_void_p * max(len(values), 1))(*map(ctypes.addressof, values))

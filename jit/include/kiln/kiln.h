@@ -91,6 +91,7 @@ enum class Accumulator : std::uint8_t { f32, f16 };
 struct GemmTile {
   int block_m = 0, block_n = 0, block_k = 0, stages = 0;
   int cluster = 0;  // thread blocks that share operands; 0 = any
+  int splits = 0;   // thread blocks of a cluster that share K of a tile; 0 = any
 };
 
 struct GemmOptions {

@@ -13,26 +13,43 @@
 #include "/kiln/gemm/sm90/load.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
 #include "/kiln/gemm/sm90/promote.cuh"
+#include "/kiln/gemm/sm90/split.cuh"
 #include "/kiln/gemm/sm90/store.cuh"
 
 namespace kiln {
 
 // Two math groups take turns on the tensor cores: one multiplies its tile while the other writes
-// its own. Slot g is group g's turn.
+// its own. Slot g is group g's turn. Results depend on it: a group that waited for its next tile
+// while the other still multiplies could take an earlier round of a stage for its own (ring.cuh).
 __device__ __forceinline__ void wait_for_turn(int group) { sync_threads<256>(8 + group); }
 __device__ __forceinline__ void give_turn(int group) { arrive_threads<256>(8 + group); }
 
+// As multiply_tile() and multiply_tile_promoted().
+template <class Config>
+__device__ __forceinline__ void sum_products(
+    typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
+    float (&sums)[Sm90Shape<Config>::kTilesM][Sm90Shape<Config>::kRegisters]) {
+  if constexpr (Config::kPromoted) {
+    multiply_tile_promoted<Config>(position, k_tiles, group, sums);
+  } else {
+    multiply_tile<Config>(position, k_tiles, group, sums);
+  }
+}
+
+// The whole K of tile after tile of the schedule.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& params, int group,
-                                              u32 cta_rank) {
+                                              const ClusterPlace<Config>& place) {
   using Shape = Sm90Shape<Config>;
+  using Output = TileStore<Config, Epilogue>;
   constexpr bool kPingPong = Config::kPingPong;
   const int k_tiles = ceil_div(params.gemm.k, Shape::kBlockK);
   auto position = Shape::StageRing::consumer();
-  TileSchedule<Config> schedule(params.gemm, cta_rank);
-  TileStore<Config, Epilogue> output(params, group);
+  TileSchedule<Config> schedule(params.gemm, place);
+  const int tile_group = kPingPong ? 0 : group;  // among those that share a tile
+  Output output(params, group, tile_group * Shape::kTilesM * 64);
   const auto skip_tile = [&] {
-    position.advance_by(k_tiles);
+    position.advance_by(k_tiles + ResidualTile<Config>::kStages);
     schedule.advance();
   };
   if constexpr (kPingPong) {
@@ -42,23 +59,52 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
     }
   }
 #pragma unroll 1
-  while (schedule.has_tile()) {
-    float accumulators[Shape::kTilesM][Shape::kRegisters];
-    if constexpr (kPingPong) wait_for_turn(group);
-    if constexpr (Config::kPromoted) {
-      multiply_tile_promoted<Config>(position, k_tiles, kPingPong ? 0 : group, accumulators);
-    } else {
-      multiply_tile<Config>(position, k_tiles, kPingPong ? 0 : group, accumulators);
-    }
-    if constexpr (kPingPong) give_turn(group ^ 1);
+  for (; schedule.has_tile(); schedule.advance()) {
     const TilePosition at = schedule.tile();
-    const int first = kPingPong ? 0 : group * Shape::kTilesM;
+    float sums[Shape::kTilesM][Shape::kRegisters];
+    output.begin(at);
+    if constexpr (kPingPong) wait_for_turn(group);
+    sum_products<Config>(position, k_tiles, tile_group, sums);
+    if constexpr (kPingPong) give_turn(group ^ 1);
+    output.prepare(position);
 #pragma unroll
-    for (int m = 0; m < Shape::kTilesM; ++m) {
-      output.store(accumulators[m], at.row + (first + m) * 64, at.column, at.batch);
+    for (int i = 0; i < Shape::kTilesM * Output::Slab::kSlabs; ++i) {
+      const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
+      output.store(sums[m] + slab * Output::kSums, m, slab, at);
     }
-    schedule.advance();
+    output.end(position);
     if constexpr (kPingPong) skip_tile();
+  }
+  output.finish();
+}
+
+// One tile, with the other CTAs of the cluster: a part of K for each, then a part of the output.
+template <class Config, class Epilogue>
+__device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorMap>& params,
+                                                    int group, const ClusterPlace<Config>& place) {
+  using Shape = Sm90Shape<Config>;
+  using Output = TileStore<Config, Epilogue>;
+  constexpr int kSlabs = Shape::kTilesM * Output::Slab::kSlabs;  // of this group
+  const TilePosition at = TileSchedule<Config>(params.gemm, place).tile();
+  const KTiles k_tiles = k_tiles_of(place, params.gemm.k, Shape::kBlockK);
+  auto position = Shape::StageRing::consumer();
+  Output output(params, group, group * Shape::kTilesM * 64);
+  output.begin(at);
+  float sums[Shape::kTilesM][Shape::kRegisters];
+  sum_products<Config>(position, k_tiles.end - k_tiles.begin, group, sums);
+  sync_threads<Config::kGroups * 128>(15);  // all groups are done with the stages
+  output.prepare(position);
+  const ClusterSum<Config> parts(place, group);
+#pragma unroll
+  for (int m = 0; m < Shape::kTilesM; ++m) parts.write(sums[m], m);
+  sync_cluster();
+#pragma unroll 1
+  for (int i = 0; i < kSlabs; ++i) {
+    if (!parts.owns(group * kSlabs + i)) continue;
+    const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
+    float slab_sums[Output::kSums];
+    parts.template read<Output::kSums / 4>(slab_sums, m, slab * Output::kSums / 4);
+    output.store(slab_sums, m, slab, at);
   }
   output.finish();
 }
@@ -68,30 +114,41 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   using Shape = Sm90Shape<Config>;
   // Warp-uniform, which the compiler cannot know of a thread's index.
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const u32 cta_rank = Config::kCluster == 1 ? 0 : cluster_rank();
-  if (threadIdx.x == 0) {
-    Shape::ring().init(Shape::kTileGroups * 4 * Config::kCluster);
-    fence_barrier_init();
-  }
-  if constexpr (Config::kCluster == 1) {
-    __syncthreads();
-  } else {
-    sync_cluster();
-  }
+  const auto place = ClusterPlace<Config>::here();
+  constexpr u32 kReady = 14;  // the barriers of the ring
+  constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
   if (group == Config::kGroups) {
-    if constexpr (Config::kGroups > 1) give_registers<40>();
-    if (threadIdx.x == Config::kGroups * 128) {
-      prefetch_map(params.rows);
-      prefetch_map(params.columns);
-      load_tiles<Config>(params, cta_rank);
+    const bool is_producer = threadIdx.x == Config::kGroups * 128;
+    if (is_producer) {
+      Shape::ring().init(Shape::kTileGroups * 4 * Config::kCluster);
+      fence_barrier_init();
     }
     __syncwarp();
+    if constexpr (Config::kCluster > 1) {
+      sync_cluster();
+    } else {
+      arrive_threads<Shape::kThreads>(kReady);  // need not wait: the first copies may start
+    }
+    if constexpr (kMovesRegisters) give_registers<40>();
+    if (is_producer) load_tiles<Config>(params, place);
+    __syncwarp();
+    if constexpr (Config::kSplits) sync_cluster();  // with the math groups, once parts are written
   } else {
-    if constexpr (Config::kGroups > 1) take_registers<232>();
-    compute_tiles<Config, Epilogue>(params, group, cta_rank);
+    if constexpr (Config::kCluster > 1) {
+      sync_cluster();
+    } else {
+      sync_threads<Shape::kThreads>(kReady);
+    }
+    if constexpr (kMovesRegisters) take_registers<232>();
+    if constexpr (Config::kSplits) {
+      compute_shared_tile<Config, Epilogue>(params, group, place);
+    } else {
+      compute_tiles<Config, Epilogue>(params, group, place);
+    }
   }
-  // A CTA must not end while others may still copy into its memory or arrive at its barriers.
-  if constexpr (Config::kCluster > 1) sync_cluster();
+  // A CTA must not end while others may still copy into its memory, arrive at its barriers or read
+  // its part of a sum.
+  if constexpr (Config::kCluster > 1 || Config::kSplits) sync_cluster();
 }
 
 }  // namespace kiln

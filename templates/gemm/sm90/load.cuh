@@ -1,6 +1,7 @@
 // The producer of the sm_90a GEMM: one thread that keeps the ring of stages filled.
 #pragma once
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/sm90/residual.cuh"
 #include "/kiln/gemm/sm90/schedule.cuh"
 #include "/kiln/gemm/sm90/tile.cuh"
 
@@ -8,26 +9,33 @@ namespace kiln {
 
 // Runs ahead of the math groups as far as the ring is long, across the border of tiles.
 template <class Config>
-__device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& params, u32 cta_rank) {
+__device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& params,
+                                           const ClusterPlace<Config>& place) {
   using Shape = Sm90Shape<Config>;
   const GemmParams& gemm = params.gemm;
   const auto ring = Shape::ring();
   auto position = ring.producer();
   const bool rows_batched = (Config::kSwapped ? gemm.b_batch : gemm.a_batch) != 0;
   const bool columns_batched = (Config::kSwapped ? gemm.a_batch : gemm.b_batch) != 0;
-  for (TileSchedule<Config> schedule(gemm, cta_rank); schedule.has_tile(); schedule.advance()) {
+  const KTiles k_tiles = k_tiles_of(place, gemm.k, Shape::kBlockK);
+  for (TileSchedule<Config> schedule(gemm, place); schedule.has_tile(); schedule.advance()) {
     const TilePosition at = schedule.tile();
     const int rows_batch = rows_batched ? at.batch : 0;
     const int columns_batch = columns_batched ? at.batch : 0;
 #pragma unroll 1
-    for (int k = 0; k < gemm.k; k += Shape::kBlockK) {
+    for (int k_tile = k_tiles.begin; k_tile < k_tiles.end; ++k_tile) {
+      const int k = k_tile * Shape::kBlockK;
       wait(ring.empty(position.stage), position.parity);
       const u32 full = ring.full(position.stage);
       arrive_expecting(full, Shape::kStageBytes);
       Shape::Rows::load(Shape::rows(position.stage), params.rows, full, at.row, k, rows_batch, 0);
       Shape::Columns::load(Shape::columns(position.stage), params.columns, full, at.column, k,
-                           columns_batch, cta_rank);
+                           columns_batch, place.rank);
       position.advance();
+    }
+    if constexpr (Config::kResidualBoxes) {
+      ResidualTile<Config>::load(params.residual, position, at.row, at.column,
+                                 gemm.residual_batch != 0 ? at.batch : 0);
     }
   }
 }

@@ -118,7 +118,9 @@ __device__ __forceinline__ void multiply_tile_promoted(
 #pragma unroll
     for (int i = 0; i < Sm90Shape<Config>::kRegisters; ++i) sums[m][i] = 0.0f;
   }
-  if constexpr (Promotion<Config>::kParts == 1) {
+  // Sums and two sets of products, or one, must leave registers for the rest.
+  constexpr bool kTwoSets = Config::Products::kRegisters <= 64;
+  if constexpr (Promotion<Config>::kParts == 1 && kTwoSets) {
     promote_behind<Config>(position, k_tiles, group, sums);
   } else {
     promote_in_turn<Config>(position, k_tiles, group, sums);

@@ -2,21 +2,49 @@
 // same ones, each with a schedule of its own.
 #pragma once
 #include "/kiln/gemm/raster.cuh"
+#include "/kiln/sm90/warpgroup.cuh"
 
 namespace kiln {
 
-// Tiles that clusters compute at the same time lie in kGroup rows of tiles, so that they share
+// The CTA's place in its cluster. The cluster shares columns of the tiles of all its CTAs, or, in a
+// kernel with splits, K of one tile.
+template <class Config>
+struct ClusterPlace {
+  u32 rank, size;
+
+  __device__ __forceinline__ static ClusterPlace here() {
+    if constexpr (Config::kSplits) return {cluster_rank(), cluster_size()};
+    if constexpr (Config::kCluster > 1) return {cluster_rank(), Config::kCluster};
+    return {0, 1};
+  }
+};
+
+// The K-tiles of a tile that this CTA multiplies.
+struct KTiles {
+  int begin, end;
+};
+template <class Config>
+__device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place, int k, int block_k) {
+  const int all = ceil_div(k, block_k);
+  if constexpr (!Config::kSplits) return {0, all};
+  const int rank = static_cast<int>(place.rank), size = static_cast<int>(place.size);
+  return {static_cast<int>(static_cast<i64>(all) * rank / size),
+          static_cast<int>(static_cast<i64>(all) * (rank + 1) / size)};
+}
+
+// Tiles that clusters compute at the same time lie in kRasterRows rows of tiles, so that they share
 // operands in L2.
 template <class Config>
 class TileSchedule {
  public:
-  // `cta_rank`: in the cluster.
-  __device__ __forceinline__ TileSchedule(const GemmParams& params, u32 cta_rank)
+  __device__ __forceinline__ TileSchedule(const GemmParams& params,
+                                          const ClusterPlace<Config>& place)
       : rows_(Config::kSwapped ? params.n : params.m),
         columns_(Config::kSwapped ? params.m : params.n),
         tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, Config::kBlockN) * params.batch),
-        index_(blockIdx.x / Config::kCluster),
-        first_row_(static_cast<int>(cta_rank) * Config::kBlockM) {}
+        index_(blockIdx.x / place.size),
+        clusters_(gridDim.x / place.size),
+        first_row_(Config::kSplits ? 0 : static_cast<int>(place.rank) * Config::kBlockM) {}
 
   __device__ __forceinline__ bool has_tile() const { return index_ < tiles_; }
   // The CTA's own part of the cluster's tile; its rows may all lie outside the matrix.
@@ -26,14 +54,12 @@ class TileSchedule {
     at.row += first_row_;
     return at;
   }
-  __device__ __forceinline__ void advance() {
-    index_ += static_cast<int>(gridDim.x) / Config::kCluster;
-  }
+  __device__ __forceinline__ void advance() { index_ += clusters_; }
 
  private:
   static constexpr int kRows = Config::kBlockM * Config::kCluster;
 
-  int rows_, columns_, tiles_, index_, first_row_;
+  int rows_, columns_, tiles_, index_, clusters_, first_row_;
 };
 
 }  // namespace kiln

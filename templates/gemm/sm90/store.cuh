@@ -3,9 +3,11 @@
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/sm90/bias.cuh"
+#include "/kiln/gemm/sm90/main_loop.cuh"
+#include "/kiln/gemm/sm90/residual.cuh"
 #include "/kiln/gemm/sm90/scales.cuh"
-#include "/kiln/gemm/sm90/tile.cuh"
-#include "/kiln/sm90/warpgroup.cuh"
+#include "/kiln/gemm/sm90/slab.cuh"
 
 namespace kiln {
 
@@ -27,40 +29,75 @@ __device__ __forceinline__ Pair load_pair(const T* source, int count) {
   }
 }
 
-// A math warpgroup's way to the output. 64 rows times 128 bytes of columns at a time are a slab: two
-// of them take turns, so that one is filled while the copy engine reads the other.
+// A math warpgroup's way to the output. Two slabs take turns, so that one is filled while the copy
+// engine reads the other.
 template <class Config, class Epilogue>
 class TileStore {
   using Shape = Sm90Shape<Config>;
   using Output = typename Config::Output;
-  using Bias = typename Config::Bias;
+  using RingPosition = typename Shape::StageRing::Position;
   using Residual = typename Config::Residual;
+  static constexpr bool kSwapped = Config::kSwapped;
   static constexpr bool kWhole = Config::kStores == Access::vectors;
-  static constexpr int kSlabColumns = 128 / static_cast<int>(sizeof(Output));
-  static constexpr int kTilesN = kSlabColumns / 8;  // accumulator tiles of 8 columns in a slab
-  static constexpr int kSlabs = ceil_div(Config::kBlockN, kSlabColumns);
 
  public:
-  // `group`: among all math groups of the CTA.
-  __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group)
+  using Slab = conditional<kSwapped, TransposedSlab<Output, Config::kBlockN>,
+                           UprightSlab<Output, Config::kBlockN>>;
+  static constexpr int kSums = Slab::kTiles * 4;  // of a thread in a slab
+
+  // `group`: among all math groups of the CTA. `first_row`: of its part of the tile, in rows of the
+  // product.
+  __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group,
+                                       int first_row)
       : params_(params),
         slabs_(Shape::base() + Shape::kOutputAt + group * 2 * Shape::kOutputSlabBytes),
         barrier_(1 + group),
+        first_row_(first_row),
+        bias_(group),
         scales_(params.gemm) {}
 
-  // 64 rows from `row` on.
-  __device__ __forceinline__ void store(const float (&acc)[Shape::kRegisters], int row, int column,
-                                        int batch) {
-#pragma unroll
-    for (int slab = 0; slab < kSlabs; ++slab) {
-      const u32 memory = slabs_ + slab % 2 * Shape::kOutputSlabBytes;
-      if (leads()) wait_stores_read<1>();
-      sync_threads<128>(barrier_);
-      fill(memory, acc, slab, row, column + slab * kSlabColumns, batch);
-      fence_async_proxy();
-      sync_threads<128>(barrier_);
-      write_out(memory, row, column + slab * kSlabColumns, batch);
+  // Before the products of the tile at `at`.
+  __device__ __forceinline__ void begin(const TilePosition& at) {
+    if constexpr (Epilogue::kBias) {
+      bias_.fetch(params_.gemm, kSwapped ? at.row + first_row_ : at.column, at.batch);
     }
+  }
+  // After them, before the first slab. `position`: of the ring, behind the tile's K-tiles.
+  __device__ __forceinline__ void prepare(RingPosition& position) {
+    if constexpr (Epilogue::kBias) bias_.keep();
+    if constexpr (Config::kResidualBoxes) residual_.wait_for(position);
+  }
+
+  // Writes slab `slab` of the 64 rows of the product that are the group's `tile_m`-th.
+  __device__ __forceinline__ void store(const float* sums, int tile_m, int slab,
+                                        const TilePosition& at) {
+    const u32 memory = slabs_ + turn_ * Shape::kOutputSlabBytes;
+    turn_ ^= 1;
+    const int row = at.row + first_row_ + tile_m * 64, column = at.column + slab * Slab::kTiles * 8;
+    const OutputPosition first = kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
+    if (leads()) wait_stores_read<1>();
+    sync_threads<128>(barrier_);
+    float values[Slab::kTiles][4];
+#pragma unroll
+    for (int i = 0; i < Slab::kTiles * 2; ++i) {
+      const Place place{first, Slab::position(i / 2, i % 2, 0), tile_m, slab, at.batch};
+      const Pair pair = finish_pair({sums[i * 2], sums[i * 2 + 1]}, place);
+      values[i / 2][i % 2 * 2] = pair.first, values[i / 2][i % 2 * 2 + 1] = pair.second;
+    }
+    Slab::write(memory, values);
+    fence_async_proxy();
+    sync_threads<128>(barrier_);
+#pragma unroll
+    for (int box = 0; box < Slab::kBoxes; ++box) {
+      write_out(memory + box * Slab::kBoxRows * Slab::kRowBytes, first.row,
+                first.column + box * Slab::kColumns, at.batch);
+    }
+    if (Config::kStores != Access::elements && leads()) commit_stores();
+  }
+
+  // After the last slab of a tile; `position` as prepare() left it.
+  __device__ __forceinline__ void end(const RingPosition& position) const {
+    if constexpr (Config::kResidualBoxes) residual_.release(position);
   }
 
   // Before the CTA ends: its shared memory must stay until it has been read.
@@ -71,93 +108,73 @@ class TileStore {
  private:
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 128 == 0; }
 
-  // This thread's outputs of the slab: in each tile of 8 columns, two neighbours of two rows.
-  __device__ __forceinline__ void fill(u32 memory, const float (&acc)[Shape::kRegisters], int slab,
-                                       int row, int column, int batch) const {
-    // Addresses are computed here and not ahead of the main loop, which leaves no registers for
-    // them.
-    const u32 thread = opaque(threadIdx.x) % 128;
-    const int lane = thread % 32, warp_row = thread / 32 * 16;
+  // Of two neighbours in a row of the output, or in a column where the product is transposed.
+  struct Place {
+    OutputPosition slab_first, offset;
+    int tile_m, slab, batch;
+    __device__ __forceinline__ int row() const { return slab_first.row + offset.row; }
+    __device__ __forceinline__ int column() const { return slab_first.column + offset.column; }
+  };
+
+  __device__ __forceinline__ Pair finish_pair(const Pair& sums, const Place& at) const {
+    const int row = at.row(), column = at.column();
+    const int next_row = row + (kSwapped ? 1 : 0), next_column = column + (kSwapped ? 0 : 1);
+    Pair bias{0.0f, 0.0f}, residual{0.0f, 0.0f};
+    if constexpr (Epilogue::kBias) bias = bias_of(at);
+    if constexpr (Epilogue::kResidual) residual = residual_of(at);
     const Epilogue epilogue;
-    float values[kTilesN][4];
-#pragma unroll
-    for (int j = 0; j < kTilesN; ++j) {
-      const int own_column = column + j * 8 + lane % 4 * 2;
-      Pair bias{0.0f, 0.0f};
-      if constexpr (Epilogue::kBias) bias = load_bias(own_column, batch);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int own_row = row + warp_row + half * 8 + lane / 4;
-        const float* sum = acc + (slab * kTilesN + j) * 4 + half * 2;
-        Pair residual{0.0f, 0.0f};
-        if constexpr (Epilogue::kResidual) residual = load_residual(own_row, own_column, batch);
-        const Pair scales = scales_(own_row, own_column, batch);
-        values[j][half * 2] =
-            epilogue(scales.first * sum[0], bias.first, residual.first, own_row, own_column, batch);
-        values[j][half * 2 + 1] = epilogue(scales.second * sum[1], bias.second, residual.second,
-                                           own_row, own_column + 1, batch);
-      }
-    }
-    write_slab(memory, values, warp_row, lane);
+    const Pair scales = scales_(row, column, at.batch);
+    return {epilogue(scales.first * sums.first, bias.first, residual.first, row, column, at.batch),
+            epilogue(scales.second * sums.second, bias.second, residual.second, next_row,
+                     next_column, at.batch)};
   }
 
-  __device__ __forceinline__ Pair load_bias(int column, int batch) const {
-    const GemmParams& gemm = params_.gemm;
-    const Bias* bias = static_cast<const Bias*>(gemm.bias) + batch * gemm.bias_batch;
-    return load_pair<kWhole>(bias + column, gemm.n - column);
+  __device__ __forceinline__ Pair bias_of(const Place& at) const {
+    if constexpr (kSwapped) {
+      const float value = bias_[at.tile_m * 64 + at.offset.column];
+      return {value, value};
+    }
+    const int offset = at.slab * Slab::kColumns + at.offset.column;
+    return {bias_[offset], bias_[offset + 1]};
   }
-  __device__ __forceinline__ Pair load_residual(int row, int column, int batch) const {
+
+  __device__ __forceinline__ Pair residual_of(const Place& at) const {
+    if constexpr (Config::kResidualBoxes) {
+      return residual_.read(at.slab, first_row_ + at.tile_m * 64 + at.offset.row, at.offset.column);
+    }
     const GemmParams& gemm = params_.gemm;
+    const int rows = at.column() < gemm.n ? gemm.m - at.row() : 0;  // that exist
     const Residual* residual = static_cast<const Residual*>(gemm.residual) +
-                               batch * gemm.residual_batch + row * gemm.residual_ld;
-    return load_pair<kWhole>(residual + column, row < gemm.m ? gemm.n - column : 0);
+                               at.batch * gemm.residual_batch + at.row() * gemm.residual_ld +
+                               at.column();
+    if constexpr (!kSwapped) return load_pair<kWhole>(residual, rows > 0 ? gemm.n - at.column() : 0);
+    return {rows > 0 ? to_float(residual[0]) : 0.0f,
+            rows > 1 ? to_float(residual[gemm.residual_ld]) : 0.0f};
   }
 
-  __device__ __forceinline__ static void write_slab(u32 memory, const float (&values)[kTilesN][4],
-                                                    int warp_row, int lane) {
-    if constexpr (sizeof(Output) == 2) {
-      const int row = warp_row + lane % 16;  // whose address this lane gives to stmatrix
-#pragma unroll
-      for (int j = 0; j < kTilesN; j += 2) {
-        store_matrix_x4(memory + swizzled_offset(row, j + lane / 16),
-                        pack2<Output>(values[j][0], values[j][1]),
-                        pack2<Output>(values[j][2], values[j][3]),
-                        pack2<Output>(values[j + 1][0], values[j + 1][1]),
-                        pack2<Output>(values[j + 1][2], values[j + 1][3]));
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kTilesN * 2; ++i) {
-        const int row = warp_row + lane / 4 + i % 2 * 8, chunk = i / 2 * 2 + lane % 4 / 2;
-        store_shared_8(memory + swizzled_offset(row, chunk) + lane % 2 * 8, values[i / 2][i % 2 * 2],
-                       values[i / 2][i % 2 * 2 + 1]);
-      }
-    }
-  }
-
-  // After a barrier of the group.
-  __device__ __forceinline__ void write_out(u32 memory, int row, int column, int batch) const {
+  // One box; after a barrier of the group.
+  __device__ __forceinline__ void write_out(u32 box, int row, int column, int batch) const {
     if constexpr (Config::kStores != Access::elements) {
-      if (leads()) {
-        store_box(params_.out, memory, column, row, batch);
-        commit_stores();
-      }
+      if (leads()) store_box(params_.out, box, column, row, batch);
     } else {
+      constexpr int kColumns = Slab::kColumns, kChunk = 16 / static_cast<int>(sizeof(Output));
       const GemmParams& gemm = params_.gemm;
-      const int own = threadIdx.x % kSlabColumns;
+      const int own = threadIdx.x % kColumns;
       if (column + own >= gemm.n) return;
       Output* out = static_cast<Output*>(gemm.out) + batch * gemm.out_batch + column + own;
 #pragma unroll 4
-      for (int i = threadIdx.x % 128 / kSlabColumns; i < 64; i += 128 / kSlabColumns) {
-        constexpr int kChunk = 16 / static_cast<int>(sizeof(Output));
-        const u32 source = memory + swizzled_offset(i, own / kChunk) + own % kChunk * sizeof(Output);
+      for (int i = threadIdx.x % 128 / kColumns; i < Slab::kBoxRows; i += 128 / kColumns) {
+        const u32 source = box + Slab::Rows::offset(i, own / kChunk) + own % kChunk * sizeof(Output);
         if (row + i < gemm.m) out[(row + i) * gemm.out_ld] = load_shared<Output>(source);
       }
     }
   }
 
   const GemmSm90Params<TensorMap>& params_;
-  u32 slabs_, barrier_;
+  u32 slabs_, barrier_, turn_ = 0;
+  int first_row_;
+  BiasTile<Config> bias_;
+  ResidualTile<Config> residual_;
   PairScales<Config> scales_;
 };
 

@@ -50,7 +50,10 @@ struct OperandSlab {
 
 // Shared memory of a CTA:
 //
-//   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | barriers |
+//   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | bias | barriers |
+//
+// In a kernel with splits, which computes one tile, sums in parts, slabs and bias use the stages'
+// memory.
 //
 // kGroups math warpgroups share a tile: each has kTilesM times 64 rows of it and all columns. In a
 // ping-pong kernel each has a tile of its own instead, and they take turns on the tensor cores.
@@ -72,8 +75,14 @@ struct Sm90Shape {
 
   static constexpr u32 kStageBytes = Rows::kBytes + Columns::kBytes;
   static constexpr u32 kOutputSlabBytes = 64 * 128;
-  static constexpr u32 kOutputAt = Config::kStages * kStageBytes;
-  static constexpr u32 kBarriersAt = kOutputAt + Config::kGroups * 2 * kOutputSlabBytes;
+  static constexpr u32 kPartBytes = kBlockM * kBlockN * 4;  // of a CTA, in fp32
+  static constexpr u32 kStagesEnd = Config::kStages * kStageBytes;
+  static constexpr u32 kSlabBytes = Config::kGroups * 2 * kOutputSlabBytes;
+  static constexpr int kBiasCount = Config::kSwapped ? kTilesM * 64 : kBlockN;  // of a group
+  static constexpr u32 kBiasBytes = Config::kGroups * kBiasCount * 4;
+  static constexpr u32 kOutputAt = Config::kSplits ? kPartBytes : kStagesEnd;
+  static constexpr u32 kBiasAt = kOutputAt + kSlabBytes;
+  static constexpr u32 kBarriersAt = Config::kSplits ? kStagesEnd : kBiasAt + kBiasBytes;
 
   static_assert(Config::kStages >= 2 && Config::kStages <= 16,
                 "gemm sm_90a: kStages must be 2 to 16");
@@ -81,11 +90,15 @@ struct Sm90Shape {
                 "gemm sm_90a: kBlockM must be a multiple of 64 for each warpgroup of a tile");
   static_assert(kBlockN % 8 == 0 && kBlockN <= 256,
                 "gemm sm_90a: kBlockN must be a multiple of 8 up to 256");
+  static_assert(kBiasAt + kBiasBytes <= kBarriersAt,
+                "gemm sm_90a: a kernel with splits needs stages as large as its sums and slabs");
+  static_assert(!Config::kSplits || Config::kCluster == 1,
+                "gemm sm_90a: a cluster shares either columns or K");
   static_assert(kStageBytes % 1024 == 0, "gemm sm_90a: stages must be whole swizzle atoms");
 
   static constexpr u32 kSharedBytes = kBarriersAt + StageRing::kBytes;
   static_assert(kSharedBytes == gemm_sm90_shared_bytes(kBlockM, kBlockN, Config::kStages,
-                                                       Config::kGroups),
+                                                       Config::kGroups, kBiasCount, Config::kSplits),
                 "gemm sm_90a: the host must ask for the shared memory that the kernel uses");
   static_assert(kSharedBytes <= 227 * 1024, "gemm sm_90a: shared memory is 227 KB");
 

@@ -1,0 +1,109 @@
+// The slabs of shared memory through which accumulators go to the output: which outputs a thread's
+// values are, and where they lie in a slab.
+#pragma once
+#include "/kiln/gemm/sm90/tile.cuh"
+#include "/kiln/sm90/warpgroup.cuh"
+
+namespace kiln {
+
+struct OutputPosition {
+  int row, column;
+};
+
+// A slab holds kTiles accumulator tiles of 64 x 8 as kBoxes boxes of the output, each kBoxRows rows
+// of kRowBytes, swizzled. value[tile][2 * half + i] of a thread are its accumulators in wgmma's order.
+//
+// Where the product is the output itself: 64 rows, as many bytes of columns, up to 128, as divide the
+// tile's.
+template <class Output, int kBlockN>
+struct UprightSlab {
+  static constexpr int kRowBytes = gemm_sm90_slab_row_bytes(kBlockN, sizeof(Output));
+  static constexpr int kColumns = kRowBytes / static_cast<int>(sizeof(Output));  // of a box
+  using Rows = SwizzledRows<kRowBytes / 16>;
+  static constexpr int kTiles = kColumns / 8;
+  static constexpr int kSlabs = ceil_div(kBlockN / 8, kTiles);
+  static constexpr int kBoxes = 1, kBoxRows = 64;
+  static_assert(kBlockN % kColumns == 0,
+                "gemm sm_90a: kBlockN must be a multiple of 32 bytes of the output");
+
+  // Of value `2 * half + i` of `tile`, from the slab's first output.
+  __device__ __forceinline__ static OutputPosition position(int tile, int half, int i) {
+    const int lane = threadIdx.x % 32;
+    return {warp_row() + half * 8 + lane / 4, tile * 8 + lane % 4 * 2 + i};
+  }
+
+  __device__ __forceinline__ static void write(u32 slab, const float (&values)[kTiles][4]) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (sizeof(Output) == 2) {
+      const int row = warp_row() + lane % 16;  // whose address this lane gives to stmatrix
+#pragma unroll
+      for (int j = 0; j < kTiles; j += 2) {
+        store_matrix_x4(slab + Rows::offset(row, j + lane / 16),
+                        pack2<Output>(values[j][0], values[j][1]),
+                        pack2<Output>(values[j][2], values[j][3]),
+                        pack2<Output>(values[j + 1][0], values[j + 1][1]),
+                        pack2<Output>(values[j + 1][2], values[j + 1][3]));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kTiles * 2; ++i) {
+        const int row = warp_row() + lane / 4 + i % 2 * 8, chunk = i / 2 * 2 + lane % 4 / 2;
+        store_shared_8(slab + Rows::offset(row, chunk) + lane % 2 * 8,
+                       values[i / 2][i % 2 * 2], values[i / 2][i % 2 * 2 + 1]);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static int warp_row() { return threadIdx.x % 128 / 32 * 16; }
+};
+
+// Where the product is the output transposed: its 64 rows are columns of the output.
+template <class Output, int kBlockN>
+struct TransposedSlab {
+  static constexpr int kRowBytes = 128;
+  static constexpr int kColumns = kRowBytes / static_cast<int>(sizeof(Output));
+  static constexpr int kBoxes = 64 / kColumns;
+  using Rows = SwizzledRows<8>;
+  static constexpr int kFit = 64 / kBoxes;  // rows of the output that fit
+  static constexpr int kBoxRows = kBlockN < kFit ? kBlockN : kFit;
+  static constexpr int kTiles = kBoxRows / 8;
+  static constexpr int kSlabs = kBlockN / kBoxRows;
+  static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
+                "gemm sm_90a: kBlockN of a swapped tile must be 16, 32 or a multiple of 64");
+
+  __device__ __forceinline__ static OutputPosition position(int tile, int half, int i) {
+    const int lane = threadIdx.x % 32;
+    return {tile * 8 + lane % 4 * 2 + i, warp() * 16 + half * 8 + lane / 4};
+  }
+
+  __device__ __forceinline__ static void write(u32 slab, const float (&values)[kTiles][4]) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (sizeof(Output) == 2) {
+      // Lane l gives the address of row l % 8 of matrix l / 8: halves 0, 1 of tile j, then of j + 1.
+      const int row = lane / 16 * 8 + lane % 8, chunk = warp() * 2 + lane / 8 % 2;
+#pragma unroll
+      for (int j = 0; j < kTiles; j += 2) {
+        store_matrix_x4_transposed(slab + Rows::offset(j * 8 + row, chunk),
+                                   pack2<Output>(values[j][0], values[j][1]),
+                                   pack2<Output>(values[j][2], values[j][3]),
+                                   pack2<Output>(values[j + 1][0], values[j + 1][1]),
+                                   pack2<Output>(values[j + 1][2], values[j + 1][3]));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kTiles * 4; ++i) {
+        const OutputPosition at = position(i / 4, i % 4 / 2, i % 2);
+        const u32 box = slab + at.column / kColumns * kBoxRows * 128;
+        const int chunk = at.column % kColumns / 4;
+        store_shared_4(box + Rows::offset(at.row, chunk) + at.column % 4 * 4,
+                       values[i / 4][i % 4]);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static int warp() { return threadIdx.x % 128 / 32; }
+};
+
+}  // namespace kiln

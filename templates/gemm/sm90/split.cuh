@@ -1,0 +1,64 @@
+// Sums of a tile whose K is divided among the CTAs of a cluster, through distributed shared memory.
+#pragma once
+#include "/kiln/gemm/sm90/schedule.cuh"
+#include "/kiln/gemm/sm90/tile.cuh"
+
+namespace kiln {
+
+// Every CTA leaves its part in its own shared memory, where the stages were; then the CTAs divide
+// the slabs of the output among them and each adds up all parts of its slabs, in the order of the
+// ranks: the sum does not depend on who comes first. A part: [64 rows][8 columns][thread] four
+// accumulators, so that a warp reads and writes whole lines.
+template <class Config>
+class ClusterSum {
+  using Shape = Sm90Shape<Config>;
+  static constexpr int kTilesN = Config::kBlockN / 8;
+  static constexpr u32 kTileBytes = 128 * 16;
+
+ public:
+  __device__ __forceinline__ ClusterSum(const ClusterPlace<Config>& place, int group)
+      : place_(place),
+        first_(Shape::base() + group * Shape::kTilesM * kTilesN * kTileBytes +
+               threadIdx.x % 128 * 16) {}
+
+  // `tile_m`: which 64 rows of the group's.
+  __device__ __forceinline__ void write(const float (&acc)[Shape::kRegisters],
+                                        int tile_m) const {
+#pragma unroll
+    for (int j = 0; j < kTilesN; ++j) {
+      store_shared_16(at(tile_m, j),
+                      {__float_as_uint(acc[j * 4]), __float_as_uint(acc[j * 4 + 1]),
+                       __float_as_uint(acc[j * 4 + 2]), __float_as_uint(acc[j * 4 + 3])});
+    }
+  }
+
+  // Slabs are counted over the whole tile.
+  __device__ __forceinline__ bool owns(int slab) const { return slab % place_.size == place_.rank; }
+
+  // The sum of tiles `first_tile` .. + kCount of 8 columns, between two sync_cluster().
+  template <int kCount>
+  __device__ __forceinline__ void read(float (&sums)[kCount * 4], int tile_m,
+                                       int first_tile) const {
+#pragma unroll
+    for (float& sum : sums) sum = 0.0f;
+#pragma unroll 1
+    for (u32 cta = 0; cta < place_.size; ++cta) {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) {
+        const float4 quad = load_shared_of(cta, at(tile_m, first_tile + j));
+        sums[j * 4] += quad.x, sums[j * 4 + 1] += quad.y;
+        sums[j * 4 + 2] += quad.z, sums[j * 4 + 3] += quad.w;
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ u32 at(int tile_m, int tile_n) const {
+    return first_ + (tile_m * kTilesN + tile_n) * kTileBytes;
+  }
+
+  const ClusterPlace<Config>& place_;
+  u32 first_;
+};
+
+}  // namespace kiln
