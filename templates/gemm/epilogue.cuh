@@ -190,7 +190,7 @@ class OutputLane {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         if (kAligned && columns_left(step) <= 0) continue;
-        load_vector<kAligned>(column_scales_[step], column_scale(params, column_at(step), batch),
+        load_vector<kAligned>(column_scales_[step], column_scales(params, batch) + column_at(step),
                               columns_left(step));
       }
     }

@@ -33,20 +33,20 @@ class CommonScale {
   float value_;
 };
 
-// What a row's outputs are multiplied by beside that; `row` may lie outside the matrix.
+// What a row's outputs are multiplied by beside that. A row outside the matrix, of which nothing is
+// stored, has the scale of another: a branch would cost more registers.
 template <class Config>
 __device__ __forceinline__ float row_scale(const GemmParams& params, int row, int batch) {
   if constexpr (Config::kScaleA == Scale::vector) {
-    return row < params.m ? params.scale_a[batch * params.scale_a_batch + row] : 0.0f;
+    return params.scale_a[batch * params.scale_a_batch + (row < params.m ? row : 0)];
   } else {
     return 1.0f;
   }
 }
 
-// Where the scale of `column` is, if columns have scales.
-__device__ __forceinline__ const float* column_scale(const GemmParams& params, int column,
-                                                     int batch) {
-  return params.scale_b + batch * params.scale_b_batch + column;
+// The scales of columns, if they have any.
+__device__ __forceinline__ const float* column_scales(const GemmParams& params, int batch) {
+  return params.scale_b + batch * params.scale_b_batch;
 }
 
 }  // namespace kiln

@@ -234,6 +234,7 @@ TEST_CASE("a plan takes the pointers that it was planned with, whatever their al
 TEST_CASE("a plan takes scales last, and reads those of columns alone by vectors") {
   Call call;
   char* const memory = static_cast<char*>(kMemory);
+  call.options.config = GemmTile{128, 128, 64, 3};
   call.options.scale_a = contiguous_view(memory, DType::f32, 0, call.out.shape[0]);
   call.options.scale_b = contiguous_view(memory, DType::f32, 0, call.out.shape[1]);
   call.publish();

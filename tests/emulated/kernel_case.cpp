@@ -212,10 +212,13 @@ void KernelCase::make_gemm(int size) {
   const long long tiles = gemm_tiles(problem.m, problem.n, 1, config.block_m, config.block_n);
   const long long parts = size == 0 ? 0 : (tiles - whole) * splits;
   if (config.is_sm90()) {
-    // One cluster computes all tiles; every tile has its own; two clusters share them.
-    const auto cluster = static_cast<unsigned>(config.sm90.cluster);
-    const auto clusters = size == 1 ? static_cast<unsigned>(tiles) : 1u + (size == 2);
-    choice_ = {spec_, clusters * cluster, 1, 0, 0, cluster};
+    // One cluster computes all tiles; every tile has its own; two clusters share them. Where a
+    // cluster shares K of a tile: one, two, three CTAs for each.
+    const bool shares = config.sm90.splits;
+    const auto cluster = static_cast<unsigned>(shares ? splits : config.sm90.cluster);
+    const auto clusters =
+        size == 1 || shares ? static_cast<unsigned>(tiles) : 1u + (size == 2);
+    choice_ = {spec_, clusters * cluster, shares ? splits : 1, 0, 0, cluster};
   } else {
     choice_ = {
         spec_, static_cast<unsigned>(size == 0 ? tiles : whole + parts), splits, whole,

@@ -16,8 +16,6 @@ E4M3, E5M2 = F8_DTYPES.values()
 # Storage in which rows whose K is no multiple of 16 start at one of 16 bytes.
 BASE = GemmCase(dtype="e4m3", storage="guarded", m=70, n=130, k=200)
 SIZES = [(70, 130, 200), (129, 67, 45), (1, 8, 16), (1, 1, 1), (33, 264, 128), (130, 257, 300)]
-TILES = [(128, 256, 128, 4, 2), (128, 256, 128, 4, 1), (256, 128, 128, 4, 2), (256, 128, 128, 4, 1),
-         (128, 128, 128, 6, 2), (128, 128, 128, 6, 1), (64, 128, 128, 6, 1)]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +47,17 @@ def groups():
 
 
 def tile_groups():
-    for tile in TILES:
-        # Several tiles of the cluster, and rings that turn over.
-        case = dataclasses.replace(BASE, m=tile[0] + 5, n=tile[1] + 3, k=6 * 128 + 7, config=tile)
-        yield both("x".join(map(str, tile)), case)
+    keys = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
+    specs = kiln.enumerate_specs("sm_90a")
+    of_f8 = [s for s in specs if s["op"] == "gemm" and s["dtype"] == "float8_e4m3fn"]
+    for tile in sorted({tuple(spec[key] for key in keys) for spec in of_f8}):
+        # Several tiles, rings that turn over, and as many K-tiles as a cluster may share.
+        config = (*tile[:-1], 3) if tile[-1] else tile[:-1]
+        case = dataclasses.replace(
+            BASE, m=tile[0] + 5, n=tile[1] + 3, k=6 * 128 + 7, config=config,
+            scale_a="vector", scale_b="vector", bias="f32",
+        )  # fmt: skip
+        yield both("x".join(map(str, config)), case)
 
 
 def epilogue_groups():
@@ -123,7 +128,7 @@ REFUSALS = {
     "half": (lambda a, w: (a, w.t()), {"accumulator": "float16"}, TypeError,
              "accumulator float16 needs float16 inputs, got float8_e4m3fn"),
     "tile": (lambda a, w: (a, w.t()), {"config": (128, 128, 64, 3)}, ValueError,
-             "config must be one of 128x256x128x4"),
+             "config must be one of "),
 }  # fmt: skip
 
 

@@ -27,17 +27,17 @@ class PairScales {
   }
 
  private:
+  // Columns outside the matrix have the scale of others: as row_scale().
   __device__ __forceinline__ Pair of_columns(int column, int batch) const {
-    const float* source = column_scale(params_, column, batch);
-    const int count = params_.n - column;
-    if constexpr (!Config::kSwapped && Config::kStores == Access::vectors) {
-      if (count <= 0) return {0.0f, 0.0f};
-      const float2 pair = *reinterpret_cast<const float2*>(source);
+    const float* scales = column_scales(params_, batch);
+    const int first = column < params_.n ? column : 0;
+    if constexpr (Config::kSwapped) {
+      return {scales[first], scales[first]};
+    } else if constexpr (Config::kStores == Access::vectors) {
+      const float2 pair = *reinterpret_cast<const float2*>(scales + first);
       return {pair.x, pair.y};
     } else {
-      const float first = count > 0 ? source[0] : 0.0f;
-      if constexpr (Config::kSwapped) return {first, first};
-      return {first, count > 1 ? source[1] : 0.0f};
+      return {scales[first], scales[column + 1 < params_.n ? column + 1 : 0]};
     }
   }
 

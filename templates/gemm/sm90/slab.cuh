@@ -26,16 +26,17 @@ struct UprightSlab {
   static_assert(kBlockN % kColumns == 0,
                 "gemm sm_90a: kBlockN must be a multiple of 32 bytes of the output");
 
-  // Of value `2 * half + i` of `tile`, from the slab's first output.
-  __device__ __forceinline__ static OutputPosition position(int tile, int half, int i) {
-    const int lane = threadIdx.x % 32;
-    return {warp_row() + half * 8 + lane / 4, tile * 8 + lane % 4 * 2 + i};
+  // Of the thread's value `2 * half + i` of `tile`, from the slab's first output.
+  __device__ __forceinline__ static OutputPosition position(u32 thread, int tile, int half, int i) {
+    const int lane = thread % 32;
+    return {warp_row(thread) + half * 8 + lane / 4, tile * 8 + lane % 4 * 2 + i};
   }
 
-  __device__ __forceinline__ static void write(u32 slab, const float (&values)[kTiles][4]) {
-    const int lane = threadIdx.x % 32;
+  __device__ __forceinline__ static void write(u32 thread, u32 slab,
+                                               const float (&values)[kTiles][4]) {
+    const int lane = thread % 32;
     if constexpr (sizeof(Output) == 2) {
-      const int row = warp_row() + lane % 16;  // whose address this lane gives to stmatrix
+      const int row = warp_row(thread) + lane % 16;  // whose address this lane gives to stmatrix
 #pragma unroll
       for (int j = 0; j < kTiles; j += 2) {
         store_matrix_x4(slab + Rows::offset(row, j + lane / 16),
@@ -47,7 +48,7 @@ struct UprightSlab {
     } else {
 #pragma unroll
       for (int i = 0; i < kTiles * 2; ++i) {
-        const int row = warp_row() + lane / 4 + i % 2 * 8, chunk = i / 2 * 2 + lane % 4 / 2;
+        const int row = warp_row(thread) + lane / 4 + i % 2 * 8, chunk = i / 2 * 2 + lane % 4 / 2;
         store_shared_8(slab + Rows::offset(row, chunk) + lane % 2 * 8,
                        values[i / 2][i % 2 * 2], values[i / 2][i % 2 * 2 + 1]);
       }
@@ -55,7 +56,7 @@ struct UprightSlab {
   }
 
  private:
-  __device__ __forceinline__ static int warp_row() { return threadIdx.x % 128 / 32 * 16; }
+  __device__ __forceinline__ static int warp_row(u32 thread) { return thread % 128 / 32 * 16; }
 };
 
 // Where the product is the output transposed: its 64 rows are columns of the output.
@@ -72,16 +73,17 @@ struct TransposedSlab {
   static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
                 "gemm sm_90a: kBlockN of a swapped tile must be 16, 32 or a multiple of 64");
 
-  __device__ __forceinline__ static OutputPosition position(int tile, int half, int i) {
-    const int lane = threadIdx.x % 32;
-    return {tile * 8 + lane % 4 * 2 + i, warp() * 16 + half * 8 + lane / 4};
+  __device__ __forceinline__ static OutputPosition position(u32 thread, int tile, int half, int i) {
+    const int lane = thread % 32;
+    return {tile * 8 + lane % 4 * 2 + i, warp(thread) * 16 + half * 8 + lane / 4};
   }
 
-  __device__ __forceinline__ static void write(u32 slab, const float (&values)[kTiles][4]) {
-    const int lane = threadIdx.x % 32;
+  __device__ __forceinline__ static void write(u32 thread, u32 slab,
+                                               const float (&values)[kTiles][4]) {
+    const int lane = thread % 32;
     if constexpr (sizeof(Output) == 2) {
       // Lane l gives the address of row l % 8 of matrix l / 8: halves 0, 1 of tile j, then of j + 1.
-      const int row = lane / 16 * 8 + lane % 8, chunk = warp() * 2 + lane / 8 % 2;
+      const int row = lane / 16 * 8 + lane % 8, chunk = warp(thread) * 2 + lane / 8 % 2;
 #pragma unroll
       for (int j = 0; j < kTiles; j += 2) {
         store_matrix_x4_transposed(slab + Rows::offset(j * 8 + row, chunk),
@@ -93,7 +95,7 @@ struct TransposedSlab {
     } else {
 #pragma unroll
       for (int i = 0; i < kTiles * 4; ++i) {
-        const OutputPosition at = position(i / 4, i % 4 / 2, i % 2);
+        const OutputPosition at = position(thread, i / 4, i % 4 / 2, i % 2);
         const u32 box = slab + at.column / kColumns * kBoxRows * 128;
         const int chunk = at.column % kColumns / 4;
         store_shared_4(box + Rows::offset(at.row, chunk) + at.column % 4 * 4,
@@ -103,7 +105,7 @@ struct TransposedSlab {
   }
 
  private:
-  __device__ __forceinline__ static int warp() { return threadIdx.x % 128 / 32; }
+  __device__ __forceinline__ static int warp(u32 thread) { return thread % 128 / 32; }
 };
 
 }  // namespace kiln

@@ -77,14 +77,17 @@ class TileStore {
     const OutputPosition first = kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
     if (leads()) wait_stores_read<1>();
     sync_threads<128>(barrier_);
+    // What follows from it alone is computed here, not ahead of the main loop, which leaves no
+    // registers for it.
+    const u32 thread = opaque(threadIdx.x);
     float values[Slab::kTiles][4];
 #pragma unroll
     for (int i = 0; i < Slab::kTiles * 2; ++i) {
-      const Place place{first, Slab::position(i / 2, i % 2, 0), tile_m, slab, at.batch};
+      const Place place{first, Slab::position(thread, i / 2, i % 2, 0), tile_m, slab, at.batch};
       const Pair pair = finish_pair({sums[i * 2], sums[i * 2 + 1]}, place);
       values[i / 2][i % 2 * 2] = pair.first, values[i / 2][i % 2 * 2 + 1] = pair.second;
     }
-    Slab::write(memory, values);
+    Slab::write(thread, memory, values);
     fence_async_proxy();
     sync_threads<128>(barrier_);
 #pragma unroll
