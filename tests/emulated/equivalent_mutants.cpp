@@ -57,8 +57,17 @@ std::string_view why_not_modelled_sm90(const GemmTraits& traits, const Mutant& m
   return {};
 }
 
-std::string_view why_equivalent_sm90(const GemmTraits& traits, const Mutant& mutant,
+std::string_view why_equivalent_sm90(const Specialization& spec, const Mutant& mutant,
                                      std::string_view ptx) {
+  const GemmTraits traits = spec.gemm();
+  if (gemm_configs()[static_cast<std::size_t>(spec.row())].sm90.splits) {
+    if (starts(mutant, "mbarrier.arrive.shared::cta")) {
+      return "the CTA has one tile: nobody waits for the release of its last stages";
+    }
+    if (starts(mutant, "cp.async.bulk.wait_group") || starts(mutant, "bar.sync")) {
+      return "the CTA has one tile, of which a group writes each slab into memory of its own";
+    }
+  }
   if (is_repeated_wait(mutant, ptx)) return "the next wait is for the same products";
   if (traits.stores != Access::elements) return {};
   if (starts(mutant, "cp.async.bulk.wait_group") || starts(mutant, "fence.proxy.async")) {
@@ -86,7 +95,7 @@ std::string_view why_not_modelled(const Specialization& spec, const Mutant& muta
 
 std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant,
                                 std::string_view ptx) {
-  if (is_sm90_gemm(spec)) return why_equivalent_sm90(spec.gemm(), mutant, ptx);
+  if (is_sm90_gemm(spec)) return why_equivalent_sm90(spec, mutant, ptx);
   const bool copies = ptx.find("cp.async.") != std::string_view::npos;
   if (spec.family() == Family::gemm && !copies && is_after_main_loop(mutant, ptx)) {
     return "no copy is in flight, and behind the loop's own barrier only B's fragments are read, "

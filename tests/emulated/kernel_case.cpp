@@ -212,13 +212,14 @@ void KernelCase::make_gemm(int size) {
   const long long tiles = gemm_tiles(problem.m, problem.n, 1, config.block_m, config.block_n);
   const long long parts = size == 0 ? 0 : (tiles - whole) * splits;
   if (config.is_sm90()) {
-    // One cluster computes all tiles; every tile has its own; two clusters share them. Where a
-    // cluster shares K of a tile: one, two, three CTAs for each.
+    // One cluster computes all tiles; all but one of them have their own; two clusters share them.
+    // Where CTAs share K of a tile: one, three, four for each, with an odd or an even part.
     const bool shares = config.sm90.splits;
-    const auto cluster = static_cast<unsigned>(shares ? splits : config.sm90.cluster);
-    const auto clusters =
-        size == 1 || shares ? static_cast<unsigned>(tiles) : 1u + (size == 2);
-    choice_ = {spec_, clusters * cluster, shares ? splits : 1, 0, 0, cluster};
+    const int sharing = size == 0 ? 1 : size + 2;
+    const auto cluster = static_cast<unsigned>(shares ? sharing : config.sm90.cluster);
+    const auto all = static_cast<unsigned>(tiles);
+    const unsigned clusters = shares ? all : size == 1 ? std::max(all, 2u) - 1 : 1u + (size == 2);
+    choice_ = {spec_, clusters * cluster, shares ? sharing : 1, 0, 0, cluster};
   } else {
     choice_ = {
         spec_, static_cast<unsigned>(size == 0 ? tiles : whole + parts), splits, whole,
