@@ -47,7 +47,7 @@ inline constexpr int kMostCluster = 8;  // CTAs in a cluster; more are not porta
 // What a row of the sm_90a kernel (templates/gemm/sm90/) has beside its tile.
 struct Sm90Form {
   int groups = 0;   // math warpgroups; 0: the row is none of these
-  int cluster = 0;  // CTAs along M that share the columns which they load
+  int cluster = 1;  // CTAs along M that share the columns which they load
   bool ping_pong = false;
   bool splits = false;   // CTAs of a cluster share a tile, each with a part of K
   bool swapped = false;  // computes the transposed output: N of the problem is M of wgmma
@@ -79,6 +79,8 @@ std::string tile_name(const GemmConfig& config);       // "128x128x32x3", "128x2
 // Every row that these traits can ever use on an arch, whatever the lengths: what prewarming needs.
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch);
 std::vector<int> gemm_rows(const GemmTraits& traits, int arch);
+// And those that only a caller who names a tile gets.
+std::vector<int> all_gemm_rows(const GemmTraits& traits, int arch);
 
 // The specialization of a row for a problem: of its traits, what this row's kernel depends on.
 Specialization gemm_specialization(int arch, int row, const GemmTraits& traits);

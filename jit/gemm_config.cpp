@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 
 #include "jit/arch.h"
 #include "jit/config.h"
 #include "jit/gemm_rows.h"
+#include "jit/gemm_sm90_cost.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -119,55 +122,102 @@ float memory_time_of(const GemmTraits& traits, const GemmExtent& extent, int sm_
 
 }  // namespace
 
-Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
-                   bool may_split, int only_row, int only_splits) {
-  const float memory_time = memory_time_of(traits, extent, sm_count);
+namespace {
+
+// The best so far.
+struct Offers {
   Choice best;
   float best_cost = -1;
-  const auto offer = [&](int row, int splits, std::int64_t whole, float cost) {
+
+  void add(int row, int splits, std::int64_t whole, float cost) {
     if (best_cost >= 0 && best_cost <= cost) return;
     best = {row, splits, whole};
     best_cost = cost;
-  };
-  // Tensor maps have no empty dimensions.
-  const auto is_possible = [&](const GemmConfig& config) {
-    return !config.is_sm90() || extent.k > 0;
-  };
+  }
+};
+
+void offer_portable(Offers& offers, int row, const Candidate& here, bool may_split) {
+  offers.add(row, 1, 0, here.cost(1));
+  if (!may_split) return;
+  for (const int splits : kSplits) {
+    if (!here.can_split(here.tiles, splits, here.resident)) break;
+    offers.add(row, splits, 0, here.cost(splits));
+  }
+  for (int on_sm = 1; on_sm <= here.resident; ++on_sm) {
+    const std::int64_t places = static_cast<std::int64_t>(on_sm) * here.sm_count;
+    const std::int64_t whole = here.tiles / places * places;
+    if (whole == 0 || whole == here.tiles || here.whole_on_sm(whole) != on_sm) continue;
+    for (const int splits : kSplits) {
+      if (splits > kMostTailSplits || !here.can_split(here.tiles - whole, splits, on_sm)) break;
+      offers.add(row, splits, whole, here.tail_cost(whole, on_sm, splits));
+    }
+  }
+}
+
+void offer_sm90(Offers& offers, int row, const GemmTraits& traits, const GemmExtent& extent,
+                int sm_count, int only_splits) {
+  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
+  const std::int64_t k_tiles = (extent.k + config.block_k - 1) / config.block_k;
+  const auto most = static_cast<int>(
+      std::min<std::int64_t>(config.sm90.splits ? kMostCluster : 1, k_tiles));  // one or more each
+  const int first = config.sm90.splits && only_splits > 0 ? std::min(only_splits, most) : 1;
+  const int last = config.sm90.splits && only_splits > 0 ? first : most;
+  for (int splits = first; splits <= last; ++splits) {
+    offers.add(row, splits, 0, sm90_cost(config, traits, extent, sm_count, splits));
+  }
+}
+
+Choice compute_choice(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
+                      bool may_split, int only_row, int only_splits) {
+  Offers offers;
+  const float memory_time = memory_time_of(traits, extent, sm_count);
   const auto consider = [&](int row) {
     const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
-    if (!is_possible(config)) return;
-    const Candidate here = candidate(config, arch, extent, sm_count, memory_time);
-    if (only_splits > 1 && config.sm90.splits) {
-      best = {row, std::min(only_splits, here.k_tiles), 0};
-      return;
-    }
-    offer(row, 1, 0, here.cost(1));
-    if (config.sm90.splits) {
-      for (int splits = 2; splits <= kMostCluster && splits <= here.k_tiles; ++splits) {
-        offer(row, splits, 0, here.cost(splits));
-      }
-    }
-    if (!may_split || config.is_sm90()) return;
-    for (const int splits : kSplits) {
-      if (!here.can_split(here.tiles, splits, here.resident)) break;
-      offer(row, splits, 0, here.cost(splits));
-    }
-    for (int on_sm = 1; on_sm <= here.resident; ++on_sm) {
-      const std::int64_t places = static_cast<std::int64_t>(on_sm) * sm_count;
-      const std::int64_t whole = here.tiles / places * places;
-      if (whole == 0 || whole == here.tiles || here.whole_on_sm(whole) != on_sm) continue;
-      for (const int splits : kSplits) {
-        if (splits > kMostTailSplits || !here.can_split(here.tiles - whole, splits, on_sm)) break;
-        offer(row, splits, whole, here.tail_cost(whole, on_sm, splits));
-      }
+    if (config.is_sm90()) {
+      offer_sm90(offers, row, traits, extent, sm_count, only_splits);
+    } else {
+      offer_portable(offers, row, candidate(config, arch, extent, sm_count, memory_time),
+                     may_split);
     }
   };
-  if (only_row >= 0 && is_possible(gemm_configs()[static_cast<std::size_t>(only_row)])) {
+  if (extent.k == 0) return {first_portable_row(traits, arch)};  // nothing is multiplied
+  if (only_row >= 0) {
     consider(only_row);
   } else {
     for_each_row(traits, arch, consider);
   }
-  return best;
+  return offers.best;
+}
+
+// Each thread's last choices, by a direct-mapped slot: computing one takes over a microsecond.
+struct ChoiceSlot {
+  std::array<std::int64_t, 6> question{-1};
+  Words traits{};
+  Choice answer;
+};
+constexpr std::size_t kChoiceSlots = 128;
+thread_local ChoiceSlot t_choices[kChoiceSlots];
+
+}  // namespace
+
+Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
+                   bool may_split, int only_row, int only_splits) {
+  const std::array<std::int64_t, 6> question{
+      extent.m, extent.n, extent.k, extent.batch,
+      std::int64_t{sm_count} << 32 | arch << 8 | only_splits << 1 | (may_split ? 1 : 0), only_row};
+  const Words words = std::bit_cast<Words>(traits);
+  std::uint64_t hash = 0;
+  for (const std::int64_t word : question) {
+    hash = (hash ^ static_cast<std::uint64_t>(word)) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 32;
+  }
+  ChoiceSlot& slot = t_choices[(hash ^ words[0] ^ words[1]) % kChoiceSlots];
+  if (slot.question != question || slot.traits != words) {
+    const Choice answer =
+        compute_choice(traits, arch, extent, sm_count, may_split, only_row, only_splits);
+    slot = {question, words, answer};
+  }
+  return slot.answer;
 }
 
 }  // namespace kiln

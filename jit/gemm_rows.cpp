@@ -1,6 +1,8 @@
 // The closed table of GEMM tiles.
 #include "jit/gemm_rows.h"
 
+#include <algorithm>
+
 #include "jit/arch.h"
 #include "jit/argument_errors.h"
 #include "templates/gemm/params.h"
@@ -28,56 +30,156 @@ constexpr GemmConfig kConfigs[] = {
     {4, 64, 64, 32, 6, 2, 2, 145, 152, "M up to 64, or few tiles and a long K"},
     {4, 32, 64, 64, 4, 1, 4, 84, 110, "M up to 32"},
     {4, 16, 32, 64, 6, 1, 2, 26, 77, "M up to 16: a stream of weights"},
-    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 16, 1}},
-    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 2, false, false, false, 8, 1}},
-    {2, 128, 224, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
-    {2, 128, 192, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
-    {2, 128, 176, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
-    {2, 128, 160, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
-    {2, 128, 128, 64, 6, 0, 0, 800, 800, "exploration", {2, 1, true, false, false, 8, 1}},
-    {2, 128, 96, 64, 6, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
-    {2, 128, 64, 64, 7, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
-    {2, 64, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, true, false, false, 8, 1}},
-    {2, 64, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, true, false, false, 8, 1}},
-    {2, 128, 256, 64, 4, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
-    {2, 128, 192, 64, 5, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
-    {2, 128, 128, 64, 7, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
-    {2, 128, 96, 64, 8, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
-    {2, 128, 64, 64, 9, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
-    {2, 128, 64, 64, 8, 0, 0, 800, 800, "exploration", {1, 4, false, false, true, 8, 1}},
-    {2, 64, 128, 64, 8, 0, 0, 800, 800, "exploration", {2, 4, false, false, true, 8, 1}},
-    {2, 64, 128, 64, 8, 0, 0, 800, 800, "exploration", {2, 2, false, false, true, 8, 1}},
-    {2, 64, 64, 64, 12, 0, 0, 800, 800, "exploration", {1, 4, false, false, true, 8, 1}},
-    {2, 64, 64, 64, 12, 0, 0, 800, 800, "exploration", {1, 1, false, false, true, 8, 1}},
-    {2, 32, 64, 64, 14, 0, 0, 800, 800, "exploration", {1, 1, false, false, true, 8, 1}},
-    {2, 16, 64, 64, 16, 0, 0, 800, 800, "exploration", {1, 1, false, false, true, 8, 1}},
-    {2, 64, 128, 64, 9, 0, 0, 800, 800, "exploration", {2, 1, false, true, true, 8, 1}},
-    {2, 64, 64, 64, 7, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
-    {2, 32, 64, 64, 9, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
-    {2, 16, 128, 64, 12, 0, 0, 800, 800, "exploration", {2, 1, false, true, true, 8, 1}},
-    {2, 16, 64, 64, 10, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
-    {4, 128, 256, 32, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 16, 1}},
-    {4, 128, 192, 32, 4, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
-    {4, 128, 128, 32, 6, 0, 0, 800, 800, "exploration", {2, 1, true, false, false, 8, 1}},
-    {4, 128, 64, 32, 7, 0, 0, 800, 800, "exploration", {2, 1, false, false, false, 8, 1}},
-    {4, 128, 128, 32, 7, 0, 0, 800, 800, "exploration", {2, 1, false, true, false, 8, 1}},
-    {4, 64, 64, 32, 7, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
-    {4, 16, 64, 32, 10, 0, 0, 800, 800, "exploration", {1, 1, false, true, true, 8, 2}},
-    {1, 128, 256, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 16, 1}},
-    {1, 128, 192, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
-    {1, 128, 128, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
-    {1, 128, 128, 128, 5, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
-    {1, 64, 256, 128, 4, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
-    {1, 128, 160, 128, 5, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
-    {1, 128, 96, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, false, false, false, 8, 1}},
-    {1, 64, 128, 128, 6, 0, 0, 1600, 1600, "exploration", {2, 1, true, false, false, 8, 1}},
-    {1, 128, 128, 128, 7, 0, 0, 1600, 1600, "exploration", {2, 1, false, true, false, 8, 1}},
-    {1, 64, 128, 128, 9, 0, 0, 1600, 1600, "exploration", {2, 1, false, true, true, 8, 1}},
-    {1, 64, 64, 128, 7, 0, 0, 1600, 1600, "exploration", {1, 1, false, true, true, 8, 2}},
-    {1, 32, 64, 128, 14, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
-    {1, 16, 64, 128, 16, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
-    {1, 16, 64, 128, 10, 0, 0, 1600, 1600, "exploration", {1, 1, false, true, true, 8, 2}},
-    {1, 64, 64, 128, 12, 0, 0, 1600, 1600, "exploration", {1, 1, false, false, true, 8, 1}},
+
+    // sm_90a; measured on an H200 over M = 1 to 4096 and the layers of four models. Which of them a
+    // problem gets is computed from their tiles, see gemm_sm90_cost.cpp.
+    // 16 bits.
+    {2, 128, 256, 64, 4, 0, 0, 0, 0,
+     "large problems: the fewest bytes of shared memory for each product",
+     {.groups = 2, .raster_rows = 16}},
+    {2, 128, 224, 64, 4, 0, 0, 0, 0,
+     "where its tiles fill whole waves, as of N = 28672: 1.06 to 1.09 of cuBLAS there",
+     {.groups = 2}},
+    {2, 128, 192, 64, 4, 0, 0, 0, 0,
+     "likewise, N = 6144; and 8192^3, where power limits: 1.04",
+     {.groups = 2}},
+    {2, 128, 176, 64, 5, 0, 0, 0, 0,
+     "likewise, N = 2112",
+     {.groups = 2}},
+    {2, 128, 160, 64, 5, 0, 0, 0, 0,
+     "likewise, N = 10240",
+     {.groups = 2}},
+    {2, 128, 144, 64, 5, 0, 0, 0, 0,
+     "likewise, N = 4608",
+     {.groups = 2}},
+    {2, 128, 128, 64, 6, 0, 0, 0, 0,
+     "short K and outputs that cost: one group multiplies while the other writes",
+     {.groups = 2, .ping_pong = true}},
+    {2, 128, 112, 64, 6, 0, 0, 0, 0,
+     "whole waves of N = 3584",
+     {.groups = 2}},
+    {2, 128, 96, 64, 6, 0, 0, 0, 0,
+     "whole waves of N = 6144 at M = 256",
+     {.groups = 2}},
+    {2, 128, 128, 64, 7, 0, 0, 0, 0,
+     "few tiles and a long K",
+     {.groups = 2, .splits = true}},
+    {2, 128, 64, 64, 9, 0, 0, 0, 0,
+     "the same with fewer columns",
+     {.groups = 2, .splits = true}},
+    {2, 128, 64, 64, 8, 0, 0, 0, 0,
+     "M up to 256: 64 columns of the output are the rows of wgmma, which reads less",
+     {.groups = 1, .swapped = true}},
+    {2, 64, 128, 64, 8, 0, 0, 0, 0,
+     "M up to 64, many weights: four CTAs share the tokens",
+     {.groups = 2, .cluster = 4, .swapped = true}},
+    {2, 64, 64, 64, 12, 0, 0, 0, 0,
+     "M up to 64: a stream of weights, 190 KB of it under way",
+     {.groups = 1, .swapped = true}},
+    {2, 32, 64, 64, 14, 0, 0, 0, 0,
+     "M up to 32, the same",
+     {.groups = 1, .swapped = true}},
+    {2, 16, 64, 64, 16, 0, 0, 0, 0,
+     "M up to 16, the same",
+     {.groups = 1, .swapped = true}},
+    {2, 128, 64, 64, 8, 0, 0, 0, 0,
+     "M up to 256, few columns and a long K",
+     {.groups = 1, .splits = true, .swapped = true}},
+    {2, 64, 128, 64, 9, 0, 0, 0, 0,
+     "M up to 64, the same",
+     {.groups = 2, .splits = true, .swapped = true}},
+    {2, 32, 64, 64, 9, 0, 0, 0, 0,
+     "M up to 32, the same; two CTAs fit",
+     {.groups = 1, .splits = true, .swapped = true, .residents = 2}},
+    {2, 16, 64, 64, 10, 0, 0, 0, 0,
+     "M up to 16, the same",
+     {.groups = 1, .splits = true, .swapped = true, .residents = 2}},
+    // 8 bits.
+    {1, 128, 256, 128, 4, 0, 0, 0, 0,
+     "large problems: the fewest bytes of shared memory for each product",
+     {.groups = 2, .raster_rows = 16}},
+    {1, 128, 192, 128, 4, 0, 0, 0, 0,
+     "likewise, N = 6144; and 8192^3, where power limits: 1.04",
+     {.groups = 2}},
+    {1, 128, 160, 128, 5, 0, 0, 0, 0,
+     "likewise, N = 10240",
+     {.groups = 2}},
+    {1, 128, 128, 128, 6, 0, 0, 0, 0,
+     "few tiles; the sums of two groups are promoted side by side",
+     {.groups = 2}},
+    {1, 128, 128, 128, 5, 0, 0, 0, 0,
+     "short K and outputs that cost, without promotion",
+     {.groups = 2, .ping_pong = true}},
+    {1, 128, 96, 128, 6, 0, 0, 0, 0,
+     "whole waves of N = 6144 at M = 256",
+     {.groups = 2}},
+    {1, 128, 128, 128, 7, 0, 0, 0, 0,
+     "few tiles and a long K",
+     {.groups = 2, .splits = true}},
+    {1, 128, 64, 128, 8, 0, 0, 0, 0,
+     "M up to 256: 64 columns of the output are the rows of wgmma, which reads less",
+     {.groups = 1, .swapped = true}},
+    {1, 64, 64, 128, 12, 0, 0, 0, 0,
+     "M up to 64: a stream of weights, 190 KB of it under way",
+     {.groups = 1, .swapped = true}},
+    {1, 32, 64, 128, 14, 0, 0, 0, 0,
+     "M up to 32, the same",
+     {.groups = 1, .swapped = true}},
+    {1, 16, 64, 128, 16, 0, 0, 0, 0,
+     "M up to 16, the same",
+     {.groups = 1, .swapped = true}},
+    {1, 128, 64, 128, 8, 0, 0, 0, 0,
+     "M up to 256, few columns and a long K",
+     {.groups = 1, .splits = true, .swapped = true}},
+    {1, 64, 128, 128, 9, 0, 0, 0, 0,
+     "M up to 64, the same",
+     {.groups = 2, .splits = true, .swapped = true}},
+    {1, 32, 64, 128, 9, 0, 0, 0, 0,
+     "M up to 32, the same; two CTAs fit",
+     {.groups = 1, .splits = true, .swapped = true, .residents = 2}},
+    {1, 16, 64, 128, 10, 0, 0, 0, 0,
+     "M up to 16, the same",
+     {.groups = 1, .splits = true, .swapped = true, .residents = 2}},
+    // tf32.
+    {4, 128, 256, 32, 4, 0, 0, 0, 0,
+     "large problems: the fewest bytes of shared memory for each product",
+     {.groups = 2, .raster_rows = 16}},
+    {4, 128, 192, 32, 4, 0, 0, 0, 0,
+     "likewise, N = 6144; and 8192^3, where power limits: 1.04",
+     {.groups = 2}},
+    {4, 128, 128, 32, 6, 0, 0, 0, 0,
+     "short K and outputs that cost: one group multiplies while the other writes",
+     {.groups = 2, .ping_pong = true}},
+    {4, 128, 96, 32, 6, 0, 0, 0, 0,
+     "whole waves of N = 6144 at M = 256",
+     {.groups = 2}},
+    {4, 128, 128, 32, 7, 0, 0, 0, 0,
+     "few tiles and a long K",
+     {.groups = 2, .splits = true}},
+    {4, 128, 64, 32, 8, 0, 0, 0, 0,
+     "M up to 256: 64 columns of the output are the rows of wgmma, which reads less",
+     {.groups = 1, .swapped = true}},
+    {4, 64, 64, 32, 12, 0, 0, 0, 0,
+     "M up to 64: a stream of weights, 190 KB of it under way",
+     {.groups = 1, .swapped = true}},
+    {4, 32, 64, 32, 14, 0, 0, 0, 0,
+     "M up to 32, the same",
+     {.groups = 1, .swapped = true}},
+    {4, 16, 64, 32, 16, 0, 0, 0, 0,
+     "M up to 16, the same",
+     {.groups = 1, .swapped = true}},
+    {4, 128, 64, 32, 8, 0, 0, 0, 0,
+     "M up to 256, few columns and a long K",
+     {.groups = 1, .splits = true, .swapped = true}},
+    {4, 64, 128, 32, 9, 0, 0, 0, 0,
+     "M up to 64, the same",
+     {.groups = 2, .splits = true, .swapped = true}},
+    {4, 32, 64, 32, 9, 0, 0, 0, 0,
+     "M up to 32, the same; two CTAs fit",
+     {.groups = 1, .splits = true, .swapped = true, .residents = 2}},
+    {4, 16, 64, 32, 10, 0, 0, 0, 0,
+     "M up to 16, the same",
+     {.groups = 1, .splits = true, .swapped = true, .residents = 2}},
 };
 
 // An operand whose K lies along its columns is loaded in blocks of 64 of them, of which a CTA's share
@@ -90,6 +192,14 @@ bool has_whole_blocks(const GemmConfig& config, const GemmTraits& traits) {
          (traits.major_b == Major::k || share_n % 64 == 0);
 }
 
+// Products of 8-bit floats that go to sums in fp32 after every K-tile: 128 columns at a time, by two
+// groups at once. With turns, one would add while the tensor cores wait for it: 0.6 of the speed.
+bool is_promoted(const GemmTraits& traits) { return is_f8(traits.input) && !traits.fast; }
+bool can_promote(const GemmConfig& config) {
+  const int columns = config.sm90.swapped ? config.block_m : config.block_n;
+  return !config.sm90.ping_pong && (columns <= 128 || columns % 128 == 0);
+}
+
 int arch_number(int arch) { return arch_table()[static_cast<std::size_t>(arch)].number; }
 
 }  // namespace
@@ -98,7 +208,8 @@ bool serves(const GemmConfig& config, const GemmTraits& traits, int arch) {
   return config.element_bytes == size_of(traits.input) &&
          shared_bytes(config) <= arch_table()[static_cast<std::size_t>(arch)].shared_bytes &&
          (!config.is_sm90() ||
-          (why_not_sm90(traits, arch, 1).empty() && has_whole_blocks(config, traits)));
+          (why_not_sm90(traits, arch, 1).empty() && has_whole_blocks(config, traits) &&
+           (!is_promoted(traits) || can_promote(config))));
 }
 
 std::span<const GemmConfig> gemm_configs() { return kConfigs; }
@@ -124,7 +235,24 @@ std::string tile_name(const GemmConfig& config) {
   return name;
 }
 
+int first_portable_row(const GemmTraits& traits, int arch) {
+  for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
+    if (!kConfigs[row].is_sm90() && serves(kConfigs[row], traits, arch)) return row;
+  }
+  return -1;
+}
+
 std::vector<int> gemm_rows(const GemmTraits& traits, int arch) {
+  std::vector<int> rows;
+  for_each_row(traits, arch, [&](int row) { rows.push_back(row); });
+  const int portable = first_portable_row(traits, arch);
+  if (portable >= 0 && std::find(rows.begin(), rows.end(), portable) == rows.end()) {
+    rows.insert(rows.begin(), portable);  // for K = 0
+  }
+  return rows;
+}
+
+std::vector<int> all_gemm_rows(const GemmTraits& traits, int arch) {
   std::vector<int> rows;
   for (int row = 0; row < static_cast<int>(std::size(kConfigs)); ++row) {
     if (serves(kConfigs[row], traits, arch)) rows.push_back(row);

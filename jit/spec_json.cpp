@@ -248,9 +248,10 @@ std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   const bool any_splits = fields.object("splits") == nullptr;
   const bool splits = fields.boolean("splits", false);
   fields.finish();
+  const bool is_tile_named = block_m != 0 || block_n != 0 || block_k != 0 || stages != 0;
   check_f8(traits, arch);
   const auto rows =
-      matching_rows(gemm_configs(), gemm_rows(traits, arch), [&](const GemmConfig& config) {
+      matching_rows(gemm_configs(), is_tile_named ? all_gemm_rows(traits, arch) : gemm_rows(traits, arch), [&](const GemmConfig& config) {
         return wants(block_m, config.block_m) && wants(block_n, config.block_n) &&
                wants(block_k, config.block_k) && wants(stages, config.stages) &&
                wants(cluster, config.sm90.cluster) &&
@@ -310,7 +311,7 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
           {"block_n", c.block_n},
           {"block_k", c.block_k},
           {"stages", c.stages},
-          {"cluster", c.sm90.cluster == 0 ? json() : json(c.sm90.cluster)},
+          {"cluster", c.is_sm90() ? json(c.sm90.cluster) : json()},
           {"splits", c.sm90.splits}};
 }
 

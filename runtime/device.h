@@ -71,6 +71,8 @@ struct TensorMapSpec {
   std::array<std::uint64_t, 4> strides_bytes{};
   std::array<std::uint32_t, 5> box{};
   TensorMapSwizzle swizzle = TensorMapSwizzle::none;
+
+  bool operator==(const TensorMapSpec&) const = default;
 };
 
 class Device {

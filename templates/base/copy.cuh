@@ -24,6 +24,14 @@ __device__ __forceinline__ T load_shared(u32 address) {
     return value;
   }
 }
+__device__ __forceinline__ float4 load_shared_16(u32 address) {
+  float4 quad;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
+               : "r"(address)
+               : "memory");
+  return quad;
+}
 __device__ __forceinline__ void store_shared_4(u32 address, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }

@@ -44,7 +44,7 @@ struct Call {
   GemmOptions options;
 
   Call() {
-    fake->argument_bytes = sizeof(GemmParams);
+    fake->argument_bytes = sizeof(GemmSm90Params<runtime::TensorMap>);
     clear_memory_cache();
     disk_cache().clear();
     reset_stats();
@@ -59,6 +59,14 @@ struct Call {
   void run(void* stream = nullptr) { gemm(a, b, out, options, stream); }
   json counters() { return json::parse(stats()); }
 };
+
+// Of an sm_90a kernel, behind its tensor maps.
+GemmParams gemm_params(const FakeLaunch& launch) {
+  GemmSm90Params<runtime::TensorMap> params;
+  REQUIRE(launch.arguments.size() == sizeof params);
+  std::memcpy(&params, launch.arguments.data(), sizeof params);
+  return params.gemm;
+}
 
 }  // namespace
 
@@ -79,8 +87,7 @@ TEST_CASE("the launch carries the problem's arguments and grid") {
   Call call;
   call.publish();
   call.run();
-  GemmParams params;
-  std::memcpy(&params, call.fake->launches.back().arguments.data(), sizeof(params));
+  const GemmParams params = gemm_params(call.fake->launches.back());
   CHECK(params.m == 64);
   CHECK(params.n == 48);
   CHECK(params.k == 32);
@@ -208,8 +215,7 @@ TEST_CASE("a plan launches with other pointers and checks them") {
   CHECK(plan.workspace_bytes() == 0);
   void* const other = reinterpret_cast<void*>(0x20000);
   plan.launch({kMemory, other, kMemory});
-  GemmParams params;
-  std::memcpy(&params, call.fake->launches.back().arguments.data(), sizeof(params));
+  const GemmParams params = gemm_params(call.fake->launches.back());
   CHECK(params.a == kMemory);
   CHECK(params.b == other);
   CHECK_THROWS_AS(plan.launch({kMemory, other}), std::invalid_argument);
@@ -235,13 +241,14 @@ TEST_CASE("a plan takes scales last, and reads those of columns alone by vectors
   Call call;
   char* const memory = static_cast<char*>(kMemory);
   call.options.config = GemmTile{128, 128, 64, 3};
+  call.fake->argument_bytes = sizeof(GemmParams);
   call.options.scale_a = contiguous_view(memory, DType::f32, 0, call.out.shape[0]);
   call.options.scale_b = contiguous_view(memory, DType::f32, 0, call.out.shape[1]);
   call.publish();
   const Plan plan = plan_gemm(call.a, call.b, call.out, call.options);
   plan.launch({memory, memory, memory, memory + 4, memory + 32});
-  GemmParams params;
-  std::memcpy(&params, call.fake->launches.back().arguments.data(), sizeof(params));
+  GemmParams params;  // of a portable kernel
+  std::memcpy(&params, call.fake->launches.back().arguments.data(), sizeof params);
   CHECK(params.scale_a == static_cast<void*>(memory + 4));
   CHECK(params.scale_b == static_cast<void*>(memory + 32));
   CHECK(mentions(plan.try_launch({memory, memory, memory, memory, memory + 4}).message,

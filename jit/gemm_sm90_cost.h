@@ -1,0 +1,13 @@
+// What an sm_90a row would take for a problem: the arithmetic behind its choice.
+#pragma once
+
+#include "jit/config.h"
+
+namespace kiln {
+
+// Microseconds on an H200, of other devices in proportion; only their order matters. `splits`: CTAs
+// that share K of a tile, 1 for rows without splits.
+float sm90_cost(const GemmConfig& config, const GemmTraits& traits, const GemmExtent& extent,
+                int sm_count, int splits);
+
+}  // namespace kiln
