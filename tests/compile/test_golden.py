@@ -10,7 +10,8 @@ import pytest
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 ATTENTION = {"op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "splits": False}
-GEMM = {"op": "gemm", "dtype": "bfloat16", "layout": "nt", "block_m": 128, "block_n": 128}
+GEMM = {"op": "gemm", "dtype": "bfloat16", "layout": "nt", "block_m": 128, "block_n": 128,
+        "stages": 3}  # fmt: skip
 SPECS = {
     "attention_d128_causal": {**ATTENTION, "mask": "causal"},
     "attention_d64_decode": {
@@ -39,7 +40,7 @@ SPECS = {
         "layout": "nn", "bias": "float32", "residual": "bfloat16", "activation": "gelu_tanh",
     },
     "gemm_f8_scales": {
-        **GEMM, "dtype": "float8_e4m3fn", "dtype_b": "float8_e5m2", "cluster": 1,
+        **GEMM, "dtype": "float8_e4m3fn", "dtype_b": "float8_e5m2", "stages": 6,
         "scale_a": "vector", "scale_b": "tensor",
     },
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},

@@ -1,0 +1,174 @@
+// The checks of gemm that concern 8-bit floats and scales.
+#include <string>
+
+#include "tests/cpu/problem_calls.h"
+#include "tests/support/catch.h"
+
+using namespace kiln;
+using namespace kiln::testing;
+
+namespace {
+
+// 8-bit floats: a [m, k] and w.t() of w [n, k].
+Gemm f8_gemm(std::int64_t m = 6, std::int64_t n = 8, std::int64_t k = 32) {
+  Gemm call;
+  call.a = half({m, k}, DType::f8_e4m3);
+  call.b = half({n, k}, DType::f8_e4m3);
+  call.out = half({m, n});
+  std::swap(call.b.shape[0], call.b.shape[1]);
+  std::swap(call.b.strides[0], call.b.strides[1]);
+  return call;
+}
+
+}  // namespace
+
+TEST_CASE("gemm: 8-bit floats bake both dtypes and the precision") {
+  Gemm call = f8_gemm();
+  GemmTraits traits = call.check();
+  CHECK(traits.input == DType::f8_e4m3);
+  CHECK(traits.input_b == DType::none);
+  CHECK(traits.dtype_b() == DType::f8_e4m3);
+  CHECK(traits.output == DType::bf16);
+  CHECK_FALSE(traits.fast);
+  call.b.dtype = DType::f8_e5m2;
+  call.options.fast = true;
+  traits = call.check();
+  CHECK(traits.dtype_b() == DType::f8_e5m2);
+  CHECK(traits.fast);
+  call.out = half({6, 8}, DType::f32);
+  CHECK(call.check().output == DType::f32);
+  call = f8_gemm(1, 1, 5);  // strides of single rows are never used
+  CHECK(call.error().empty());
+  CHECK(call.problem.traits.loads == Access::boxes);
+}
+
+TEST_CASE("gemm: what 8-bit floats need is named in one sentence") {
+  Gemm call = f8_gemm();
+  SECTION("dtypes") {
+    call.b.dtype = DType::bf16;
+    CHECK(contains(call.error(), "b must be float8_e4m3fn or float8_e5m2, as a is float8_e4m3fn"));
+    std::swap(call.a.dtype, call.b.dtype);
+    CHECK(contains(call.error(), "b must be bfloat16 like a, got float8_e4m3fn"));
+    call.a.dtype = DType::u8;
+    CHECK(contains(call.error(), "a must be float16, bfloat16, float32, float8_e4m3fn or"));
+  }
+  SECTION("layouts") {
+    call.b = half({32, 16}, DType::f8_e4m3), call.out = half({6, 16});
+    CHECK(contains(call.error(),
+                   "b must be contiguous along K, as it is float8_e4m3fn, got strides "
+                   "[16, 1]; pass w.t() of a contiguous [n, k] weight"));
+    call = f8_gemm();
+    call.a.strides[0] = 1, call.a.strides[1] = 16;
+    CHECK(contains(call.error(), "a must be contiguous along K"));
+    CHECK(contains(call.error(), "call .contiguous() on the [m, k] tensor"));
+  }
+  SECTION("tensor maps") {
+    call = f8_gemm(6, 8, 40);
+    CHECK(contains(call.error(), "a must have strides beside that of K that are multiples of 16"));
+    call = f8_gemm();
+    call.b.data = static_cast<char*>(kMemory) + 8;
+    CHECK(contains(call.error(), "b must lie at a multiple of 16 bytes"));
+  }
+  SECTION("nothing to multiply") {
+    call = f8_gemm(6, 8, 0);
+    CHECK(contains(call.error(), "a must have a K of 1 or more, as it is float8_e4m3fn"));
+  }
+  SECTION("other roles") {
+    call.out.dtype = DType::f8_e4m3;
+    CHECK(contains(call.error(), "out must be float16, bfloat16 or float32, got float8_e4m3fn"));
+    call = f8_gemm();
+    call.options.bias = half({8}, DType::f8_e5m2);
+    CHECK(contains(call.error(), "bias must be float16, bfloat16 or float32, got float8_e5m2"));
+    call = f8_gemm();
+    call.options.residual = half({6, 8}, DType::f8_e5m2);
+    CHECK(contains(call.error(), "residual must be float16, bfloat16 or float32"));
+    Attention attention;
+    attention.q.dtype = DType::f8_e4m3;
+    CHECK(contains(attention.error(), "q must be float16 or bfloat16, got float8_e4m3fn"));
+  }
+  SECTION("options") {
+    call.options.accumulator = Accumulator::f16;
+    CHECK(contains(call.error(), "accumulator float16 needs float16 inputs, got float8_e4m3fn"));
+    Gemm other;
+    other.options.fast = true;
+    CHECK(contains(other.error(), "precision \"fast\" is for float8 inputs, got bfloat16"));
+  }
+}
+
+TEST_CASE("gemm: the shape of a scale is its granularity") {
+  Gemm call;
+  const auto scales = [&](std::initializer_list<std::int64_t> a,
+                          std::initializer_list<std::int64_t> b) {
+    call.options.scale_a = half(a, DType::f32), call.options.scale_b = half(b, DType::f32);
+    const GemmTraits traits = call.check();
+    return std::pair{traits.scale_a, traits.scale_b};
+  };
+  CHECK(call.check().scale_a == Scale::none);
+  CHECK(scales({}, {1}) == std::pair{Scale::tensor, Scale::tensor});
+  CHECK(scales({6}, {8}) == std::pair{Scale::vector, Scale::vector});
+  CHECK(scales({6, 1}, {1, 8}) == std::pair{Scale::vector, Scale::vector});
+  CHECK(call.problem.arguments.pointers() == 5);
+  call.a = half({1, 16}), call.out = half({1, 8});  // one row: both readings are the same
+  CHECK(scales({1}, {8}).first == Scale::tensor);
+  CHECK(scales({1, 1}, {8}).first == Scale::vector);
+  call.a = half({3, 6, 16}), call.b = half({3, 16, 8}), call.out = half({3, 6, 8});
+  CHECK(scales({3, 6, 1}, {3, 1, 8}) == std::pair{Scale::vector, Scale::vector});
+  CHECK(scales({6, 1}, {8}) == std::pair{Scale::vector, Scale::vector});
+  CHECK(scales({1}, {}) == std::pair{Scale::tensor, Scale::tensor});
+}
+
+TEST_CASE("gemm: other scales are refused in one sentence") {
+  Gemm call;
+  TensorView& a = call.options.scale_a;
+  TensorView& b = call.options.scale_b;
+  SECTION("shapes") {
+    a = half({8}, DType::f32);
+    CHECK(contains(call.error(),
+                   "scale_a must have shape [] or [1] (one for all), or [6] or [6, 1] "
+                   "(one for each row of the output), got [8]"));
+    a = half({1, 6}, DType::f32);
+    CHECK(contains(call.error(), "got [1, 6]"));
+    a = half({1, 1}, DType::f32);
+    CHECK(contains(call.error(), "got [1, 1]"));
+    a = {};
+    b = half({8, 1}, DType::f32);
+    CHECK(contains(call.error(),
+                   "scale_b must have shape [] or [1] (one for all), or [8] or [1, 8] "
+                   "(one for each column of the output), got [8, 1]"));
+    b = half({1, 1, 8}, DType::f32);
+    CHECK(contains(call.error(), "got [1, 1, 8]"));
+  }
+  SECTION("shapes with a batch") {
+    call.a = half({3, 6, 16}), call.b = half({3, 16, 8}), call.out = half({3, 6, 8});
+    a = half({2, 6, 1}, DType::f32);
+    CHECK(contains(call.error(), "[6], [6, 1] or [3, 6, 1] (one for each row"));
+  }
+  SECTION("dtype, memory and strides") {
+    a = half({6});
+    CHECK(contains(call.error(), "scale_a must be float32, got bfloat16"));
+    a = half({6}, DType::f32);
+    a.data = static_cast<char*>(kMemory) + 2;
+    CHECK(contains(call.error(), "scale_a must lie at a multiple of 4 bytes"));
+    a = half({6}, DType::f32);
+    a.strides[0] = 2;
+    CHECK(contains(call.error(), "scale_a must have a stride of 1 between its entries, got 2"));
+    a = half({}, DType::f32);
+    a.data = nullptr;
+    CHECK(contains(call.error(), "scale_a has no memory"));
+  }
+  SECTION("device") {
+    b = half({8}, DType::f32);
+    b.device_ordinal = 1;
+    CHECK(contains(call.error(), "scale_b is on cuda:1"));
+  }
+}
+
+TEST_CASE("gemm: scales of columns are read by vectors where they can be") {
+  Gemm call;
+  call.options.scale_a = half({6}, DType::f32), call.options.scale_b = half({8}, DType::f32);
+  CHECK(call.check().stores == Access::vectors);
+  call.options.scale_a.data = static_cast<char*>(kMemory) + 4;
+  CHECK(call.check().stores == Access::vectors);
+  call.options.scale_b.data = static_cast<char*>(kMemory) + 4;
+  CHECK(call.check().stores == Access::boxes);
+}
