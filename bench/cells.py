@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 
 OURS = "kiln"  # the name of our own times among the peers'
-ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4}
+# "f8" is e4m3 with sums in fp32, "f8 fast" with the tensor cores' own; their outputs are bf16.
+ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "f8": 1, "f8 fast": 1}
 TILE = 128  # rows and keys of the tiles in which masks are counted
 
 
@@ -114,13 +115,14 @@ class AttentionCell:
 
 @dataclasses.dataclass(frozen=True)
 class GemmCell:
-    """A[M, K] times B[N, K] transposed."""
+    """A[M, K] times B[N, K] transposed; `layout` says how they lie: t is the transposed view."""
 
     m: int
     n: int
     k: int
     dtype: str = "bf16"
     epilogue: str = "plain"
+    layout: str = "nt"
     title: str = ""
     group: str = ""
     label: str = ""
@@ -128,7 +130,8 @@ class GemmCell:
     @property
     def name(self):
         epilogue = "" if self.epilogue == "plain" else self.epilogue
-        parts = [self.title, f"{self.m}x{self.n}x{self.k}", self.dtype, epilogue]
+        layout = "" if self.layout == "nt" else self.layout
+        parts = [self.title, f"{self.m}x{self.n}x{self.k}", self.dtype, layout, epilogue]
         return " ".join(part for part in parts if part)
 
     @property
@@ -137,16 +140,17 @@ class GemmCell:
 
     @property
     def bytes(self):
-        elements = self.m * self.k + self.n * self.k + self.m * self.n
-        elements += self.n if "bias" in self.epilogue else 0
-        elements += self.m * self.n if "residual" in self.epilogue else 0
-        return elements * ITEM_BYTES[self.dtype]
+        outputs = self.m * self.n
+        outputs += self.n if "bias" in self.epilogue else 0
+        outputs += self.m * self.n if "residual" in self.epilogue else 0
+        item = ITEM_BYTES[self.dtype]
+        return (self.m + self.n) * self.k * item + outputs * max(item, 2)
 
     stream_bytes = bytes
 
     @property
     def inputs(self):
-        return (self.m, self.n, self.k, self.dtype)
+        return (self.m, self.n, self.k, self.dtype, self.layout)
 
 
 def floors_us(cell, ceilings):

@@ -14,20 +14,28 @@ from measure import Contender, Entry, Unavailable
 from torch.nn import functional
 
 
+F8 = ("f8", "f8 fast")
+
+
 def entries(batch, short):
     """Entries for cells of the same inputs."""
     cell = batch[0]
-    dtype = DTYPES[cell.dtype]
+    dtype = DTYPES.get(cell.dtype, torch.bfloat16)
     generator = torch.Generator(device="cuda").manual_seed(1)
 
     def randn(*shape):
         return torch.randn(shape, device="cuda", dtype=dtype, generator=generator)
 
+    def operand(rows, columns, is_transposed):
+        """Such a matrix, maybe as the transposed view of one."""
+        x = randn(columns, rows).mT if is_transposed else randn(rows, columns)
+        return x.to(torch.float8_e4m3fn) if cell.dtype in F8 else x
+
     sets = set_count(max(cell.bytes for cell in batch))
     inputs = [
         {
-            "a": randn(cell.m, cell.k),
-            "b": randn(cell.n, cell.k),
+            "a": operand(cell.m, cell.k, cell.layout[0] == "t"),
+            "b": operand(cell.n, cell.k, cell.layout[1] == "n"),
             "bias": randn(cell.n),
             "residual": randn(cell.m, cell.n) if len(batch) > 1 else None,
         }
@@ -46,7 +54,11 @@ def parts(epilogue):
 
 def _entry(cell, inputs):
     operands, activation = parts(cell.epilogue)
-    keywords = {"precision": "tf32"} if cell.dtype == "tf32" else {}
+    keywords = {}
+    if cell.dtype in ("tf32", "f8 fast"):
+        keywords["precision"] = cell.dtype.split()[-1]
+    if cell.dtype in F8:
+        keywords["scale_a"] = keywords["scale_b"] = torch.ones((), device="cuda")
     if activation:
         keywords["activation"] = activation
     outs = [_poisoned(cell, inputs) for _ in inputs]
@@ -77,11 +89,15 @@ def _entry(cell, inputs):
 
 def _poisoned(cell, inputs):
     like = inputs[0]["a"]
-    return torch.full((cell.m, cell.n), math.nan, device=like.device, dtype=like.dtype)
+    dtype = torch.bfloat16 if cell.dtype in F8 else like.dtype
+    return torch.full((cell.m, cell.n), math.nan, device=like.device, dtype=dtype)
 
 
 def cublas(cell, inputs):
-    """torch.matmul, or addmm where something is added; then PyTorch's activation, in place."""
+    """torch.matmul, or addmm where something is added; then PyTorch's activation, in place. Of 8-bit
+    floats cuBLASLt, through torch._scaled_mm."""
+    if cell.dtype in F8:
+        return scaled(cell, inputs)
     operands, activation = parts(cell.epilogue)
     outs = [_poisoned(cell, inputs) for _ in inputs]
     apply = {
@@ -102,7 +118,22 @@ def cublas(cell, inputs):
     return Contender(call)
 
 
+def scaled(cell, inputs):
+    one = torch.ones((), device="cuda")
+    outs = [_poisoned(cell, inputs) for _ in inputs]
+
+    def call(index):
+        return torch._scaled_mm(
+            inputs[index]["a"], inputs[index]["b"].mT, scale_a=one, scale_b=one,
+            out_dtype=torch.bfloat16, use_fast_accum=cell.dtype == "f8 fast", out=outs[index],
+        )  # fmt: skip
+
+    return Contender(call)
+
+
 def triton(cell, inputs):
+    if cell.dtype in F8 or cell.layout != "nt":
+        raise Unavailable("our Triton kernel takes 16-bit and tf32 operands in NT")
     if cell.epilogue != "plain":
         raise Unavailable("our Triton kernel has no epilogues")
     try:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import pathlib
 
-from cells import AttentionCell, GemmCell, length_label
+from cells import ITEM_BYTES, AttentionCell, GemmCell, length_label
 
 MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
 LAYER_MODELS = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen2.5-7B")
-LAYER_ROWS = (1, 16, 64, 512, 4096)
+# Not in the table of models: its attention is of a kind of its own.
+DEEPSEEK_V3 = {"qkv_a": (2112, 7168), "q_b": (24576, 1536), "kv_b": (32768, 512), "o": (7168, 16384)}
+LAYER_ROWS = (1, 16, 64, 128, 256, 512, 2048, 4096)
 PREFILL = 4096
 TOKENS = 16384  # of all sequences together
 WIDTH = 2048  # heads * head_dim
@@ -100,6 +102,7 @@ def window(short=False):
     return batches
 
 
+F8_SHAPES = [(8192, 8192, 8192), (4096, 4096, 4096), (4096, 7168, 16384), (4096, 24576, 7168)]
 GEMM_SHAPES = {
     "bf16 M >= 1024": [
         (8192, 8192, 8192),
@@ -119,7 +122,9 @@ GEMM_SHAPES = {
     ],
     "bf16 unaligned": [(4095, 4097, 4099)],
     "fp16": [(8192, 8192, 8192), (4096, 4096, 4096)],
-    "tf32": [(8192, 8192, 8192), (4096, 4096, 4096)],
+    "tf32": [(8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (512, 4096, 4096)],
+    "f8": F8_SHAPES,
+    "f8 fast": F8_SHAPES,
 }
 SHORT_GEMM = {
     "bf16 M >= 1024": [(8192, 8192, 8192), (4096, 4096, 4096), (1024, 4096, 4096)],
@@ -133,15 +138,22 @@ def gemm(short=False):
     for group, shapes in (SHORT_GEMM if short else GEMM_SHAPES).items():
         for m, n, k in shapes:
             label = f"{m}x{n}x{k}"
-            cells.append(GemmCell(m, n, k, group.split()[0], group=group, label=label))
+            dtype = group if group in ITEM_BYTES else group.split()[0]
+            cells.append(GemmCell(m, n, k, dtype, group=group, label=label))
+    for layout in () if short else ("nt", "nn", "tn", "tt"):
+        names = {"group": "layouts", "label": layout}
+        cells.append(GemmCell(4096, 4096, 4096, layout=layout, **names))
     return [[cell] for cell in cells + _layers(short)]
 
 
 def _layers(short):
     cells = []
     for m in (16, 4096) if short else LAYER_ROWS:
-        for name, model in models().items():
-            for layer, (n, k) in model["gemm"].items():
+        layers = {name: model["gemm"] for name, model in models().items()}
+        for name, shapes in {**layers, "DeepSeek-V3": DEEPSEEK_V3}.items():
+            for layer, (n, k) in shapes.items():
+                if layer == "lm_head" and m > 64:
+                    continue  # of the last tokens alone
                 if short and (name != LAYER_MODELS[0] or layer not in ("qkv", "down")):
                     continue
                 names = {"title": f"{name} {layer}", "label": f"{name} {layer}"}

@@ -77,7 +77,7 @@ def _copy_rate():
 
 
 def ceilings():
-    """The rates that floors are reckoned by: a device copy, and cuBLAS at 8192 cubed by dtype."""
+    """The rates that floors are reckoned by: a device copy, and cuBLAS(Lt) at 8192 cubed by dtype."""
     import torch
     from timing import best_seconds
 
@@ -92,7 +92,27 @@ def ceilings():
         out = torch.empty_like(a)
         seconds = best_seconds(lambda a=a, b=b, out=out: torch.matmul(a, b.mT, out=out))
         rates["flops_per_s"][name] = 2 * CEILING_SIZE**3 / seconds
+    rates["flops_per_s"] |= _f8_rates()
     return rates
+
+
+def _f8_rates():
+    """Of 8-bit floats with the tensor cores' own sums, for both kinds; none before sm_89."""
+    import torch
+    from timing import best_seconds
+
+    if torch.cuda.get_device_capability() < (8, 9):
+        return {}
+    shape, one = (CEILING_SIZE, CEILING_SIZE), torch.ones((), device="cuda")
+    a, b = (torch.randn(shape, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+
+    def product():
+        torch._scaled_mm(
+            a, b.mT, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+        )
+
+    rate = 2 * CEILING_SIZE**3 / best_seconds(product)
+    return {"f8": rate, "f8 fast": rate}
 
 
 def _warm_up(call, seconds=0.3):

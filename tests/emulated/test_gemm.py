@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ARCH
-from gemm_case import GemmCase, GemmGroup, judge
+from gemm_case import GemmCase, GemmGroup, judge, tiles
 from kiln import jit
 from storage import DTYPES, place, randn
 
@@ -157,26 +157,19 @@ def test_an_epilogue_expression():
     judge("expression", a, b, out, bias=bias, residual=residual, alpha=0.5, epilogue=leaky)
 
 
-def tiles(dtype):
-    """Every tile of the config table for this dtype."""
-    name = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}[dtype]
-    keys = ("block_m", "block_n", "block_k", "stages")
-    specs = [s for s in kiln.enumerate_specs("sm_90a") if s["op"] == "gemm" and s["dtype"] == name]
-    return sorted({tuple(spec[key] for key in keys) for spec in specs})
-
-
 @pytest.mark.parametrize(
     "group",
     [
         GemmGroup(
             f"{dtype}-{'x'.join(map(str, row))}",
             (
-                GemmCase(dtype=dtype, m=row[0] + 5, n=row[1] + 3, k=3 * row[2] + 7, config=row),
+                GemmCase(dtype=dtype, storage="guarded", m=row[0] + 5, n=row[1] + 3,
+                         k=3 * row[2] + 7, config=row),
                 GemmCase(dtype=dtype, m=16, n=72, k=64, config=row),
             ),
         )
         for dtype in DTYPES
-        for row in tiles(dtype)
+        for row in tiles(dtype, ARCH.split(":")[1])
     ],
     ids=str,
 )

@@ -12,6 +12,22 @@ from reference import gemm, gemm_baseline
 from storage import DEVICE, DTYPES, F8_DTYPES, INPUT_DTYPES, filled, place, randn
 
 
+def tiles(dtype, arch, **properties):
+    """Every row of the config table for a dtype, as a config that names it; with properties, those
+    that serve them. Rows whose CTAs share K do so by threes."""
+    name = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}.get(dtype, dtype)
+    found = set()
+    for spec in kiln.enumerate_specs(arch):
+        wanted = {"op": "gemm", "dtype": name, **properties}
+        if any(spec.get(key) != value for key, value in wanted.items()):
+            continue
+        tile = tuple(spec[key] for key in ("block_m", "block_n", "block_k", "stages"))
+        if spec["cluster"]:
+            tile += (spec["cluster"], *((3,) if spec["splits"] else ()))
+        found.add(tile)
+    return sorted(found)
+
+
 @dataclasses.dataclass(frozen=True)
 class GemmCase:
     dtype: str = "bf16"

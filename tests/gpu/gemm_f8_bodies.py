@@ -8,7 +8,7 @@ import kiln
 import pytest
 import torch
 from compare import f8_gate
-from gemm_case import GemmCase, GemmGroup, judge
+from gemm_case import GemmCase, GemmGroup, judge, tiles
 from kiln import jit
 from storage import DEVICE, F8_DTYPES, place, randn
 
@@ -47,17 +47,16 @@ def groups():
 
 
 def tile_groups():
-    keys = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
-    specs = kiln.enumerate_specs("sm_90a")
-    of_f8 = [s for s in specs if s["op"] == "gemm" and s["dtype"] == "float8_e4m3fn"]
-    for tile in sorted({tuple(spec[key] for key in keys) for spec in of_f8}):
+    promoting = tiles("float8_e4m3fn", "sm_90a", precision="full")
+    for config in tiles("float8_e4m3fn", "sm_90a"):
         # Several tiles, rings that turn over, and as many K-tiles as a cluster may share.
-        config = (*tile[:-1], 3) if tile[-1] else tile[:-1]
         case = dataclasses.replace(
-            BASE, m=tile[0] + 5, n=tile[1] + 3, k=6 * 128 + 7, config=config,
+            BASE, m=config[0] + 5, n=config[1] + 3, k=6 * 128 + 7, config=config,
             scale_a="vector", scale_b="vector", bias="f32",
         )  # fmt: skip
-        yield both("x".join(map(str, config)), case)
+        name = "x".join(map(str, config))
+        fast = dataclasses.replace(case, precision="fast")
+        yield both(name, case) if config in promoting else F8Group(name, (fast,))
 
 
 def epilogue_groups():

@@ -23,7 +23,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # One row of the GEMM table: the quickest kernel to compile.
-ONE_KERNEL = {"op": "gemm", "dtype": "bfloat16", "block_m": 32}
+ONE_KERNEL = {"op": "gemm", "dtype": "bfloat16", "block_m": 32, "stages": 4}
 
 
 class Finished:

@@ -224,7 +224,8 @@ def test_models_are_found_in_any_case(kiln_command):
 
 
 def test_inspect(kiln_command):
-    arguments = ["inspect", "gemm", "--dtype", "f16", "--block-m", 32, "--arch", "sm_90a"]
+    arguments = ["inspect", "gemm", "--dtype", "f16", "--block-m", 32, "--stages", 4]
+    arguments += ["--arch", "sm_90a"]
     (kernel,) = kiln_command(*arguments, "--json").json()
     assert kernel["registers"] > 0
     assert "portable" in kiln_command(*arguments).stdout
