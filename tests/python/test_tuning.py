@@ -302,15 +302,18 @@ def test_without_a_gpu(kiln_command, tmp_path):
 @pytest.fixture
 def measured_command(monkeypatch):
     """Runs the command in this process, with a GPU that is none and times that are made up."""
-    times = {1: (10.0, 10.0), 64: (10.0, 12.1)}
+    times = {1: (10.0, 10.0), 64: (10.0, 12.1), 4096: (None, None)}
 
     def measure(kind, shape, gpu, seconds, arch):
         best, model = times[shape.m]
-        return Measured(WIDE, best, SPLIT, model, 30)
+        if best is None:
+            raise MemoryError("2 GiB wanted")
+        return Measured(WIDE, best, SPLIT, model, 30, kind.layout)
 
     device = {"name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132, "ordinal": 0}
     monkeypatch.setattr(tune, "measure", measure)
-    monkeypatch.setattr(tune, "find_gpu", lambda *dtypes: type("Gpu", (), {"ordinal": 0}))
+    gpu = type("Gpu", (), {"ordinal": 0, "out_of_memory": MemoryError})
+    monkeypatch.setattr(tune, "find_gpu", lambda *dtypes: gpu)
     monkeypatch.setattr(tune.control, "diagnose", lambda: {"devices": [device]})
     from kiln import cli
 
@@ -342,6 +345,14 @@ def test_the_report_and_the_table(measured_command, capsys, tmp_path):
     out = capsys.readouterr().out
     assert "64x128x64x9 splits 3" in out and "21.0 %" in out
     assert "1.100 (geometric mean), 1.210 at worst (64 x 256 x 512)" in out
+
+
+def test_what_was_measured_before_memory_ran_out_is_written(measured_command, capsys, tmp_path):
+    path = tmp_path / "table.json"
+    shapes = ["--shape", "1x256x512", "--shape", "4096x256x512"]
+    assert measured_command("tune", "gemm", *shapes, "--out", path) == ENVIRONMENT
+    assert "4096 x 256 x 512 does not fit in the GPU's memory: 2 GiB" in capsys.readouterr().err
+    assert len(json.loads(path.read_text())["entries"]) == 1
 
 
 def test_shapes_of_a_model(measured_command, capsys, tmp_path):

@@ -56,6 +56,7 @@ class Measured:
     model: Config
     model_us: float
     tiles: int  # that were compared
+    layout: str  # as calls see it: a row or column alone may be read either way
 
     @property
     def ratio(self) -> float:
@@ -94,7 +95,9 @@ def measure(kind: Kind, shape: Shape, gpu: Any, seconds: float, arch: str) -> Me
     chosen = configs.index(model)
     times = take_turns(calls, gpu, seconds, always=chosen)
     best = min(times, key=times.__getitem__)
-    return Measured(configs[best], times[best], model, times[chosen], len(configs))
+    return Measured(
+        configs[best], times[best], model, times[chosen], len(configs), properties["layout"]
+    )
 
 
 def operands(kind: Kind, shape: Shape, gpu: Any) -> tuple[Any, Any]:

@@ -19,6 +19,7 @@ class TorchGpu:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self.ordinal = torch.cuda.current_device()
+        self.out_of_memory = torch.cuda.OutOfMemoryError
         self._large = torch.ones(FLUSH_BYTES // 4, device="cuda")
 
     def random(self, rows: int, columns: int, dtype: str) -> Any:
@@ -62,6 +63,7 @@ class CupyGpu:
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
         self.ordinal = cupy.cuda.Device().id
+        self.out_of_memory = cupy.cuda.memory.OutOfMemoryError
         self._large = cupy.ones(FLUSH_BYTES // 4, dtype="float32")
 
     def random(self, rows: int, columns: int, dtype: str) -> Any:

@@ -95,6 +95,9 @@ def run(options: argparse.Namespace) -> int:
             table["model_over_best"] = summary(results)
             _write(options.out, table)
             progress(shape, measured)
+    except gpu.out_of_memory as error:
+        print(f"kiln: tune: {shape} does not fit in the GPU's memory: {error}", file=sys.stderr)
+        return ENVIRONMENT
     finally:
         control.set_tuning(previous)
     if options.json:
@@ -110,6 +113,7 @@ class Progress:
     def __init__(self, total: int) -> None:
         self.start = time.monotonic()
         self.done, self.total = 0, total
+        print(f"{total} shapes; the first takes longer: the tiles are compiled", file=sys.stderr)
 
     def __call__(self, shape: Shape, measured: Measured) -> None:
         self.done += 1
@@ -150,7 +154,7 @@ def _entry(kind: Kind, shape: Shape, measured: Measured) -> dict[str, Any]:
     return {
         "dtype": kind.dtype,
         "out_dtype": kind.out_dtype,
-        "layout": kind.layout,
+        "layout": measured.layout,
         "precision": kind.precision,
         "m": shape.m,
         "n": shape.n,
