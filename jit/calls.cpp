@@ -126,7 +126,7 @@ LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, b
   if (config.is_sm90()) {
     const int cluster = config.sm90.splits ? choice.splits : config.sm90.cluster;
     return {spec, sm90_grid(problem, config, choice.splits, device), choice.splits, 0, 0,
-            static_cast<unsigned>(cluster)};
+            static_cast<unsigned>(cluster), choice.measured_m};
   }
   const long long tiles =
       gemm_tiles(problem.m, problem.n, problem.batch, config.block_m, config.block_n);
@@ -135,7 +135,9 @@ LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, b
           grid_of(parts == 0 ? tiles : choice.whole_tiles + parts),
           choice.splits,
           static_cast<int>(choice.whole_tiles),  // fits where the grid does
-          static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n))};
+          static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n)),
+          1,
+          choice.measured_m};
 }
 
 runtime::LaunchShape launch_shape(const LaunchChoice& choice, const LoadedKernel& kernel) {

@@ -18,6 +18,7 @@ struct LaunchChoice {
   int whole_tiles = 0;              // as in Choice
   std::size_t workspace_bytes = 0;  // 0 unless split
   unsigned cluster = 1;             // CTAs of the grid in a cluster
+  std::int64_t measured_m = 0;      // as in Choice
 };
 LaunchChoice choose(const AttentionProblem& problem, const runtime::Device& device, bool may_split);
 // Throws std::invalid_argument when the problem's tile override names no row.

@@ -40,6 +40,7 @@ struct Choice {
   int row = 0;
   int splits = 1;
   std::int64_t whole_tiles = 0;  // GEMM: the first tiles of a launch with splits, not split
+  std::int64_t measured_m = 0;   // GEMM: of the tuning entry that named the row; 0: none did
 };
 
 inline constexpr int kMostCluster = 8;  // CTAs in a cluster; more are not portable
@@ -99,7 +100,8 @@ struct GemmExtent {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
 };
 
-// The choice for one call. `sm_count` weighs waves of tiles. Never returns a row outside the lists
+// The choice for one call: of GEMM what a tuning table (gemm_tuning.h) has, if it has the problem,
+// else by the cost model. `sm_count` weighs waves of tiles. Never returns a row outside the lists
 // above, and never fails for traits that the problem checks let through. May only split a tile's
 // work where the caller gave a workspace.
 Choice choose_attention(const AttentionTraits& traits, int arch, const AttentionExtent& extent,
@@ -109,7 +111,7 @@ Choice choose_attention(const AttentionTraits& traits, int arch, const Attention
 Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
                    bool may_split, int only_row = -1, int only_splits = 0);
 
-// The row of a tile that the caller chose; -1 when these traits have none.
+// The row of a tile that the caller or a tuning table named; -1 when these traits have none.
 int find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile);
 
 // Every combination of traits that the built-in tables serve, one row each, without user variants

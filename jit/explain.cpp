@@ -1,8 +1,12 @@
 // What a call would run and what a kernel is made of, as JSON.
+#include <algorithm>
+#include <iterator>
+
 #include "jit/arch.h"
 #include "jit/blocking.h"
 #include "jit/calls.h"
 #include "jit/config.h"
+#include "jit/gemm_tuning.h"
 #include "jit/kernel_source.h"
 #include "jit/spec_json.h"
 #include "kiln/control.h"
@@ -62,6 +66,12 @@ json layer_of(const Specialization& spec, const cache::Key& key, const runtime::
   return nullptr;
 }
 
+std::string measured_reason(std::int64_t m) {
+  const GemmTuning* tuning = gemm_tuning();
+  return "tile of the tuning table" + (tuning ? " " + tuning->path() : "") +
+         ": the fastest measured at M = " + std::to_string(m);
+}
+
 std::int64_t depth_of(const AttentionProblem&) { return 0; }
 std::int64_t depth_of(const GemmProblem& problem) { return problem.k; }
 
@@ -76,6 +86,8 @@ std::string explain(const Problem& problem, const char* op) {
   const LaunchChoice choice = choose(problem, device, /*may_split=*/true);
   const Specialization& spec = choice.spec;
   const KernelSource source = source_of(spec, texts_of(problem));
+  json reasons = why(spec, depth_of(problem));
+  if (choice.measured_m > 0) reasons.push_back(measured_reason(choice.measured_m));
   return json{{"op", op},
               {"path", path_of(spec)},
               {"device", device.info().name},
@@ -89,8 +101,8 @@ std::string explain(const Problem& problem, const char* op) {
               {"key", source.key.hex()},
               {"arch", source.arch},
               {"layer", layer_of(spec, source.key, device)},
-              {"why", why(spec, depth_of(problem))}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);  // "layer" is a path
+              {"why", reasons}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);  // "layer" and "why" have paths
 }
 
 json inspect_one(const OwnedSpec& owned) {
@@ -114,6 +126,17 @@ json inspect_one(const OwnedSpec& owned) {
   return result;
 }
 
+// As a GemmTile takes them; with `splits`, a row's CTAs that share K.
+json config_json(const GemmConfig& config, int splits) {
+  json tile{{"block_m", config.block_m},
+            {"block_n", config.block_n},
+            {"block_k", config.block_k},
+            {"stages", config.stages}};
+  if (config.is_sm90()) tile["cluster"] = config.sm90.cluster;
+  if (splits > 0) tile["splits"] = splits;
+  return tile;
+}
+
 }  // namespace
 
 std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
@@ -131,6 +154,32 @@ std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorV
   problem.may_be_null = true;
   check_gemm(a, b, out, options, problem);
   return explain(problem, "gemm");
+}
+
+std::string list_gemm_configs(const std::string& spec, const std::string& arch, std::int64_t k) {
+  std::vector<OwnedSpec> kernels;
+  for (const json& one : parse_specs(spec)) {
+    std::ranges::move(specs_from_json(one, arch_index(parse_arch(arch))),
+                      std::back_inserter(kernels));
+  }
+  const auto is_sm90 = [](const OwnedSpec& owned) { return is_sm90_gemm(owned.spec); };
+  const bool sm90 = std::ranges::any_of(kernels, is_sm90);  // then the portable row is for K = 0
+  json configs = json::array();
+  for (const OwnedSpec& owned : kernels) {
+    if (owned.spec.family() != Family::gemm) {
+      throw std::invalid_argument("gemm_configs: op must be gemm");
+    }
+    if (is_sm90(owned) != sm90) continue;
+    const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(owned.spec.row())];
+    if (!config.sm90.splits) {
+      configs.push_back(config_json(config, 0));
+      continue;
+    }
+    const std::int64_t k_tiles = (k + config.block_k - 1) / config.block_k;
+    const std::int64_t most = k > 0 ? std::min<std::int64_t>(kMostCluster, k_tiles) : kMostCluster;
+    for (int splits = 1; splits <= most; ++splits) configs.push_back(config_json(config, splits));
+  }
+  return configs.dump();
 }
 
 std::string inspect(const std::string& spec, const std::string& arch) {

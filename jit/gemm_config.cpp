@@ -2,11 +2,13 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "jit/arch.h"
 #include "jit/config.h"
 #include "jit/gemm_rows.h"
 #include "jit/gemm_sm90_cost.h"
+#include "jit/gemm_tuning.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -189,9 +191,31 @@ Choice compute_choice(const GemmTraits& traits, int arch, const GemmExtent& exte
   return offers.best;
 }
 
-// Each thread's last choices, by a direct-mapped slot: computing one takes over a microsecond.
+// What the table says, where its tile is among the rows that the model would choose from, which are
+// those that prewarming knows. A portable tile is split as the model says.
+std::optional<Choice> measured_choice(const GemmTuning& tuning, const GemmTraits& traits, int arch,
+                                      const GemmExtent& extent, int sm_count, bool may_split) {
+  const TunedKey key{arch,           sm_count,       traits.input, size_of(traits.output),
+                     traits.major_a, traits.major_b, traits.fast,  extent.batch,
+                     extent.n,       extent.k};
+  const TunedGemm* found = tuning.find(key, extent.m);
+  if (found == nullptr) return std::nullopt;
+  const int row = find_gemm_row(traits, arch, found->tile);
+  const bool sm90 = why_not_sm90(traits, arch, extent.k).empty();
+  if (row < 0 || gemm_configs()[static_cast<std::size_t>(row)].is_sm90() != sm90) {
+    return std::nullopt;
+  }
+  Choice choice =
+      compute_choice(traits, arch, extent, sm_count, may_split, row, found->tile.splits);
+  choice.measured_m = found->m;
+  return choice;
+}
+
+// Each thread's last choices, by a direct-mapped slot: computing one takes over a microsecond. What
+// another tuning table said is another question.
 struct ChoiceSlot {
   std::array<std::int64_t, 6> question{-1};
+  const GemmTuning* tuning = nullptr;
   Words traits{};
   Choice answer;
 };
@@ -202,6 +226,7 @@ thread_local ChoiceSlot t_choices[kChoiceSlots];
 
 Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
                    bool may_split, int only_row, int only_splits) {
+  const GemmTuning* tuning = only_row < 0 ? gemm_tuning() : nullptr;
   const std::array<std::int64_t, 6> question{
       extent.m, extent.n, extent.k, extent.batch,
       std::int64_t{sm_count} << 32 | arch << 8 | only_splits << 1 | (may_split ? 1 : 0), only_row};
@@ -212,10 +237,13 @@ Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent,
     hash ^= hash >> 32;
   }
   ChoiceSlot& slot = t_choices[(hash ^ words[0] ^ words[1]) % kChoiceSlots];
-  if (slot.question != question || slot.traits != words) {
+  if (slot.question != question || slot.tuning != tuning || slot.traits != words) {
+    std::optional<Choice> measured;
+    if (tuning) measured = measured_choice(*tuning, traits, arch, extent, sm_count, may_split);
     const Choice answer =
-        compute_choice(traits, arch, extent, sm_count, may_split, only_row, only_splits);
-    slot = {question, words, answer};
+        measured ? *measured
+                 : compute_choice(traits, arch, extent, sm_count, may_split, only_row, only_splits);
+    slot = {question, tuning, words, answer};
   }
   return slot.answer;
 }

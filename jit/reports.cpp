@@ -159,7 +159,8 @@ std::string diagnose() {
               {"environment",
                {{"KILN_JIT", name(jit_mode())},
                 {"KILN_TEMPLATE_DIR", s.template_dir},
-                {"KILN_NVRTC", s.nvrtc}}}}
+                {"KILN_NVRTC", s.nvrtc},
+                {"KILN_TUNING", s.tuning}}}}
       .dump(-1, ' ', false, json::error_handler_t::replace);  // as text_of
 }
 

@@ -81,6 +81,7 @@ Settings read_environment() {
   s.template_dir = variable("KILN_TEMPLATE_DIR").value_or("");
   s.nvrtc = variable("KILN_NVRTC").value_or("");
   s.cuda_home = variable("CUDA_HOME").value_or(variable("CUDA_PATH").value_or(""));
+  s.tuning = variable("KILN_TUNING").value_or("");
   if (auto level = variable("KILN_LOG"); level && !level->empty()) {
     s.log_level = parse_log_level(*level);
   }

@@ -21,6 +21,7 @@ struct Settings {
   std::string template_dir;  // empty = the embedded templates
   std::string nvrtc;         // empty = search
   std::string cuda_home;
+  std::string tuning;  // the file of a measured table; empty = none
   int log_level = 1;
 };
 

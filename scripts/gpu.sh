@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 suites=(cpu compile python gpu attention decode gemm window epilogue overhead compile-time bench
-  bench-full memcheck)
+  bench-full tune memcheck)
 if [[ $# -eq 0 ]]; then
   echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
   exit 2
@@ -46,6 +46,8 @@ run_suite() {
     compile-time) bench compile ;;
     bench) bench all ;;
     bench-full) python3 bench/run.py --suite all --out "$logs" ;;
+    # How far the model's choices are from the fastest tiles, and the table of these.
+    tune) python3 -m kiln tune gemm --model llama-3.1-8b --out "$logs/tiles.json" ;;
     memcheck) memcheck ;;
   esac
 }

@@ -15,6 +15,7 @@ from .control import (
     diagnose,
     enumerate_specs,
     explain,
+    gemm_configs,
     inspect,
     no_compile,
     preload,
@@ -22,6 +23,7 @@ from .control import (
     reset_stats,
     set_jit,
     set_log,
+    set_tuning,
     stats,
 )
 from .devices import device
@@ -42,6 +44,7 @@ __all__ = [
     "emulate",
     "enumerate_specs",
     "explain",
+    "gemm_configs",
     "inspect",
     "jit",
     "no_compile",
@@ -50,6 +53,7 @@ __all__ = [
     "reset_stats",
     "set_jit",
     "set_log",
+    "set_tuning",
     "stats",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Union
 
@@ -115,6 +116,32 @@ def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
 def enumerate_specs(arch: str) -> list[dict[str, Any]]:
     """Every spec that the built-in tables can give for an arch."""
     return json.loads(_core.enumerate_specs(arch))
+
+
+def gemm_configs(*, arch: str, k: int | None = None, **properties: Any) -> list[dict[str, int]]:
+    """The tiles that jit.gemm chooses among, each as its `config=` takes it.
+
+        for config in kiln.gemm_configs(arch="sm_90a", dtype="bfloat16", layout="nt", k=4096):
+            jit.gemm(a, b, config=config)
+
+    arch        such as "sm_90a"
+    k           of the product: a tile whose blocks share K is listed once for each number of them,
+                which a short K limits
+    properties  as a spec has them (dtype, out_dtype, layout, bias, ...; docs/prewarm.md), no tile
+    """
+    if k is not None and (not isinstance(k, int) or isinstance(k, bool) or not 1 <= k < 2**31):
+        raise ValueError(f"gemm_configs: k must be a whole number from 1 on, got {k!r}")
+    spec = json.dumps({"op": "gemm", **properties})
+    return json.loads(_core.gemm_configs(spec, arch, k or 0))
+
+
+def set_tuning(path: str | os.PathLike[str] | None) -> str | None:
+    """Makes jit.gemm ask a measured table of tiles, a file of `kiln tune gemm`, before its model;
+    None: no table. For the whole process, as KILN_TUNING does; returns the previous one's path.
+
+    Raises ValueError for a file that cannot be read or is no such table; the previous one stays.
+    """
+    return _core.set_tuning("" if path is None else os.fspath(path)) or None
 
 
 def diagnose() -> dict[str, Any]:

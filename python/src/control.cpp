@@ -159,6 +159,8 @@ void register_control(py::module_& module) {
   module.def("preload", &preload, unlocked());
   module.def("inspect", &inspect, unlocked());
   module.def("enumerate_specs", &enumerate_specs, unlocked());
+  module.def("gemm_configs", &list_gemm_configs, unlocked());
+  module.def("set_tuning", &set_tuning, unlocked());
   module.def("diagnose", &diagnose, unlocked());
   module.def("nvrtc_info", &nvrtc_facts, py::arg("load"));
   module.def("set_python_paths", &set_python_paths);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "jit/calls.h"
+#include "jit/gemm_tuning.h"
 #include "jit/kernel_source.h"
 #include "kiln/control.h"
 #include "tests/support/catch.h"
@@ -91,4 +92,16 @@ TEST_CASE("a hot attention call with every option allocates nothing") {
   CHECK(hot_allocations<AttentionProblem>([&](AttentionProblem& problem) {
           check_attention(q, q, q, q, {}, options, problem);
         }) == 0);
+}
+
+TEST_CASE("a tuning table is looked up without an allocation") {
+  std::vector<TunedGemm> entries;
+  for (const int m : {1, 16, 64, 512, 4096}) entries.push_back({{.n = 4096, .k = 4096}, m, {}});
+  const GemmTuning tuning("a path that is longer than any small string", entries);
+  const std::size_t before = t_allocations;
+  const TunedGemm* found = tuning.find({.n = 4096, .k = 4096}, 50);
+  const std::size_t after = t_allocations;
+  REQUIRE(found != nullptr);
+  CHECK(found->m == 64);
+  CHECK(after == before);
 }

@@ -57,6 +57,11 @@ def test_doctor(kiln_command, cache_dir):
     assert report["problems"] == []
 
 
+def test_doctor_names_the_tuning_table(kiln_command):
+    assert "tuning  /tiles.json\n" in kiln_command("doctor", KILN_TUNING="/tiles.json").stdout
+    assert "\ntuning" not in kiln_command("doctor", KILN_TUNING="").stdout
+
+
 def test_doctor_can_require_a_gpu(kiln_command):
     run = kiln_command("doctor", "--require-gpu", "--json", CUDA_VISIBLE_DEVICES="")
     assert run.code == ENVIRONMENT

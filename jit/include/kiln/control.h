@@ -48,6 +48,16 @@ std::string explain_flash_attention(const TensorView& q, const TensorView& k, co
 std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                          const GemmOptions& options);
 
+// The tiles that GEMMs of a spec (below, without tile fields) are chosen among on an arch, as JSON:
+// [{"block_m", "block_n", "block_k", "stages", "cluster", "splits"}], each a GemmTile without the
+// fields that are 0; tiles that share K once for each number of CTAs that `k` allows (0 = any).
+std::string list_gemm_configs(const std::string& spec, const std::string& arch, std::int64_t k = 0);
+
+// The measured table of GEMM tiles that calls of this process ask before the cost model, as
+// KILN_TUNING does; empty = none. Returns the previous one's path. A file that cannot be read or is
+// no such table is std::invalid_argument, and changes nothing. See docs/tuning.md.
+std::string set_tuning(const std::string& path);
+
 // A spec is a JSON object that names kernels without tensors: see docs/prewarm.md and
 // python/kiln/data/spec.schema.json. One spec may stand for several kernels (one per config row).
 struct PrewarmProgress {

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from .. import CompileError, CudaError, Error, __version__
-from . import cache, doctor, emulate, inspect, prewarm
+from . import cache, doctor, emulate, inspect, prewarm, tune
 from .output import COMPILE_FAILED, ENVIRONMENT, USAGE, nvrtc_problem
 
 # The machine's fault, not the command line's.
@@ -30,7 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kiln", description="Kernels compiled at run time.")
     parser.add_argument("--version", action="version", version=f"kiln {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (doctor, prewarm, cache, inspect, emulate):
+    for module in (doctor, prewarm, tune, cache, inspect, emulate):
         module.add_parser(commands)
     return parser
 

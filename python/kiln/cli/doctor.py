@@ -70,6 +70,8 @@ def _print_report(report: dict[str, Any]) -> None:
         print(f"nvrtc   {nvrtc['version']}, {nvrtc['path']} (found by: {nvrtc['how']})")
     else:
         print("nvrtc   none")
+    if report["environment"]["KILN_TUNING"]:
+        print(f"tuning  {report['environment']['KILN_TUNING']}")
     for layer in report["cache"]["layers"]:
         access = "writable" if layer["writable"] else "read-only"
         print(

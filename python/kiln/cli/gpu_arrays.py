@@ -1,0 +1,128 @@
+"""A GPU's memory and clock through PyTorch or CuPy, whichever is here: what measuring needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import control
+
+FLUSH_BYTES = 512 << 20  # far more than any GPU's L2
+
+
+class NoGpu(Exception):
+    """Nothing can be measured here; the message says what is missing."""
+
+
+class TorchGpu:
+    """PyTorch's current device."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self.ordinal = torch.cuda.current_device()
+        self.out_of_memory = torch.cuda.OutOfMemoryError
+        self._large = torch.ones(FLUSH_BYTES // 4, device="cuda")
+
+    def random(self, rows: int, columns: int, dtype: str) -> Any:
+        """A matrix of normal numbers."""
+        torch = self._torch
+        drawn = "bfloat16" if dtype.startswith("float8") else dtype
+        matrix = torch.randn(rows, columns, device="cuda", dtype=getattr(torch, drawn))
+        return matrix.to(getattr(torch, dtype))
+
+    def empty(self, rows: int, columns: int, dtype: str) -> Any:
+        """A matrix of anything."""
+        return self._torch.empty(rows, columns, device="cuda", dtype=getattr(self._torch, dtype))
+
+    def as_float(self, matrix: Any) -> Any:
+        """A copy in float32."""
+        return matrix.to(self._torch.float32, copy=True)
+
+    def flush(self) -> None:
+        """Leaves nothing of the caller's in L2. It reads: what a memset leaves there, the timed
+        call would have to write back first."""
+        self._large.sum()
+
+    def event(self) -> Any:
+        """A time stamp of the stream."""
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def microseconds(self, before: Any, after: Any) -> float:
+        """Between two events, once the device has passed them."""
+        return before.elapsed_time(after) * 1e3
+
+    def synchronize(self) -> None:
+        """Waits for the device."""
+        self._torch.cuda.synchronize()
+
+
+class CupyGpu:
+    """CuPy's current device; CuPy has float16 and float32 alone."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self.ordinal = cupy.cuda.Device().id
+        self.out_of_memory = cupy.cuda.memory.OutOfMemoryError
+        self._large = cupy.ones(FLUSH_BYTES // 4, dtype="float32")
+
+    def random(self, rows: int, columns: int, dtype: str) -> Any:
+        """A matrix of normal numbers."""
+        return self._cupy.random.standard_normal((rows, columns), dtype="float32").astype(dtype)
+
+    def empty(self, rows: int, columns: int, dtype: str) -> Any:
+        """A matrix of anything."""
+        return self._cupy.empty((rows, columns), dtype=dtype)
+
+    def as_float(self, matrix: Any) -> Any:
+        """A copy in float32."""
+        return matrix.astype("float32")
+
+    def flush(self) -> None:
+        """As TorchGpu's."""
+        self._large.sum()
+
+    def event(self) -> Any:
+        """A time stamp of the stream."""
+        event = self._cupy.cuda.Event()
+        event.record()
+        return event
+
+    def microseconds(self, before: Any, after: Any) -> float:
+        """Between two events, once the device has passed them."""
+        return self._cupy.cuda.get_elapsed_time(before, after) * 1e3
+
+    def synchronize(self) -> None:
+        """Waits for the device."""
+        self._cupy.cuda.Device().synchronize()
+
+
+def find_gpu(*dtypes: str) -> TorchGpu | CupyGpu:
+    """The GPU through what can hold these dtypes on it. Raises NoGpu."""
+    report = control.diagnose()
+    if not report["devices"]:
+        raise NoGpu(f"no GPU: {report['driver']['problem'] or 'the driver finds none'}")
+    for device in report["devices"]:
+        if "problem" in device:
+            raise NoGpu(f"cuda:{device['ordinal']} cannot be used: {device['problem']}")
+    torch_problem = cupy_problem = "is not installed"
+    try:
+        import torch
+    except ImportError:
+        pass
+    else:
+        if torch.cuda.is_available():
+            return TorchGpu(torch)
+        torch_problem = "finds no CUDA device (a build without CUDA?)"
+    try:
+        import cupy
+    except ImportError:
+        pass
+    else:
+        if all(dtype in ("float16", "float32") for dtype in dtypes):
+            return CupyGpu(cupy)
+        cupy_problem = f"has no {' or '.join(sorted(set(dtypes) - {'float16', 'float32'}))}"
+    raise NoGpu(
+        "memory on the GPU comes from PyTorch or CuPy: "
+        f"PyTorch {torch_problem}, CuPy {cupy_problem}"
+    )
