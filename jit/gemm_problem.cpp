@@ -221,6 +221,8 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                access_of(b, ob.major == Major::k ? mb.rows : mb.cols, ob.ld, mb.batch_stride));
   const int vector = 16 / size_of(out.dtype);
   traits.stores = access_of(out, mo.cols, mo.row_stride, mo.batch_stride);
+  // A box that ends within 16 bytes is stored to the end of these: into the caller's memory behind.
+  if (traits.stores == Access::boxes) traits.stores = Access::elements;
   const auto read_beside = [&](const TensorView& tensor, std::int64_t ld, std::int64_t batch_ld) {
     if (!has_vectors(tensor, ld, batch_ld, vector)) {
       traits.stores = std::min(traits.stores, Access::boxes);

@@ -48,7 +48,7 @@ struct GemmTraits {
   Major major_b = Major::k;
   Activation activation = Activation::none;
   Access loads = Access::vectors;   // of a and b
-  Access stores = Access::vectors;  // of out; `vectors` only if bias and residual can, too
+  Access stores = Access::vectors;  // of out; `boxes` where bias or residual admit no vectors
   DType input_b = DType::none;      // none: like `input`, which is a's
   Scale scale_a = Scale::none;
   Scale scale_b = Scale::none;

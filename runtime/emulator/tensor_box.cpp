@@ -62,6 +62,15 @@ std::uint32_t rounded_to_tf32(std::uint32_t bits) {
   return (bits + 0xfffu + (bits >> 13 & 1u)) & 0xffffe000u;
 }
 
+// Where rows end, in elements. A store goes on to the end of the 16 bytes in which the row ends, as an
+// H200 was seen to.
+std::int64_t row_end(const TensorMapSpec& map, bool write) {
+  const std::uint64_t element = element_bytes(map.element);
+  const std::uint64_t bytes = map.dims[0] * element;
+  return static_cast<std::int64_t>(
+      write ? (bytes + kChunk - 1) / kChunk * kChunk / element : map.dims[0]);
+}
+
 }  // namespace
 
 TensorMapSpec read_tensor_map(Warp& warp, std::uint64_t address, int lane) {
@@ -105,7 +114,7 @@ TensorBox locate_box(const Warp& warp, const TensorMapSpec& map,
   box.extent = static_cast<std::uint32_t>(extent);
   const std::int64_t begin = coordinates[0];
   const std::int64_t first = std::max<std::int64_t>(begin, 0);
-  const std::int64_t last = std::min(begin + map.box[0], static_cast<std::int64_t>(map.dims[0]));
+  const std::int64_t last = std::min(begin + map.box[0], row_end(map, write));
   if (first >= last) return box;
   const AddressMap& memory = *warp.block().cluster().launch().memory;
   for (std::uint32_t row = 0; row < rows; ++row) {

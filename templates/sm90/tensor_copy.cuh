@@ -2,7 +2,8 @@
 //
 // A tensor map describes the tensor, up to five dimensions, the fastest first, and the box. Elements
 // of a box that lie outside the tensor are zeros when loaded and are dropped when stored; a load
-// brings the bytes of the whole box in any case.
+// brings the bytes of the whole box in any case. But where a row of the tensor ends within 16 bytes, a
+// store writes all of these: rows that are stored must be multiples of 16 bytes.
 #pragma once
 #include "/kiln/base/copy.cuh"
 
