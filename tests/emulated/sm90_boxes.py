@@ -60,21 +60,24 @@ def case_of_read(name, array, view, at, box):
 
 
 def store(output, transposed, tiles, n, row, column, clip):
-    """Rows from `row` and columns from `column` on, into a tensor that ends `clip` before them."""
+    """Rows from `row` and columns from `column` on, into a tensor that ends `clip` before them, or at
+    the next 16 bytes."""
     name = f"store.{output}{'.transposed' * transposed}.m{tiles * 64}.n{n}.clip{clip}"
     m = tiles * 64
     sums = random(name).standard_normal((m, n)).astype(np.float32)
     kept_m, kept_n = row + m - clip, column + n - clip
     shape = (kept_n, kept_m) if transposed else (kept_m, kept_n)
     per_unit = 16 // np.dtype(TYPES[output]).itemsize
-    pitch = -(-shape[1] // per_unit) * per_unit + per_unit
-    array = np.full((3, shape[0], pitch), 77, TYPES[output])
-    kept = sums[max(-row, 0) : m - clip, max(-column, 0) : n - clip]
+    # A row that ends within 16 bytes is stored to the end of these.
+    written = -(-shape[1] // per_unit) * per_unit
+    more_m, more_n = (written - shape[1], 0) if transposed else (0, written - shape[1])
+    array = np.full((3, shape[0], written + per_unit), 77, TYPES[output])
+    kept = sums[max(-row, 0) : m - clip + more_m, max(-column, 0) : n - clip + more_n]
     stored = kept if output == "float" else encode(output, kept).astype(np.uint16)
     stored = stored.T if transposed else stored
     first = [max(column, 0), max(row, 0)] if transposed else [max(row, 0), max(column, 0)]
     want = array.copy()
-    want[1, first[0] : shape[0], first[1] : shape[1]] = stored
+    want[1, first[0] : shape[0], first[1] : written] = stored
     columns = 128 // want.itemsize
     alias = "" if output == "float" else f"namespace kiln {{ struct {output}; }}\n"
     scope = "" if output == "float" else "kiln::"

@@ -56,7 +56,7 @@ def instructions(text):
 def test_the_gemm_has_the_products_that_are_tested(dtype, layout):
     import kiln
 
-    tile = {"block_m": 64, "block_n": 256, "block_k": 64, "stages": 4, "cluster": 1}
+    tile = {"block_m": 128, "block_n": 256, "block_k": 64, "stages": 4, "cluster": 1}
     spec = {"op": "gemm", "dtype": NAMES[dtype], "layout": layout, **tile}
     (kernel,) = kiln.inspect(spec, "sm_90a")
     rows_k, columns_k = layout[0] == "n", layout[1] == "t"
