@@ -52,7 +52,7 @@ std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
        << "  static constexpr kiln::Access kStores = kiln::Access::" << name(traits.stores) << ";\n"
        << "  static constexpr bool kResidualBoxes = "
        << boolean(has_residual_boxes(traits, config)) << ";\n"
-       << scale_constants(traits)
+       << epilogue_constants(traits)
        << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, "

@@ -72,7 +72,8 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
 #pragma unroll
     for (int i = 0; i < Shape::kTilesM * Output::Slab::kSlabs; ++i) {
       const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
-      output.store(sums[m] + slab * Output::kSums, m, slab, at);
+      const float* slab_sums = sums[m] + slab * Output::kSums;
+      output.store(slab_sums, slab_sums + Shape::kRegisters / 2, m, slab, at);
     }
     output.end(position);
     if constexpr (kPingPong) skip_tile();
@@ -104,9 +105,13 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   for (int i = 0; i < kSlabs; ++i) {
     if (!parts.owns(group * kSlabs + i)) continue;
     const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
-    float slab_sums[Output::kSums];
-    parts.template read<Output::kSums / 4>(slab_sums, m, slab * Output::kSums / 4);
-    output.store(slab_sums, m, slab, at);
+    const int first = slab * Output::kSums / 4;
+    float slab_sums[Output::kSums], ups[Output::kSums];
+    parts.template read<Output::kSums / 4>(slab_sums, m, first);
+    if constexpr (Shape::kGated) {
+      parts.template read<Output::kSums / 4>(ups, m, first + Config::kBlockN / 16);
+    }
+    output.store(slab_sums, ups, m, slab, at);
   }
   output.finish();
 }

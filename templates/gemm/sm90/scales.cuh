@@ -12,21 +12,45 @@ class PairScales {
       : params_(params), common_(params) {}
 
   // alpha and all scales of two neighbours in a row of the output, the first in an even column; or
-  // in a column, where the kernel computes the transposed output.
+  // in a column, where the kernel computes the transposed output. Of their gates, if they have any.
   __device__ __forceinline__ Pair operator()(int row, int column, int batch) const {
-    Pair scales{common_.value(), common_.value()};
-    if constexpr (Config::kScaleA == Scale::vector) {
-      scales.first *= row_scale<Config>(params_, row, batch);
-      scales.second *= row_scale<Config>(params_, row + Config::kSwapped, batch);
-    }
+    Pair scales = of_rows(row, batch);
     if constexpr (Config::kScaleB == Scale::vector) {
-      const Pair columns = of_columns(column, batch);
+      const Pair columns = Config::kGate == Gate::none ? of_columns(column, batch)
+                                                       : of_gated(column, batch, false);
+      scales.first *= columns.first, scales.second *= columns.second;
+    }
+    return scales;
+  }
+  // Likewise of the partners of two neighbours' gates.
+  __device__ __forceinline__ Pair of_ups(int row, int column, int batch) const {
+    Pair scales = of_rows(row, batch);
+    if constexpr (Config::kScaleB == Scale::vector) {
+      const Pair columns = of_gated(column, batch, true);
       scales.first *= columns.first, scales.second *= columns.second;
     }
     return scales;
   }
 
  private:
+  __device__ __forceinline__ Pair of_rows(int row, int batch) const {
+    Pair scales{common_.value(), common_.value()};
+    if constexpr (Config::kScaleA == Scale::vector) {
+      scales.first *= row_scale<Config>(params_, row, batch);
+      scales.second *= row_scale<Config>(params_, row + Config::kSwapped, batch);
+    }
+    return scales;
+  }
+
+  // As of_columns(), one by one: they are read once for a tile of many products.
+  __device__ __forceinline__ Pair of_gated(int column, int batch, bool up) const {
+    const float* scales = column_scales(params_, batch);
+    const int n = params_.n, first = column < n ? column : 0, second = column + 1 < n ? column + 1 : 0;
+    if (up) return {scales[up_column<Config::kGate>(first, n)],
+                    scales[up_column<Config::kGate>(second, n)]};
+    return {scales[gate_column<Config::kGate>(first)], scales[gate_column<Config::kGate>(second)]};
+  }
+
   // Columns outside the matrix have the scale of others: as row_scale().
   __device__ __forceinline__ Pair of_columns(int column, int batch) const {
     const float* scales = column_scales(params_, batch);

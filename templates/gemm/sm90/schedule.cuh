@@ -1,6 +1,7 @@
 // Which tiles a cluster of a persistent kernel computes. All roles of all its CTAs walk through the
 // same ones, each with a schedule of its own.
 #pragma once
+#include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/raster.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
 
@@ -41,7 +42,7 @@ class TileSchedule {
                                           const ClusterPlace<Config>& place)
       : rows_(Config::kSwapped ? params.n : params.m),
         columns_(Config::kSwapped ? params.m : params.n),
-        tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, Config::kBlockN) * params.batch),
+        tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, kColumns) * params.batch),
         index_(blockIdx.x / place.size),
         clusters_(gridDim.x / place.size),
         first_row_(Config::kSplits ? 0 : static_cast<int>(place.rank) * Config::kBlockM) {}
@@ -50,7 +51,7 @@ class TileSchedule {
   // The CTA's own part of the cluster's tile; its rows may all lie outside the matrix.
   __device__ __forceinline__ TilePosition tile() const {
     TilePosition at =
-        tile_position<kRows, Config::kBlockN, Config::kRasterRows>(rows_, columns_, index_);
+        tile_position<kRows, kColumns, Config::kRasterRows>(rows_, columns_, index_);
     at.row += first_row_;
     return at;
   }
@@ -58,6 +59,7 @@ class TileSchedule {
 
  private:
   static constexpr int kRows = Config::kBlockM * Config::kCluster;
+  static constexpr int kColumns = Config::kBlockN / kGateFactor<Config>;  // of the output
 
   int rows_, columns_, tiles_, index_, clusters_, first_row_;
 };

@@ -42,7 +42,7 @@ class TileStore {
 
  public:
   using Slab = conditional<kSwapped, TransposedSlab<Output, Config::kBlockN>,
-                           UprightSlab<Output, Config::kBlockN>>;
+                           UprightSlab<Output, Shape::kOutputN>>;
   static constexpr int kSums = Slab::kTiles * 4;  // of a thread in a slab
 
   // `group`: among all math groups of the CTA. `first_row`: of its part of the tile, in rows of the
@@ -68,8 +68,9 @@ class TileStore {
     if constexpr (Config::kResidualBoxes) residual_.wait_for(position);
   }
 
-  // Writes slab `slab` of the 64 rows of the product that are the group's `tile_m`-th.
-  __device__ __forceinline__ void store(const float* sums, int tile_m, int slab,
+  // Writes slab `slab` of the 64 rows of the product that are the group's `tile_m`-th. `ups`: the
+  // sums of the partners, where `sums` are those of gates.
+  __device__ __forceinline__ void store(const float* sums, const float* ups, int tile_m, int slab,
                                         const TilePosition& at) {
     const u32 memory = slabs_ + turn_ * Shape::kOutputSlabBytes;
     turn_ ^= 1;
@@ -84,7 +85,13 @@ class TileStore {
 #pragma unroll
     for (int i = 0; i < Slab::kTiles * 2; ++i) {
       const Place place{first, Slab::position(thread, i / 2, i % 2, 0), tile_m, slab, at.batch};
-      const Pair pair = finish_pair({sums[i * 2], sums[i * 2 + 1]}, place);
+      const Pair own{sums[i * 2], sums[i * 2 + 1]};
+      Pair pair;
+      if constexpr (Shape::kGated) {
+        pair = finish_gated(own, {ups[i * 2], ups[i * 2 + 1]}, place);
+      } else {
+        pair = finish_pair(own, place);
+      }
       values[i / 2][i % 2 * 2] = pair.first, values[i / 2][i % 2 * 2 + 1] = pair.second;
     }
     Slab::write(thread, memory, values);
@@ -123,7 +130,7 @@ class TileStore {
     const int row = at.row(), column = at.column();
     const int next_row = row + (kSwapped ? 1 : 0), next_column = column + (kSwapped ? 0 : 1);
     Pair bias{0.0f, 0.0f}, residual{0.0f, 0.0f};
-    if constexpr (Epilogue::kBias) bias = bias_of(at);
+    if constexpr (Epilogue::kBias) bias = bias_of(at, 0);
     if constexpr (Epilogue::kResidual) residual = residual_of(at);
     const Epilogue epilogue;
     const Pair scales = scales_(row, column, at.batch);
@@ -132,12 +139,29 @@ class TileStore {
                      next_column, at.batch)};
   }
 
-  __device__ __forceinline__ Pair bias_of(const Place& at) const {
+  __device__ __forceinline__ Pair finish_gated(const Pair& gates, const Pair& ups,
+                                               const Place& at) const {
+    Pair gate_bias{0.0f, 0.0f}, up_bias{0.0f, 0.0f}, residual{0.0f, 0.0f};
+    if constexpr (Epilogue::kBias) {
+      gate_bias = bias_of(at, 0), up_bias = bias_of(at, Shape::kOutputN);
+    }
+    if constexpr (Epilogue::kResidual) residual = residual_of(at);
+    const Epilogue epilogue;
+    const Pair scales = scales_(at.row(), at.column(), at.batch);
+    const Pair up_scales = scales_.of_ups(at.row(), at.column(), at.batch);
+    return {epilogue(scales.first * gates.first + gate_bias.first,
+                     up_scales.first * ups.first + up_bias.first, residual.first),
+            epilogue(scales.second * gates.second + gate_bias.second,
+                     up_scales.second * ups.second + up_bias.second, residual.second)};
+  }
+
+  // `first`: of the tile's columns of b, where those of the output begin.
+  __device__ __forceinline__ Pair bias_of(const Place& at, int first) const {
     if constexpr (kSwapped) {
       const float value = bias_[at.tile_m * 64 + at.offset.column];
       return {value, value};
     }
-    const int offset = at.slab * Slab::kColumns + at.offset.column;
+    const int offset = first + at.slab * Slab::kColumns + at.offset.column;
     return {bias_[offset], bias_[offset + 1]};
   }
 

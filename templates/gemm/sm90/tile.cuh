@@ -1,6 +1,7 @@
 // How the sm_90a GEMM divides its work and its shared memory.
 #pragma once
 #include "/kiln/base/layout.cuh"
+#include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/tile.cuh"
 #include "/kiln/sm90/ring.cuh"
@@ -11,7 +12,10 @@ namespace kiln {
 
 // One operand's kExtent rows (of A) or columns (of B) times 128 bytes of K, in shared memory as
 // wgmma.cuh describes it. kCtas of a cluster load an equal part of it each, for all of them.
-template <class Element, Major kMajor, int kExtent, int kCtas>
+//
+// kGated: the first half is gates and the second their partners; which columns these are is told by
+// the tensor map, with a dimension of two between its columns and its batch.
+template <class Element, Major kMajor, int kExtent, int kCtas, bool kGated = false>
 struct OperandSlab {
   static constexpr bool kKMajor = kMajor == Major::k;
   static constexpr int kBlockK = 128 / static_cast<int>(sizeof(Element));
@@ -22,12 +26,22 @@ struct OperandSlab {
                 "gemm sm_90a: only 16-bit operands may have K along their columns");
   static_assert(kKMajor || kPart % 64 == 0,
                 "gemm sm_90a: a CTA loads whole blocks of 64 columns of an operand");
+  static_assert(!kGated || (kCtas == 1 && kExtent % (kKMajor ? 16 : 128) == 0),
+                "gemm sm_90a: the gates of a tile must be whole swizzle atoms of its own CTA");
 
   // By one thread: the part of this CTA, whose rank is `rank`, of the slab at row `mn` and depth `k`.
   __device__ __forceinline__ static void load(u32 slab, const TensorMap& map, u32 barrier, int mn,
                                               int k, int batch, u32 rank) {
     const int first = kCtas == 1 ? 0 : static_cast<int>(rank) * kPart;
-    if constexpr (kKMajor) {
+    if constexpr (kGated && kKMajor) {
+      load_box(slab, map, barrier, k, mn, 0, batch);  // of both halves
+    } else if constexpr (kGated) {
+#pragma unroll
+      for (int i = 0; i < kExtent; i += 64) {
+        const int half = i / (kExtent / 2);
+        load_box(slab + i * 128, map, barrier, mn + i % (kExtent / 2), k, half, batch);
+      }
+    } else if constexpr (kKMajor) {
       load_one(slab + first * 128, map, barrier, k, mn + first, batch);
     } else {
 #pragma unroll
@@ -67,10 +81,14 @@ struct Sm90Shape {
   static constexpr int kTilesM = kBlockM / (64 * kTileGroups);
   static constexpr int kThreads = (Config::kGroups + 1) * 128;
   static constexpr int kRegisters = kBlockN / 2;  // accumulators of 64 rows in a thread
+  // Where outputs are gated, a tile's first half of columns is gates, of which a thread holds as
+  // many as of their partners, in the same order.
+  static constexpr bool kGated = Config::kGate != Gate::none;
+  static constexpr int kOutputN = kBlockN / kGateFactor<Config>;  // columns of the output in a tile
 
   // The CTAs of a cluster lie along M: they share the columns.
   using Rows = OperandSlab<Input, Config::kMajorRows, kBlockM, 1>;
-  using Columns = OperandSlab<Input, Config::kMajorColumns, kBlockN, Config::kCluster>;
+  using Columns = OperandSlab<Input, Config::kMajorColumns, kBlockN, Config::kCluster, kGated>;
   using StageRing = Ring<Config::kStages>;
 
   static constexpr u32 kStageBytes = Rows::kBytes + Columns::kBytes;
@@ -94,6 +112,8 @@ struct Sm90Shape {
                 "gemm sm_90a: a kernel with splits needs stages as large as its sums and slabs");
   static_assert(!Config::kSplits || Config::kCluster == 1,
                 "gemm sm_90a: a cluster shares either columns or K");
+  static_assert(!kGated || !Config::kSwapped,
+                "gemm sm_90a: gates and their partners are columns of the product");
   static_assert(kStageBytes % 1024 == 0, "gemm sm_90a: stages must be whole swizzle atoms");
 
   static constexpr u32 kSharedBytes = kBarriersAt + StageRing::kBytes;
