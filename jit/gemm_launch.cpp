@@ -43,6 +43,7 @@ struct MatrixMap {
   // Of a gated b: elements from the gates to their partners, and how many of the two a box holds.
   std::int64_t partner_stride = 0;  // 0: is not gated
   std::uint32_t box_halves = 1;
+  bool by_eights = false;  // a box holds eight gates, their partners, the next eight gates, ..
 };
 
 // Each thread's last maps, by a direct-mapped slot: the driver takes 0.7 us to encode one, and a model
@@ -89,7 +90,9 @@ const runtime::TensorMap& encode(const MatrixMap& matrix, runtime::Device& devic
     spec.strides_bytes[rank - 1] = stride_bytes;
     spec.box[rank++] = box;
   };
+  if (matrix.by_eights) spec.dims[1] = spec.box[1] = 8;
   if (matrix.partner_stride != 0) add(2, bytes(matrix.partner_stride), matrix.box_halves);
+  if (matrix.by_eights) add(matrix.rows / 8, bytes(matrix.ld * 8), matrix.box_rows / 8);
   const bool batched = matrix.batch_stride != 0;
   add(batched ? matrix.batch : 1, batched ? bytes(matrix.batch_stride) : 16, 1);
   spec.rank = static_cast<int>(rank);
@@ -119,7 +122,7 @@ GemmSm90Params<runtime::TensorMap> with_tensor_maps(const CallArguments& argumen
     map.is_operand = true;
     if (gate == Gate::halves) map.partner_stride = mn * (major == Major::k ? ld : 1);
     if (gate == Gate::interleaved) map.partner_stride = ld, map.ld = 2 * ld;
-    if (gate != Gate::none) map.box_halves = 2;
+    if (gate != Gate::none) map.box_halves = 2, map.by_eights = form.swapped;
     if (major == Major::mn) {
       std::swap(map.columns, map.rows);
       map.box_columns = 64, map.box_rows = deep, map.box_halves = 1;
@@ -137,10 +140,14 @@ GemmSm90Params<runtime::TensorMap> with_tensor_maps(const CallArguments& argumen
   params.columns = form.swapped ? a : b;
   // As templates/gemm/sm90/slab.cuh lays out a slab.
   const int size = size_of(traits.output);
-  const int row_bytes = form.swapped ? 128 : gemm_sm90_slab_row_bytes(block_n, size);
+  const bool narrow = form.swapped && traits.gate != Gate::none;  // 32 columns
+  const int row_bytes = narrow         ? 32 * size
+                        : form.swapped ? 128
+                                       : gemm_sm90_slab_row_bytes(block_n, size);
   const auto columns = static_cast<std::uint32_t>(row_bytes / size);
   if (traits.stores != Access::elements) {
-    const auto rows = form.swapped ? std::min(static_cast<std::uint32_t>(config.block_m), columns)
+    const auto rows = form.swapped ? std::min(static_cast<std::uint32_t>(config.block_m),
+                                              narrow ? std::uint32_t{64} : columns)
                                    : std::uint32_t{64};
     params.out = encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch,
                          gemm.out_batch, columns, rows, swizzle_of(row_bytes)},

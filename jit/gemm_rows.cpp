@@ -201,11 +201,15 @@ bool can_promote(const GemmConfig& config) {
 }
 
 // Gates and their partners are a half of the tile's columns each: of whole pairs of accumulators,
-// or of whole blocks.
+// or of whole blocks. Where the columns are rows of the product, eight gates and their partners take
+// turns, and no group of eight may cross the end of the gates: whole vectors of 16 bits say so.
 bool can_gate(const GemmConfig& config, const GemmTraits& traits) {
   if (traits.gate == Gate::none || !config.is_sm90()) return true;
-  return !config.sm90.swapped && config.sm90.cluster == 1 &&
-         config.block_n % (traits.major_b == Major::k ? 32 : 128) == 0;
+  const bool by_k = traits.major_b == Major::k;
+  if (config.sm90.swapped) {
+    return by_k && traits.stores == Access::vectors && size_of(traits.output) == 2;
+  }
+  return config.sm90.cluster == 1 && config.block_n % (by_k ? 32 : 128) == 0;
 }
 
 int arch_number(int arch) { return arch_table()[static_cast<std::size_t>(arch)].number; }

@@ -43,6 +43,9 @@ def groups():
         yield both(f"to-{out}", dataclasses.replace(BASE, out_dtype=out))
     for storage in ("odd", "offset"):
         yield both(f"out-{storage}", dataclasses.replace(BASE, out_storage=storage))
+    gated = dataclasses.replace(BASE, activation="swiglu", n=144, bias="f32", out_storage="plain")
+    alternating = dataclasses.replace(gated, m=9, gate="interleaved", scale_b="vector")
+    yield both("gated", gated, alternating)
     yield both("plain", dataclasses.replace(BASE, storage="plain", k=208))
 
 

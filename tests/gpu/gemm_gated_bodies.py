@@ -40,20 +40,29 @@ def groups():
     yield GemmGroup("wide", tuple(wide))
     half = GemmCase(dtype="f16", accumulator="float16", activation="swiglu", m=20, n=144, k=64)
     yield GemmGroup("half-sums", (half,))
+    few = [GemmCase(activation="geglu", gate=gate, layout=layout, m=m, n=n, k=200, bias="bf16",
+                    out_storage="plain")
+           for gate in GATES for layout in ("nt", "tt") for m, n in [(5, 16), (30, 400), (9, 144)]
+           ]  # fmt: skip
+    yield GemmGroup("few-rows", tuple(few))
     split = GemmCase(activation="swiglu", m=20, n=144, k=2304, scale_b="vector", bias="f32")
     yield GemmGroup("split", (split, dataclasses.replace(split, gate="interleaved")))
 
 
 def tile_groups():
     """Every tile of the table that serves them."""
-    keys = ("block_m", "block_n", "block_k", "stages")
+    keys = ("block_m", "block_n", "block_k", "stages", "splits")
     specs = [s for s in kiln.enumerate_specs("sm_90a")
              if s["op"] == "gemm" and s["gate"] and s["dtype"] == "bfloat16"]  # fmt: skip
-    for row in sorted({tuple(spec[key] for key in keys) for spec in specs}):
-        case = GemmCase(activation="swiglu", m=row[0] + 5, n=row[1] + 16, k=2 * row[2] + 8,
-                        bias="f32", residual="bf16", config=row)  # fmt: skip
-        plain = dataclasses.replace(case, m=16, n=2 * row[1] + 6, gate="interleaved", residual="")
-        yield GemmGroup("x".join(map(str, row)), (case, plain))
+    for *row, splits in sorted({tuple(spec[key] for key in keys) for spec in specs}):
+        config = (*row, 1, 3) if splits else tuple(row)
+        # Whole vectors of the output, which rows that compute it transposed need.
+        case = GemmCase(activation="swiglu", m=row[0] + 5, n=row[1] + 16, k=4 * row[2] + 8,
+                        bias="f32", residual="bf16", scale_a="vector", scale_b="vector",
+                        out_storage="plain", config=config)  # fmt: skip
+        plain = dataclasses.replace(case, m=16, n=2 * row[1] + 48, gate="interleaved", bias="",
+                                    residual="")  # fmt: skip
+        yield GemmGroup("x".join(map(str, config)), (case, plain))
 
 
 def test_no_columns_and_no_k():

@@ -45,7 +45,7 @@ class TileSchedule {
         tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, kColumns) * params.batch),
         index_(blockIdx.x / place.size),
         clusters_(gridDim.x / place.size),
-        first_row_(Config::kSplits ? 0 : static_cast<int>(place.rank) * Config::kBlockM) {}
+        first_row_(Config::kSplits ? 0 : static_cast<int>(place.rank) * (kRows / Config::kCluster)) {}
 
   __device__ __forceinline__ bool has_tile() const { return index_ < tiles_; }
   // The CTA's own part of the cluster's tile; its rows may all lie outside the matrix.
@@ -58,8 +58,10 @@ class TileSchedule {
   __device__ __forceinline__ void advance() { index_ += clusters_; }
 
  private:
-  static constexpr int kRows = Config::kBlockM * Config::kCluster;
-  static constexpr int kColumns = Config::kBlockN / kGateFactor<Config>;  // of the output
+  // Of the output, or of the output transposed.
+  static constexpr int kRowFactor = Config::kSwapped ? kGateFactor<Config> : 1;
+  static constexpr int kRows = Config::kBlockM * Config::kCluster / kRowFactor;
+  static constexpr int kColumns = Config::kBlockN / (kGateFactor<Config> / kRowFactor);
 
   int rows_, columns_, tiles_, index_, clusters_, first_row_;
 };
