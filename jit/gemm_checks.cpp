@@ -72,8 +72,10 @@ Gate check_gate(const GemmOptions& options, std::int64_t columns) {
                 "cannot be gated with an epilogue, which sees one column at a time");
   }
   if (columns % 2 != 0) {
-    throw_value({kOp, "b"}, "must have an even number of columns, as each output has two with this "
-                            "activation, got " + std::to_string(columns));
+    throw_value({kOp, "b"},
+                "must have an even number of columns, as each output has two with this "
+                "activation, got " +
+                    std::to_string(columns));
   }
   return options.gate == Gate::none ? Gate::halves : options.gate;
 }

@@ -112,8 +112,8 @@ GemmSm90Params<runtime::TensorMap> with_tensor_maps(const CallArguments& argumen
   const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec.row())];
   const Sm90Form& form = config.sm90;
 
-  // `extent`: of the tile, along M or N; of a gated b, whose tile is two of them, of one half. CTAs of
-  // a cluster each load a part of what they share.
+  // `extent`: of the tile, along M or N; of a gated b, whose tile is two of them, of one half. CTAs
+  // of a cluster each load a part of what they share.
   const auto operand = [&](const void* data, Major major, std::int64_t mn, std::int64_t ld,
                            std::int64_t batch_stride, int extent, int ctas, Gate gate) {
     const auto deep = static_cast<std::uint32_t>(128 / size_of(traits.input));

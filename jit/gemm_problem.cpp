@@ -178,9 +178,9 @@ Activation parse_activation(const std::string& name) {
   if (name == "swiglu") return Activation::swiglu;
   if (name == "geglu") return Activation::geglu;
   if (name == "geglu_tanh") return Activation::geglu_tanh;
-  throw_value({kOp, "activation"},
-              "must be relu, gelu, gelu_tanh, silu, swiglu, geglu or geglu_tanh, got '" + name +
-                  "'");
+  throw_value(
+      {kOp, "activation"},
+      "must be relu, gelu, gelu_tanh, silu, swiglu, geglu or geglu_tanh, got '" + name + "'");
 }
 
 Gate parse_gate(const std::string& name) {

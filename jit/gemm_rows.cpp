@@ -201,8 +201,9 @@ bool can_promote(const GemmConfig& config) {
 }
 
 // Gates and their partners are a half of the tile's columns each: of whole pairs of accumulators,
-// or of whole blocks. Where the columns are rows of the product, eight gates and their partners take
-// turns, and no group of eight may cross the end of the gates: whole vectors of 16 bits say so.
+// or of whole blocks. Where the columns are rows of the product, eight gates and their partners
+// take turns, and no group of eight may cross the end of the gates: whole vectors of 16 bits say
+// so.
 bool can_gate(const GemmConfig& config, const GemmTraits& traits) {
   if (traits.gate == Gate::none || !config.is_sm90()) return true;
   const bool by_k = traits.major_b == Major::k;

@@ -52,8 +52,8 @@ struct GemmTraits {
   DType input_b = DType::none;      // none: like `input`, which is a's
   Scale scale_a = Scale::none;
   Scale scale_b = Scale::none;
-  bool fast = false;        // f8 sums stay in the tensor cores
-  Gate gate = Gate::none;   // not none: the activation is gated
+  bool fast = false;       // f8 sums stay in the tensor cores
+  Gate gate = Gate::none;  // not none: the activation is gated
   std::uint8_t reserved[1] = {};
   Digest128 epilogue{};  // of the user's expression; zero = none
 

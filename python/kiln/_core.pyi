@@ -2,9 +2,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-Activation = Literal[
-    "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"
-]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"]
 
 class Error(RuntimeError): ...
 

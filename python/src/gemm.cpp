@@ -37,9 +37,9 @@ enum Slot {
   kSlots
 };
 constexpr std::array<const char*, kSlots> kNames = {
-    "a",        "b",       "trans_a", "trans_b", "bias", "activation", "gate",      "residual",
-    "scale_a",  "scale_b", "alpha",   "out",     "out_dtype", "precision", "accumulator", "epilogue",
-    "config"};
+    "a",         "b",         "trans_a",     "trans_b",  "bias",  "activation",
+    "gate",      "residual",  "scale_a",     "scale_b",  "alpha", "out",
+    "out_dtype", "precision", "accumulator", "epilogue", "config"};
 
 constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
 

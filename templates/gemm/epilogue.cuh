@@ -183,7 +183,8 @@ struct ColumnVector {
       load_vector<kAligned>(parts[1], source + column * 2 + kCount, left * 2 - kCount);
     } else {
       load_vector<kAligned>(parts[0], source + column, left);
-      if constexpr (kGate == Gate::halves) load_vector<kAligned>(parts[1], source + n + column, left);
+      if constexpr (kGate == Gate::halves)
+        load_vector<kAligned>(parts[1], source + n + column, left);
     }
   }
   __device__ __forceinline__ float operator[](int i) const {
@@ -194,7 +195,9 @@ struct ColumnVector {
   }
 
  private:
-  __device__ __forceinline__ float alternating(int i) const { return parts[i / kCount][i % kCount]; }
+  __device__ __forceinline__ float alternating(int i) const {
+    return parts[i / kCount][i % kCount];
+  }
 };
 
 // One lane's share of a warp's tile: the same columns of every kLaneRows-th row. A slab is 16 rows,

@@ -60,8 +60,7 @@ struct GemmShape {
                 "more stages or fewer warps");
 
   using LoaderA = TileLoader<TileA, kThreads, Config::kAlignedLoads>;
-  using LoaderB =
-      TileLoader<TileB, kThreads, Config::kAlignedLoads, Config::kGate == Gate::halves>;
+  using LoaderB = TileLoader<TileB, kThreads, Config::kAlignedLoads, Config::kGate == Gate::halves>;
   using FragmentsA = FragmentLoader<TileA, true, kWarpM>;
   using FragmentsB = FragmentLoader<TileB, false, kWarpN>;
   using Accumulator = conditional<kHalfAccumulator, u32[2], float[4]>;  // of 16 x 8 outputs

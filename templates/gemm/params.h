@@ -1,7 +1,7 @@
 // The run-time arguments of the GEMM kernels and their launch arithmetic, shared by host and
 // device. out[b, m, n] = cast(epilogue(acc, bias, residual)), where
-// acc = alpha * sum_k a[b, m, k] * b[b, k, n] * scale_a[b, m] * scale_b[b, n]. Where outputs are gated
-// (gate.cuh), b, bias and scale_b have 2 N columns instead.
+// acc = alpha * sum_k a[b, m, k] * b[b, k, n] * scale_a[b, m] * scale_b[b, n]. Where outputs are
+// gated (gate.cuh), b, bias and scale_b have 2 N columns instead.
 #pragma once
 
 namespace kiln {

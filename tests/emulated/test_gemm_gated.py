@@ -1,4 +1,4 @@
-"""GEMM with gated activations, on the emulated device: the GPU's cases, in every order of blocks."""
+"""GEMM with gated activations, on the emulated device: the GPU's cases in every order of blocks."""
 
 import kiln
 import pytest

@@ -141,8 +141,8 @@ class GemmCase:
 
 
 def judge(what, a, b, out, *, limit=None, accumulator="float32", **options):
-    """`out` (a Placed) against float64, excusing twice what a careful kernel loses. `limit`: the gate
-    of compare.py, if it is another than the usual one."""
+    """`out` (a Placed) against float64, excusing twice what a careful kernel loses. `limit`: the
+    gate of compare.py, if it is another than the usual one."""
     expected = gemm(a, b, **options)
     baseline = gemm_baseline(a, b, out_dtype=out.view.dtype, accumulator=accumulator, **options)
     check_rows(out.view, expected, baseline, what=what, gate=limit)

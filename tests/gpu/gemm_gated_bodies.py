@@ -35,8 +35,9 @@ def groups():
         for a, b in [(3, 3), (3, 0), (0, 3)]:
             cases = [dataclasses.replace(batch, batch_a=a, batch_b=b, gate=gate) for gate in GATES]
             yield GemmGroup(f"{dtype}-batch-{a}-{b}", tuple(cases))
-    wide = [GemmCase(activation="swiglu", gate=gate, out_dtype="f32", residual=residual, m=70, n=144,
-                     k=64) for gate in GATES for residual in ("", "f32", "bf16")]  # fmt: skip
+    wide = [GemmCase(activation="swiglu", gate=gate, out_dtype="f32", residual=residual,
+                     m=70, n=144, k=64)
+            for gate in GATES for residual in ("", "f32", "bf16")]  # fmt: skip
     yield GemmGroup("wide", tuple(wide))
     half = GemmCase(dtype="f16", accumulator="float16", activation="swiglu", m=20, n=144, k=64)
     yield GemmGroup("half-sums", (half,))
@@ -105,5 +106,5 @@ def test_what_is_refused(options, text):
 
 def test_columns_come_in_pairs():
     a, b = GemmCase(n=127).inputs()
-    with pytest.raises(ValueError, match="b must have an even number of columns.*got 127"):
+    with pytest.raises(ValueError, match=r"b must have an even number of columns.*got 127"):
         jit.gemm(a, b, activation="swiglu")

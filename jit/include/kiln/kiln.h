@@ -138,8 +138,9 @@ struct GemmOptions {
 // [batch, m, k], b [k, n] or [batch, k, n], out [m, n] or [batch, m, n]; a batch of 1 or a missing
 // one is broadcast. With a gated activation n is 2 h: out and residual are [m, h], bias and scale_b
 // have an entry for each column of b, and out = cast(act(gate) * partner + residual) of the two
-// columns' alpha * a b * scale_a * scale_b + bias. f16, bf16 or f32 (tf32), a and b alike; out may be any of the three. One of the
-// last two strides of a and of b is 1; out's and residual's last stride is 1.
+// columns' alpha * a b * scale_a * scale_b + bias. f16, bf16 or f32 (tf32), a and b alike; out may
+// be any of the three. One of the last two strides of a and of b is 1; out's and residual's last
+// stride is 1.
 //
 // On compute capability 9.0, a and b may also be f8_e4m3 or f8_e5m2, alike or not. They then have a
 // stride of 1 along k (b is the transposed view of an [n, k] weight), bases and other strides that

@@ -16,7 +16,8 @@ class BiasTile {
   __device__ __forceinline__ explicit BiasTile(int group)
       : memory_(Shape::base() + Shape::kBiasAt + group * kCount * 4) {}
 
-  // From column `column` of the output on; where it is gated, of all gates and then of all partners.
+  // From column `column` of the output on; where it is gated, of all gates and then of all
+  // partners.
   __device__ __forceinline__ void fetch(const GemmParams& params, int column, int batch) {
     const Bias* bias = static_cast<const Bias*>(params.bias) + batch * params.bias_batch;
 #pragma unroll
@@ -44,7 +45,8 @@ class BiasTile {
   static constexpr int kColumns = kCount / kGateFactor<Config>;
 
   __device__ __forceinline__ static int source_of(int own, int column, int n) {
-    return own < kColumns ? gate_column<Config::kGate>(column) : up_column<Config::kGate>(column, n);
+    return own < kColumns ? gate_column<Config::kGate>(column)
+                          : up_column<Config::kGate>(column, n);
   }
 
   u32 memory_;

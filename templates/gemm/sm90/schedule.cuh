@@ -45,13 +45,13 @@ class TileSchedule {
         tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, kColumns) * params.batch),
         index_(blockIdx.x / place.size),
         clusters_(gridDim.x / place.size),
-        first_row_(Config::kSplits ? 0 : static_cast<int>(place.rank) * (kRows / Config::kCluster)) {}
+        first_row_(Config::kSplits ? 0
+                                   : static_cast<int>(place.rank) * (kRows / Config::kCluster)) {}
 
   __device__ __forceinline__ bool has_tile() const { return index_ < tiles_; }
   // The CTA's own part of the cluster's tile; its rows may all lie outside the matrix.
   __device__ __forceinline__ TilePosition tile() const {
-    TilePosition at =
-        tile_position<kRows, kColumns, Config::kRasterRows>(rows_, columns_, index_);
+    TilePosition at = tile_position<kRows, kColumns, Config::kRasterRows>(rows_, columns_, index_);
     at.row += first_row_;
     return at;
   }

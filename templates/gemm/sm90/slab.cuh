@@ -14,8 +14,8 @@ struct OutputPosition {
 // of kRowBytes, swizzled. value[tile][2 * half + i] of a thread, kValues of a tile, are its
 // accumulators in wgmma's order, or what became of them.
 //
-// Where the product is the output itself: 64 rows, as many bytes of columns, up to 128, as divide the
-// tile's.
+// Where the product is the output itself: 64 rows, as many bytes of columns, up to 128, as divide
+// the tile's.
 template <class Output, int kBlockN>
 struct UprightSlab {
   static constexpr int kRowBytes = gemm_sm90_slab_row_bytes(kBlockN, sizeof(Output));

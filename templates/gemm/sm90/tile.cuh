@@ -10,14 +10,16 @@
 
 namespace kiln {
 
+// How gates and their partners lie in an operand's tile: gates in its first half; or eight gates,
+// their partners, eight gates, ..
+enum class Pairs { none, halves, eights };
+
 // One operand's kExtent rows (of A) or columns (of B) times 128 bytes of K, in shared memory as
 // wgmma.cuh describes it. kCtas of a cluster load an equal part of it each, for all of them.
 //
-// kPairs: how gates and their partners lie in it, if it has any. Which columns of b these are is told
-// by the tensor map, by a dimension of two: before the batch's; or, for eights, before that of the
-// groups of eight gates each.
-enum class Pairs { none, halves, eights };
-
+// kPairs: how gates and their partners lie in it, if it has any. Which columns of b these are is
+// told by the tensor map, by a dimension of two: before the batch's; or, for eights, before that of
+// the groups of eight gates each.
 template <class Element, Major kMajor, int kExtent, int kCtas, Pairs kPairs = Pairs::none>
 struct OperandSlab {
   static constexpr bool kKMajor = kMajor == Major::k;
@@ -34,8 +36,8 @@ struct OperandSlab {
   static_assert(kPairs != Pairs::eights || kKMajor,
                 "gemm sm_90a: groups of eight gates need K along the rows");
 
-  // By one thread: the part of this CTA, whose rank is `rank`, of the slab at row `mn`, which counts
-  // pairs where there are any, and depth `k`.
+  // By one thread: the part of this CTA, whose rank is `rank`, of the slab at row `mn`, which
+  // counts pairs where there are any, and depth `k`.
   __device__ __forceinline__ static void load(u32 slab, const TensorMap& map, u32 barrier, int mn,
                                               int k, int batch, u32 rank) {
     const int first = kCtas == 1 ? 0 : static_cast<int>(rank) * kPart;
@@ -97,14 +99,16 @@ struct Sm90Shape {
                                   : Config::kSwapped ? Pairs::eights
                                                      : Pairs::halves;
   static constexpr int kRowFactor = Config::kSwapped ? kGateFactor<Config> : 1;
-  // Of the output: columns of a tile, or its rows where it is swapped; what 64 rows of the product are.
+  // Of the output: columns of a tile, or its rows where it is swapped; what 64 rows of the product
+  // are.
   static constexpr int kOutputN = kBlockN / (kGateFactor<Config> / kRowFactor);
   static constexpr int kOutputRows = 64 / kRowFactor;
-  static constexpr int kPartner = Config::kSwapped ? 2 : kRegisters / 2;  // a gate's, in accumulators
+  static constexpr int kPartner =
+      Config::kSwapped ? 2 : kRegisters / 2;  // a gate's, in accumulators
 
   // The CTAs of a cluster lie along M: they share the columns.
-  using Rows = OperandSlab<Input, Config::kMajorRows, kBlockM, 1,
-                           Config::kSwapped ? kPairs : Pairs::none>;
+  using Rows =
+      OperandSlab<Input, Config::kMajorRows, kBlockM, 1, Config::kSwapped ? kPairs : Pairs::none>;
   using Columns = OperandSlab<Input, Config::kMajorColumns, kBlockN, Config::kCluster,
                               Config::kSwapped ? Pairs::none : kPairs>;
   using StageRing = Ring<Config::kStages>;
