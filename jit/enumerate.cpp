@@ -75,6 +75,31 @@ std::vector<GemmTraits> f8_traits() {
   return list;
 }
 
+// Each place of gates and partners, in the layouts that read b in different ways.
+std::vector<GemmTraits> gated_traits() {
+  GemmTraits base;
+  base.activation = Activation::swiglu;
+  base.gate = Gate::halves;
+  GemmTraits rows = base, all = base, wide = base, bytes = base, bits = base;
+  rows.major_b = Major::mn;
+  rows.bias = rows.residual = DType::bf16;
+  all.activation = Activation::geglu;
+  all.gate = Gate::interleaved;
+  all.bias = DType::f32;
+  all.residual = DType::bf16;
+  all.scale_a = all.scale_b = Scale::vector;
+  GemmTraits odd = all;
+  odd.major_b = Major::mn;
+  odd.loads = odd.stores = Access::elements;
+  wide.input = DType::f16, wide.output = DType::f32;
+  wide.activation = Activation::geglu_tanh;
+  bytes.input = DType::f8_e4m3;
+  bytes.scale_a = bytes.scale_b = Scale::vector;
+  bits.input = bits.output = DType::f32;
+  bits.bias = DType::f32;
+  return {base, rows, all, odd, wide, bytes, bits};
+}
+
 // Inputs and outputs in every layout; then, in NT, each epilogue and the unaligned forms.
 std::vector<GemmTraits> gemm_traits() {
   std::vector<GemmTraits> list;
@@ -113,6 +138,7 @@ std::vector<GemmTraits> gemm_traits() {
     }
   }
   for (const GemmTraits& traits : f8_traits()) list.push_back(traits);
+  for (const GemmTraits& traits : gated_traits()) list.push_back(traits);
   return list;
 }
 

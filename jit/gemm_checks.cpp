@@ -18,7 +18,9 @@ constexpr const char* kF8Names = "float8_e4m3fn or float8_e5m2";
   throw_value(subject, "must have shape [] or [1] (one for all), or [" + size + "]" +
                            (batched ? ", " : " or ") + matrix("") +
                            (batched ? " or " + matrix(batch + ", ") : "") + " (one for each " +
-                           (is_a ? "row" : "column") + " of the output), got " + shape_text(scale));
+                           (is_a ? "row" : "column") + " of " +
+                           (!is_a && problem.traits.gate != Gate::none ? "b" : "the output") +
+                           "), got " + shape_text(scale));
 }
 
 std::string strides_text(const TensorView& tensor) {
@@ -56,6 +58,26 @@ CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bo
                              std::to_string(scale.strides[dimension]) + "; call .contiguous()");
   }
   return {Scale::vector, scale.rank == 3 && problem.batch > 1 ? scale.strides[0] : 0};
+}
+
+bool is_gated(Activation activation) { return activation >= Activation::swiglu; }
+
+Gate check_gate(const GemmOptions& options, std::int64_t columns) {
+  if (!is_gated(options.activation)) {
+    if (options.gate == Gate::none) return Gate::none;
+    throw_value({kOp, "gate"}, "is for the activations swiglu, geglu and geglu_tanh; leave it out");
+  }
+  if (!options.epilogue.empty()) {
+    throw_value({kOp, "activation"},
+                "cannot be gated with an epilogue, which sees one column at a time");
+  }
+  if (columns % 2 != 0) {
+    throw_value({kOp, "b"},
+                "must have an even number of columns, as each output has two with this "
+                "activation, got " +
+                    std::to_string(columns));
+  }
+  return options.gate == Gate::none ? Gate::halves : options.gate;
 }
 
 void check_gemm_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options) {

@@ -15,6 +15,10 @@ struct CheckedScale {
 CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bool is_a,
                          bool batched);
 
+bool is_gated(Activation activation);
+// Where b's pairs of columns lie; none: the outputs are not gated. `columns`: of b.
+Gate check_gate(const GemmOptions& options, std::int64_t columns);
+
 // Dtypes of a and b, and what the options allow for them.
 void check_gemm_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options);
 

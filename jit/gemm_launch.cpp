@@ -40,6 +40,10 @@ struct MatrixMap {
   std::uint32_t box_columns, box_rows;
   runtime::TensorMapSwizzle swizzle = runtime::TensorMapSwizzle::b128;
   bool is_operand = false;
+  // Of a gated b: elements from the gates to their partners, and how many of the two a box holds.
+  std::int64_t partner_stride = 0;  // 0: is not gated
+  std::uint32_t box_halves = 1;
+  bool by_eights = false;  // a box holds eight gates, their partners, the next eight gates, ..
 };
 
 // Each thread's last maps, by a direct-mapped slot: the driver takes 0.7 us to encode one, and a model
@@ -76,13 +80,22 @@ const runtime::TensorMap& encode(const MatrixMap& matrix, runtime::Device& devic
   spec.element = element_of(matrix.dtype);
   // The copy then rounds to nearest; wgmma itself would cut off, which doubles the error and more.
   if (matrix.is_operand && matrix.dtype == DType::f32) spec.element = TensorMapElement::tf32;
-  spec.rank = 3;
-  spec.dims = {static_cast<std::uint64_t>(matrix.columns), static_cast<std::uint64_t>(matrix.rows),
-               matrix.batch_stride == 0 ? 1 : static_cast<std::uint64_t>(matrix.batch)};
+  spec.dims = {static_cast<std::uint64_t>(matrix.columns), static_cast<std::uint64_t>(matrix.rows)};
   // Strides of dimensions of one entry are never used, but checked: 0 would do for no driver.
-  spec.strides_bytes = {matrix.rows == 1 ? 16 : bytes(matrix.ld),
-                        matrix.batch_stride == 0 ? 16 : bytes(matrix.batch_stride)};
-  spec.box = {matrix.box_columns, matrix.box_rows, 1};
+  spec.strides_bytes = {matrix.rows == 1 ? 16 : bytes(matrix.ld)};
+  spec.box = {matrix.box_columns, matrix.box_rows};
+  std::size_t rank = 2;
+  const auto add = [&](std::int64_t size, std::uint64_t stride_bytes, std::uint32_t box) {
+    spec.dims[rank] = static_cast<std::uint64_t>(size);
+    spec.strides_bytes[rank - 1] = stride_bytes;
+    spec.box[rank++] = box;
+  };
+  if (matrix.by_eights) spec.dims[1] = spec.box[1] = 8;
+  if (matrix.partner_stride != 0) add(2, bytes(matrix.partner_stride), matrix.box_halves);
+  if (matrix.by_eights) add(matrix.rows / 8, bytes(matrix.ld * 8), matrix.box_rows / 8);
+  const bool batched = matrix.batch_stride != 0;
+  add(batched ? matrix.batch : 1, batched ? bytes(matrix.batch_stride) : 16, 1);
+  spec.rank = static_cast<int>(rank);
   spec.swizzle = matrix.swizzle;
   return remembered_map(spec, device);
 }
@@ -99,32 +112,42 @@ GemmSm90Params<runtime::TensorMap> with_tensor_maps(const CallArguments& argumen
   const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec.row())];
   const Sm90Form& form = config.sm90;
 
-  // `extent`: of the tile, along M or N. CTAs of a cluster each load a part of what they share.
+  // `extent`: of the tile, along M or N; of a gated b, whose tile is two of them, of one half. CTAs
+  // of a cluster each load a part of what they share.
   const auto operand = [&](const void* data, Major major, std::int64_t mn, std::int64_t ld,
-                           std::int64_t batch_stride, int extent, int ctas) {
+                           std::int64_t batch_stride, int extent, int ctas, Gate gate) {
     const auto deep = static_cast<std::uint32_t>(128 / size_of(traits.input));
     MatrixMap map{data, traits.input, gemm.k, mn, ld, gemm.batch, batch_stride, deep, 0};
     map.box_rows = static_cast<std::uint32_t>(extent / ctas);
     map.is_operand = true;
+    if (gate == Gate::halves) map.partner_stride = mn * (major == Major::k ? ld : 1);
+    if (gate == Gate::interleaved) map.partner_stride = ld, map.ld = 2 * ld;
+    if (gate != Gate::none) map.box_halves = 2, map.by_eights = form.swapped;
     if (major == Major::mn) {
       std::swap(map.columns, map.rows);
-      map.box_columns = 64, map.box_rows = deep;
+      map.box_columns = 64, map.box_rows = deep, map.box_halves = 1;
     }
     return runtime::TensorMap(encode(map, device));  // its slot may be another's soon
   };
   const int ctas_a = form.swapped ? form.cluster : 1, ctas_b = form.swapped ? 1 : form.cluster;
+  // Columns of the output in a tile.
+  const int block_n = traits.gate == Gate::none ? config.block_n : config.block_n / 2;
   const auto a = operand(gemm.a, traits.major_a, gemm.m, gemm.a_ld, gemm.a_batch, config.block_m,
-                         ctas_a);
-  const auto b = operand(gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, config.block_n,
-                         ctas_b);
+                         ctas_a, Gate::none);
+  const auto b = operand(gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, block_n, ctas_b,
+                         traits.gate);
   params.rows = form.swapped ? b : a;
   params.columns = form.swapped ? a : b;
   // As templates/gemm/sm90/slab.cuh lays out a slab.
   const int size = size_of(traits.output);
-  const int row_bytes = form.swapped ? 128 : gemm_sm90_slab_row_bytes(config.block_n, size);
+  const bool narrow = form.swapped && traits.gate != Gate::none;  // 32 columns
+  const int row_bytes = narrow         ? 32 * size
+                        : form.swapped ? 128
+                                       : gemm_sm90_slab_row_bytes(block_n, size);
   const auto columns = static_cast<std::uint32_t>(row_bytes / size);
   if (traits.stores != Access::elements) {
-    const auto rows = form.swapped ? std::min(static_cast<std::uint32_t>(config.block_m), columns)
+    const auto rows = form.swapped ? std::min(static_cast<std::uint32_t>(config.block_m),
+                                              narrow ? std::uint32_t{64} : columns)
                                    : std::uint32_t{64};
     params.out = encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch,
                          gemm.out_batch, columns, rows, swizzle_of(row_bytes)},

@@ -70,6 +70,15 @@ Access access_of(const TensorView& tensor, std::int64_t extent, std::int64_t ld,
   return extent * size % 16 == 0 ? Access::vectors : Access::boxes;
 }
 
+// The halves of a gated b are read side by side, as matrices of their own.
+Access access_of_b(const TensorView& b, const Matrix& matrix, const Operand& operand, Gate gate) {
+  const bool by_k = operand.major == Major::k;
+  const std::int64_t columns = gate == Gate::halves ? matrix.cols / 2 : matrix.cols;
+  const std::int64_t apart = gate == Gate::halves ? columns * (by_k ? operand.ld : 1) : 0;
+  if (!is_map_stride(apart * size_of(b.dtype))) return Access::elements;
+  return access_of(b, by_k ? matrix.rows : columns, operand.ld, matrix.batch_stride);
+}
+
 // Whether what is read beside the output can be read by vectors as wide as the output's.
 bool has_vectors(const TensorView& tensor, std::int64_t ld, std::int64_t batch_stride, int vector) {
   return is_aligned(tensor, 16) && ld % vector == 0 && batch_stride % vector == 0 &&
@@ -166,17 +175,30 @@ Activation parse_activation(const std::string& name) {
   if (name == "gelu") return Activation::gelu;
   if (name == "gelu_tanh") return Activation::gelu_tanh;
   if (name == "silu") return Activation::silu;
-  throw_value({kOp, "activation"}, "must be relu, gelu, gelu_tanh or silu, got '" + name + "'");
+  if (name == "swiglu") return Activation::swiglu;
+  if (name == "geglu") return Activation::geglu;
+  if (name == "geglu_tanh") return Activation::geglu_tanh;
+  throw_value(
+      {kOp, "activation"},
+      "must be relu, gelu, gelu_tanh, silu, swiglu, geglu or geglu_tanh, got '" + name + "'");
+}
+
+Gate parse_gate(const std::string& name) {
+  if (name.empty() || name == "none") return Gate::none;
+  if (name == "halves") return Gate::halves;
+  if (name == "interleaved") return Gate::interleaved;
+  throw_value({kOp, "gate"}, "must be halves or interleaved, got '" + name + "'");
 }
 
 TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype,
                        const GemmOptions& options) {
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
   const std::int64_t batch = common_batch(ma, mb);
+  const std::int64_t columns = check_gate(options, mb.cols) == Gate::none ? mb.cols : mb.cols / 2;
   TensorView out =
       a.rank == 3 || b.rank == 3
-          ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows, mb.cols)
-          : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, mb.cols);
+          ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows, columns)
+          : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, columns);
   out.device_type = a.device_type;
   return out;
 }
@@ -198,14 +220,16 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   }
   const std::int64_t batch = common_batch(ma, mb);
   const bool batched = a.rank == 3 || b.rank == 3;
+  GemmTraits& traits = problem.traits;
+  traits.gate = check_gate(options, mb.cols);
+  const std::int64_t columns = traits.gate == Gate::none ? mb.cols : mb.cols / 2;  // of out
   const Matrix mo =
-      check_like_output("out", out, batch, ma.rows, mb.cols, batched, problem.may_be_null);
+      check_like_output("out", out, batch, ma.rows, columns, batched, problem.may_be_null);
   check_written({kOp, "out"}, out);
   problem.batch = static_cast<int>(batch), problem.m = static_cast<int>(ma.rows);
   problem.n = static_cast<int>(mb.cols), problem.k = static_cast<int>(ma.cols);
   problem.tile = options.config;
 
-  GemmTraits& traits = problem.traits;
   const Operand oa = layout_of("a", ma.cols, ma.col_stride, ma.rows, ma.row_stride);
   const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
   if (is_f8(a.dtype)) {
@@ -218,7 +242,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   traits.major_a = oa.major, traits.major_b = ob.major;
   traits.loads =
       std::min(access_of(a, oa.major == Major::k ? ma.cols : ma.rows, oa.ld, ma.batch_stride),
-               access_of(b, ob.major == Major::k ? mb.rows : mb.cols, ob.ld, mb.batch_stride));
+               access_of_b(b, mb, ob, traits.gate));
   const int vector = 16 / size_of(out.dtype);
   traits.stores = access_of(out, mo.cols, mo.row_stride, mo.batch_stride);
   // A box that ends within 16 bytes is stored to the end of these: into the caller's memory behind.
@@ -234,7 +258,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   p.a = a.data, p.b = b.data, p.out = out.data;
   p.a_ld = oa.ld, p.b_ld = ob.ld, p.out_ld = mo.row_stride;
   p.a_batch = ma.batch_stride, p.b_batch = mb.batch_stride, p.out_batch = mo.batch_stride;
-  p.m = problem.m, p.n = problem.n, p.k = problem.k, p.batch = problem.batch;
+  p.m = problem.m, p.n = static_cast<int>(columns), p.k = problem.k, p.batch = problem.batch;
   p.alpha = options.alpha;
   p.splits = 1, p.whole_tiles = std::numeric_limits<int>::max();
   if (!std::isfinite(p.alpha)) throw_value({kOp, "alpha"}, "must be finite");
@@ -245,7 +269,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   }
   if (options.residual.given()) {
     check_device({kOp, "residual"}, options.residual, problem.device_ordinal);
-    const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, mb.cols,
+    const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, columns,
                                         batched, problem.may_be_null);
     p.residual = options.residual.data;
     p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;

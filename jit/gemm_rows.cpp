@@ -200,6 +200,19 @@ bool can_promote(const GemmConfig& config) {
   return !config.sm90.ping_pong && (columns <= 128 || columns % 128 == 0);
 }
 
+// Gates and their partners are a half of the tile's columns each: of whole pairs of accumulators,
+// or of whole blocks. Where the columns are rows of the product, eight gates and their partners
+// take turns, and no group of eight may cross the end of the gates: whole vectors of 16 bits say
+// so.
+bool can_gate(const GemmConfig& config, const GemmTraits& traits) {
+  if (traits.gate == Gate::none || !config.is_sm90()) return true;
+  const bool by_k = traits.major_b == Major::k;
+  if (config.sm90.swapped) {
+    return by_k && traits.stores == Access::vectors && size_of(traits.output) == 2;
+  }
+  return config.sm90.cluster == 1 && config.block_n % (by_k ? 32 : 128) == 0;
+}
+
 int arch_number(int arch) { return arch_table()[static_cast<std::size_t>(arch)].number; }
 
 }  // namespace
@@ -209,7 +222,7 @@ bool serves(const GemmConfig& config, const GemmTraits& traits, int arch) {
          shared_bytes(config) <= arch_table()[static_cast<std::size_t>(arch)].shared_bytes &&
          (!config.is_sm90() ||
           (why_not_sm90(traits, arch, 1).empty() && has_whole_blocks(config, traits) &&
-           (!is_promoted(traits) || can_promote(config))));
+           can_gate(config, traits) && (!is_promoted(traits) || can_promote(config))));
 }
 
 std::span<const GemmConfig> gemm_configs() { return kConfigs; }
@@ -282,6 +295,10 @@ std::string why_not_sm90(const GemmTraits& traits, int arch, std::int64_t k) {
   }
   if (is_f8(traits.input) && (traits.major_a != Major::k || traits.major_b != Major::k)) {
     return "wgmma takes 8-bit floats only where a and b are contiguous along K (layout nt)";
+  }
+  if (traits.gate == Gate::interleaved && traits.major_b != Major::k) {
+    return "no tensor map tells columns apart that alternate in memory: b must be contiguous along "
+           "K where gate is interleaved";
   }
   if (traits.loads == Access::elements) {
     return "a or b admits no tensor map: its base and its strides must be multiples of 16 bytes";

@@ -2,11 +2,29 @@
 
 namespace kiln {
 
+namespace {
+
+Activation activation_of_gates(Activation activation) {
+  switch (activation) {
+    case Activation::swiglu:
+      return Activation::silu;
+    case Activation::geglu:
+      return Activation::gelu;
+    case Activation::geglu_tanh:
+      return Activation::gelu_tanh;
+    default:
+      return activation;
+  }
+}
+
+}  // namespace
+
 std::string gemm_epilogue(const GemmTraits& traits, const UserTexts& texts) {
   SourceText text;
   const bool bias = traits.bias != DType::none, residual = traits.residual != DType::none;
   if (traits.epilogue == Digest128{}) {
-    text << "using Epilogue = kiln::StandardEpilogue<kiln::Activation::" << name(traits.activation)
+    text << "using Epilogue = kiln::" << (traits.gate == Gate::none ? "Standard" : "Gated")
+         << "Epilogue<kiln::Activation::" << name(activation_of_gates(traits.activation))
          << ", /*kBias=*/" << boolean(bias) << ", /*kResidual=*/" << boolean(residual) << ">;\n";
     return text.str();
   }
@@ -36,6 +54,24 @@ const char* name(Activation activation) {
       return "gelu_tanh";
     case Activation::silu:
       return "silu";
+    case Activation::swiglu:
+      return "swiglu";
+    case Activation::geglu:
+      return "geglu";
+    case Activation::geglu_tanh:
+      return "geglu_tanh";
+  }
+  return "none";
+}
+
+const char* name(Gate gate) {
+  switch (gate) {
+    case Gate::none:
+      return "none";
+    case Gate::halves:
+      return "halves";
+    case Gate::interleaved:
+      return "interleaved";
   }
   return "none";
 }
@@ -64,9 +100,10 @@ const char* name(Scale scale) {
   return "none";
 }
 
-std::string scale_constants(const GemmTraits& traits) {
+std::string epilogue_constants(const GemmTraits& traits) {
   return std::string("  static constexpr kiln::Scale kScaleA = kiln::Scale::") +
-         name(traits.scale_a) + ", kScaleB = kiln::Scale::" + name(traits.scale_b) + ";\n";
+         name(traits.scale_a) + ", kScaleB = kiln::Scale::" + name(traits.scale_b) + ";\n" +
+         "  static constexpr kiln::Gate kGate = kiln::Gate::" + name(traits.gate) + ";\n";
 }
 
 std::string layout_name(const GemmTraits& traits) {
@@ -95,7 +132,7 @@ std::string render_gemm(const GemmTraits& traits, const GemmConfig& config,
        << ", kWarpsN = " << config.warps_n << ";\n"
        << "  static constexpr bool kAlignedLoads = " << boolean(traits.loads == Access::vectors)
        << ", kAlignedStores = " << boolean(traits.stores == Access::vectors) << ";\n"
-       << scale_constants(traits) << "};\n"
+       << epilogue_constants(traits) << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "
        // Without the 1, ptxas aims for more CTAs than shared memory admits, and spills.
@@ -117,6 +154,7 @@ std::string describe_gemm(const GemmTraits& traits, const GemmConfig& config,
   if (traits.scale_b != Scale::none) text += std::string(" scale_b ") + name(traits.scale_b);
   if (traits.bias != DType::none) text += " bias";
   if (traits.activation != Activation::none) text += std::string(" ") + name(traits.activation);
+  if (traits.gate == Gate::interleaved) text += " interleaved";
   if (traits.residual != DType::none) text += " residual";
   if (!texts.epilogue.empty()) text += " epilogue \"" + std::string(texts.epilogue) + "\"";
   if (traits.loads == Access::elements) text += " unaligned loads";

@@ -34,7 +34,8 @@ std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
   const int product_columns = promoted ? promoted_columns(block_columns) : block_columns;
   SourceText text;
   text << "#include \"/kiln/gemm/sm90/gemm.cuh\"\n\n"
-       << render_wgmma({rows_dtype, columns_dtype, product_columns, rows, columns}) << "struct Config {\n"
+       << render_wgmma({rows_dtype, columns_dtype, product_columns, rows, columns})
+       << "struct Config {\n"
        << "  using Input = " << device_type(traits.input) << ";\n"
        << "  using Output = " << device_type(traits.output) << ";\n"
        << "  using Bias = " << type_or(traits.bias, traits.output) << ";\n"
@@ -50,15 +51,13 @@ std::string render_gemm_sm90(const GemmTraits& traits, const GemmConfig& config,
        << ", kSplits = " << boolean(form.splits) << ", kSwapped = " << boolean(form.swapped)
        << ", kPromoted = " << boolean(promoted) << ";\n"
        << "  static constexpr kiln::Access kStores = kiln::Access::" << name(traits.stores) << ";\n"
-       << "  static constexpr bool kResidualBoxes = "
-       << boolean(has_residual_boxes(traits, config)) << ";\n"
-       << scale_constants(traits)
-       << "};\n"
+       << "  static constexpr bool kResidualBoxes = " << boolean(has_residual_boxes(traits, config))
+       << ";\n"
+       << epilogue_constants(traits) << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, "
        << form.residents << ")\n"
-       << kEntryName
-       << "(const __grid_constant__ kiln::GemmSm90Params<kiln::TensorMap> args) {\n"
+       << kEntryName << "(const __grid_constant__ kiln::GemmSm90Params<kiln::TensorMap> args) {\n"
        << "  kiln::gemm_sm90<Config, Epilogue>(args);\n}\n";
   return text.str();
 }

@@ -6,6 +6,7 @@
 #include "jit/arch.h"
 #include "jit/argument_errors.h"
 #include "jit/config.h"
+#include "jit/gemm_checks.h"
 #include "jit/render_parts.h"
 #include "jit/user_text.h"
 #include "jit/variant_json.h"
@@ -222,6 +223,13 @@ Accumulator parse_accumulator(const std::string& text, DType input) {
   return Accumulator::f16;
 }
 
+Gate parse_spec_gate(const std::string& text, Activation activation) {
+  const Gate gate = parse_gate(text);
+  if (is_gated(activation)) return gate == Gate::none ? Gate::halves : gate;
+  if (gate != Gate::none) refuse("field 'gate' needs activation swiglu, geglu or geglu_tanh");
+  return Gate::none;
+}
+
 std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   GemmTraits traits;
   OwnedSpec owned;
@@ -235,6 +243,7 @@ std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   const std::string activation = fields.text("activation", "none");
   if (activation.empty()) refuse("field 'activation' is empty; leave it out, or give none");
   traits.activation = parse_activation(activation);
+  traits.gate = parse_spec_gate(fields.text("gate", ""), traits.activation);
   traits.loads = parse_access("loads", fields.text("loads", "vectors"));
   traits.stores = parse_access("stores", fields.text("stores", "vectors"));
   owned.epilogue = fields.text("epilogue", "");
@@ -304,6 +313,7 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
           {"scale_a", name(t.scale_a)},
           {"scale_b", name(t.scale_b)},
           {"activation", name(t.activation)},
+          {"gate", t.gate == Gate::none ? json() : json(name(t.gate))},
           {"epilogue", texts.epilogue.empty() ? json() : json(std::string(texts.epilogue))},
           {"loads", name(t.loads)},
           {"stores", name(t.stores)},

@@ -52,8 +52,9 @@ struct GemmTraits {
   DType input_b = DType::none;      // none: like `input`, which is a's
   Scale scale_a = Scale::none;
   Scale scale_b = Scale::none;
-  bool fast = false;  // f8 sums stay in the tensor cores
-  std::uint16_t reserved[1] = {};
+  bool fast = false;       // f8 sums stay in the tensor cores
+  Gate gate = Gate::none;  // not none: the activation is gated
+  std::uint8_t reserved[1] = {};
   Digest128 epilogue{};  // of the user's expression; zero = none
 
   DType dtype_b() const { return input_b == DType::none ? input : input_b; }

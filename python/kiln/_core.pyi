@@ -2,7 +2,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"]
 
 class Error(RuntimeError): ...
 
@@ -91,6 +91,7 @@ def gemm(
     trans_b: bool = False,
     bias: Any = None,
     activation: Activation | None = None,
+    gate: Literal["halves", "interleaved"] | None = None,
     residual: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
@@ -110,6 +111,7 @@ def explain_gemm(
     trans_b: bool = False,
     bias: Any = None,
     activation: Activation | None = None,
+    gate: Literal["halves", "interleaved"] | None = None,
     residual: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,

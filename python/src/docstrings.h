@@ -43,7 +43,7 @@ What the call would run, as a JSON text; see kiln.explain.
 )";
 
 inline constexpr const char* kGemmDoc =
-    R"(gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
+    R"(gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, gate=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
 --
 
 Matrix product with its epilogue: cast(activation(alpha * a b * scale_a * scale_b + bias) + residual).
@@ -56,7 +56,11 @@ b            [k, n] or [batch, k, n], of a's dtype; a batch of 1 or none is broa
 trans_a/_b   shorthand for a.mT / b.mT; layouts are read from strides, so w.t() and trans_b=True
              are the same kernel
 bias         [n] or [batch, 1, n]
-activation   None, "relu", "gelu" (erf), "gelu_tanh" or "silu"
+activation   None, "relu", "gelu" (erf), "gelu_tanh" or "silu"; or gated: "swiglu", "geglu" (erf) or
+             "geglu_tanh", which make [m, h] of a b with n = 2 h columns: silu or gelu of one
+             column, the gate, times another. bias and scale_b then have 2 h entries
+gate         of a gated activation: "halves" (default), columns c and h + c, or "interleaved", columns
+             2 c and 2 c + 1
 residual     like out, added last
 scale_a      float32: one for all, [] or [1], or one for each row, [m] or [m, 1]
 scale_b      float32: one for all, [] or [1], or one for each column, [n] or [1, n]; with a batch
@@ -80,7 +84,7 @@ kiln.EmulatorError or kiln.CompileDisabled (see KILN_JIT) beside them.
 )";
 
 inline constexpr const char* kExplainGemmDoc =
-    R"(explain_gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
+    R"(explain_gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, gate=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, precision=None, accumulator="float32", epilogue=None, config=None)
 --
 
 What the call would run, as a JSON text; see kiln.explain.

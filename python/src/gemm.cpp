@@ -23,6 +23,7 @@ enum Slot {
   kTransB,
   kBias,
   kActivation,
+  kGate,
   kResidual,
   kScaleA,
   kScaleB,
@@ -36,8 +37,9 @@ enum Slot {
   kSlots
 };
 constexpr std::array<const char*, kSlots> kNames = {
-    "a",       "b",     "trans_a", "trans_b",   "bias",      "activation",  "residual", "scale_a",
-    "scale_b", "alpha", "out",     "out_dtype", "precision", "accumulator", "epilogue", "config"};
+    "a",         "b",         "trans_a",     "trans_b",  "bias",  "activation",
+    "gate",      "residual",  "scale_a",     "scale_b",  "alpha", "out",
+    "out_dtype", "precision", "accumulator", "epilogue", "config"};
 
 constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
 
@@ -106,6 +108,12 @@ Activation read_activation(PyObject* object) {
   return text.empty() && !is_given(object) ? Activation::none : parse_activation(std::string(text));
 }
 
+Gate read_gate(PyObject* object) {
+  const Gate gate = parse_gate(std::string(string_argument(object, subject(kGate))));
+  if (gate == Gate::none) throw_value(subject(kGate), "must be halves or interleaved");
+  return gate;
+}
+
 // 8-bit floats are inputs alone.
 DType default_output(DType input) {
   return input == DType::f8_e4m3 || input == DType::f8_e5m2 ? DType::bf16 : input;
@@ -137,6 +145,7 @@ struct GemmCall {
     options.trans_a = bool_argument(slots[kTransA], false, subject(kTransA));
     options.trans_b = bool_argument(slots[kTransB], false, subject(kTransB));
     options.activation = read_activation(slots[kActivation]);
+    if (is_given(slots[kGate])) options.gate = read_gate(slots[kGate]);
     options.alpha = float_argument(slots[kAlpha], 1.0f, subject(kAlpha));
     read_precision(slots[kPrecision], options);
     options.accumulator = read_accumulator(slots[kAccumulator]);

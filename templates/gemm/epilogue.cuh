@@ -1,6 +1,7 @@
 // From accumulators to the output: activation, bias, residual, conversion and guarded stores.
 #pragma once
 #include "/kiln/base/math.cuh"
+#include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/scales.cuh"
 #include "/kiln/gemm/tile.cuh"
@@ -36,6 +37,16 @@ struct StandardEpilogue {
   }
 };
 
+// Where Config::kGate says so: of a gate and its partner, each with its own scales and bias.
+template <Activation kActivation, bool kHasBias, bool kHasResidual>
+struct GatedEpilogue {
+  static constexpr bool kBias = kHasBias, kResidual = kHasResidual;
+
+  __device__ __forceinline__ float operator()(float gate, float up, float residual) const {
+    return activate<kActivation>(gate) * up + residual;
+  }
+};
+
 struct Pair {
   float first, second;
 };
@@ -47,8 +58,11 @@ struct Vector {
   u32 words[kWords];
 
   __device__ __forceinline__ float operator[](int i) const {
-    if constexpr (sizeof(T) == 4) return __uint_as_float(words[i]);
-    return to_float(T{static_cast<u16>(words[i / 2] >> i % 2 * 16)});
+    if constexpr (sizeof(T) == 4) {
+      return __uint_as_float(words[i]);
+    } else {
+      return to_float(T{static_cast<u16>(words[i / 2] >> i % 2 * 16)});
+    }
   }
   __device__ __forceinline__ void set(const float (&values)[kCount]) {
 #pragma unroll
@@ -155,8 +169,39 @@ struct EpilogueRows {
   }
 };
 
+// What b's columns have each, of kCount neighbouring columns of the output.
+template <class T, int kCount, Gate kGate>
+struct ColumnVector {
+  Vector<T, kCount> parts[kGate == Gate::none ? 1 : 2];
+
+  // `source`: of the first column of `n`.
+  template <bool kAligned>
+  __device__ __forceinline__ void load(const T* source, int column, int n) {
+    const int left = n - column;
+    if constexpr (kGate == Gate::interleaved) {
+      load_vector<kAligned>(parts[0], source + column * 2, left * 2);
+      load_vector<kAligned>(parts[1], source + column * 2 + kCount, left * 2 - kCount);
+    } else {
+      load_vector<kAligned>(parts[0], source + column, left);
+      if constexpr (kGate == Gate::halves)
+        load_vector<kAligned>(parts[1], source + n + column, left);
+    }
+  }
+  __device__ __forceinline__ float operator[](int i) const {
+    return kGate == Gate::interleaved ? alternating(i * 2) : parts[0][i];
+  }
+  __device__ __forceinline__ float up(int i) const {
+    return kGate == Gate::interleaved ? alternating(i * 2 + 1) : parts[1][i];
+  }
+
+ private:
+  __device__ __forceinline__ float alternating(int i) const {
+    return parts[i / kCount][i % kCount];
+  }
+};
+
 // One lane's share of a warp's tile: the same columns of every kLaneRows-th row. A slab is 16 rows,
-// kPasses of which a lane visits.
+// kPasses of which a lane visits. kColumns: of the output.
 template <class Config, class Epilogue, int kColumns>
 class OutputLane {
   using Output = typename Config::Output;
@@ -169,9 +214,15 @@ class OutputLane {
   static constexpr int kLaneColumns = kVectors & -kVectors & 31 ? kVectors & -kVectors : 32;
   static constexpr int kLaneRows = 32 / kLaneColumns;
   static constexpr int kSteps = kVectors / kLaneColumns;  // vectors of this lane in a row
-  static constexpr int kPasses = 16 / kLaneRows;
+  static constexpr int kPasses = ceil_div(16, kLaneRows);
+  static constexpr Gate kGate = Config::kGate;
+  // Gates that lie side by side in the sums, before as many partners: see TileLoader.
+  static constexpr int kRun = kGate == Gate::halves && Config::kMajorB == Major::mn
+                                  ? 16 / static_cast<int>(sizeof(typename Config::Input))
+                                  : 1;
 
  public:
+  using Sums = EpilogueRows<kColumns * kGateFactor<Config>>;
   // Of a slab. A lane asks for them long before it needs them: memory is far away.
   using Residuals = Vector<Residual, kVector>[kPasses][kSteps];
   static constexpr int kResidualWords = sizeof(Residuals) / 4;
@@ -190,18 +241,17 @@ class OutputLane {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         if (kAligned && columns_left(step) <= 0) continue;
-        load_vector<kAligned>(column_scales_[step], column_scales(params, batch) + column_at(step),
-                              columns_left(step));
+        column_scales_[step].template load<kAligned>(column_scales(params, batch), column_at(step),
+                                                     params.n);
       }
     }
     if constexpr (Epilogue::kBias) {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         if (kAligned && columns_left(step) <= 0) continue;
-        load_vector<kAligned>(
-            bias_[step],
-            static_cast<const Bias*>(params.bias) + batch * params.bias_batch + column_at(step),
-            columns_left(step));
+        bias_[step].template load<kAligned>(
+            static_cast<const Bias*>(params.bias) + batch * params.bias_batch, column_at(step),
+            params.n);
       }
     }
   }
@@ -223,9 +273,8 @@ class OutputLane {
     }
   }
 
-  __device__ __forceinline__ void store(const EpilogueRows<kColumns>& sums,
-                                        const Residuals& residuals, int slab) const {
-    const Epilogue epilogue;
+  __device__ __forceinline__ void store(const Sums& sums, const Residuals& residuals,
+                                        int slab) const {
     Output* destination = static_cast<Output*>(params_.out) + batch_ * params_.out_batch +
                           (row_ + slab * 16) * params_.out_ld;
     // Residuals are in registers, which only an unrolled loop can index.
@@ -236,14 +285,18 @@ class OutputLane {
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         if (!exists(slab, pass, step)) continue;
-        float values[kVector];
-        sums.read(values, lane_row_ + pass * kLaneRows, column_at(step) - column_ + lane_column_);
+        const int sums_row = lane_row_ + pass * kLaneRows;
+        const int sums_column = column_at(step) - column_ + lane_column_;
+        float values[kVector], ups[kVector] = {};
+        if constexpr (kGate == Gate::none) {
+          sums.read(values, sums_row, sums_column);
+        } else {
+          read_gated(values, ups, sums, sums_row, sums_column);
+        }
 #pragma unroll
         for (int i = 0; i < kVector; ++i) {
-          const float acc = scale * (kColumnScales ? column_scales_[step][i] : 1.0f) * values[i];
-          values[i] = epilogue(acc, Epilogue::kBias ? bias_[step][i] : 0.0f,
-                               Epilogue::kResidual ? residuals[pass][step][i] : 0.0f, row,
-                               column_at(step) + i, batch_);
+          const float residual = Epilogue::kResidual ? residuals[pass][step][i] : 0.0f;
+          values[i] = finish(values[i], ups[i], scale, residual, row, step, i);
         }
         store_vector<kAligned>(destination + column_at(step), values, columns_left(step));
       }
@@ -252,6 +305,37 @@ class OutputLane {
   }
 
  private:
+  // Of column `i` of the vector at `step`.
+  __device__ __forceinline__ float finish(float sum, float up_sum, float scale, float residual,
+                                          int row, int step, int i) const {
+    const Epilogue epilogue;
+    const float acc = scale * (kColumnScales ? column_scales_[step][i] : 1.0f) * sum;
+    const float bias = Epilogue::kBias ? bias_[step][i] : 0.0f;
+    if constexpr (kGate == Gate::none) {
+      return epilogue(acc, bias, residual, row, column_at(step) + i, batch_);
+    } else {
+      const float up = scale * (kColumnScales ? column_scales_[step].up(i) : 1.0f) * up_sum;
+      return epilogue(acc + bias, up + (Epilogue::kBias ? bias_[step].up(i) : 0.0f), residual);
+    }
+  }
+
+  __device__ __forceinline__ static void read_gated(float (&gates)[kVector], float (&ups)[kVector],
+                                                    const Sums& sums, int row, int column) {
+    if constexpr (kRun >= kVector) {
+      const int first = column / kRun * 2 * kRun + column % kRun;
+      sums.read(gates, row, first);
+      sums.read(ups, row, first + kRun);
+    } else {
+      float both[kVector * 2];
+      sums.read(both, row, column * 2);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        gates[i] = both[i / kRun * 2 * kRun + i % kRun];
+        ups[i] = both[i / kRun * 2 * kRun + kRun + i % kRun];
+      }
+    }
+  }
+
   __device__ __forceinline__ int column_at(int step) const {
     return column_ + step * kLaneColumns * kVector;
   }
@@ -259,14 +343,15 @@ class OutputLane {
     return params_.n - column_at(step);
   }
   __device__ __forceinline__ bool exists(int slab, int pass, int step) const {
+    if (kLaneRows > 16 && lane_row_ >= 16) return false;
     return row_ + slab * 16 + pass * kLaneRows < params_.m && columns_left(step) > 0;
   }
 
   const GemmParams& params_;
   int batch_, lane_row_, lane_column_, row_, column_;
   CommonScale<Config> scale_;
-  Vector<Bias, kVector> bias_[kSteps];
-  Vector<float, kVector> column_scales_[kSteps];
+  ColumnVector<Bias, kVector, kGate> bias_[kSteps];
+  ColumnVector<float, kVector, kGate> column_scales_[kSteps];
 };
 
 // Writes a warp's tile, whose first row and column in the output are `row` and `column`. Every
@@ -275,8 +360,8 @@ template <class Config, class Epilogue, class Accumulator, int kTilesM, int kTil
 __device__ __forceinline__ void store_tile(const GemmParams& params,
                                            Accumulator (&accumulators)[kTilesM][kTilesN], int batch,
                                            int row, int column, int warp, int lane) {
-  using Rows = EpilogueRows<kTilesN * 8>;
-  using Lane = OutputLane<Config, Epilogue, kTilesN * 8>;
+  using Lane = OutputLane<Config, Epilogue, kTilesN * 8 / kGateFactor<Config>>;
+  using Rows = typename Lane::Sums;
   // As many slabs as fit in the registers that the main loop no longer needs.
   constexpr int kFit = 64 / Lane::kResidualWords;
   constexpr int kAhead = kFit < 1 ? 1 : kFit < kTilesM ? kFit : kTilesM;

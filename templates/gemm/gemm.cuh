@@ -3,6 +3,7 @@
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/fragments.cuh"
+#include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/load.cuh"
 #include "/kiln/gemm/main_loop.cuh"
 #include "/kiln/gemm/params.h"
@@ -22,6 +23,7 @@ struct GemmShape {
   static constexpr bool kHalfAccumulator = is_same<typename Config::Accumulator, f16>;
   static constexpr int kWarpM = Config::kBlockM / Config::kWarpsM;
   static constexpr int kWarpN = Config::kBlockN / Config::kWarpsN;
+  static constexpr int kOutputN = Config::kBlockN / kGateFactor<Config>;  // columns of a tile
   static constexpr int kThreads = Config::kWarpsM * Config::kWarpsN * 32;
   static constexpr int kSteps = Config::kBlockK * static_cast<int>(sizeof(Input)) / 32;
 
@@ -58,7 +60,7 @@ struct GemmShape {
                 "more stages or fewer warps");
 
   using LoaderA = TileLoader<TileA, kThreads, Config::kAlignedLoads>;
-  using LoaderB = TileLoader<TileB, kThreads, Config::kAlignedLoads>;
+  using LoaderB = TileLoader<TileB, kThreads, Config::kAlignedLoads, Config::kGate == Gate::halves>;
   using FragmentsA = FragmentLoader<TileA, true, kWarpM>;
   using FragmentsB = FragmentLoader<TileB, false, kWarpN>;
   using Accumulator = conditional<kHalfAccumulator, u32[2], float[4]>;  // of 16 x 8 outputs
@@ -71,7 +73,8 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   const int warp_row = warp / Config::kWarpsN * Shape::kWarpM;
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
   const TileShare share = tile_share<Config::kBlockK>(params, blockIdx.x);
-  const TilePosition start = tile_position<Config::kBlockM, Config::kBlockN>(params.m, params.n, share.tile);
+  const TilePosition start =
+      tile_position<Config::kBlockM, Shape::kOutputN>(params.m, params.n, share.tile);
   // Wait in shared memory for the end of the main loop, which leaves no registers for them.
   __shared__ TilePosition position;
   __shared__ TileShare kept;
@@ -85,7 +88,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   if (kept.parts > 1 && !sum_parts<Shape::kThreads>(params, kept, accumulators)) return;
   const TilePosition at = position;
   store_tile<Config, Epilogue>(params, accumulators, at.batch, at.row + warp_row,
-                               at.column + warp_column, warp, lane);
+                               at.column + warp_column / kGateFactor<Config>, warp, lane);
 }
 
 }  // namespace kiln

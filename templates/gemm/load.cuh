@@ -13,7 +13,11 @@ __device__ __forceinline__ void copy_async_4(u32 destination, const void* source
 }
 
 // Threads form a grid of kThreadRows x kThreadColumns chunks, which steps over the tile.
-template <class Tile, int kThreads, bool kAligned>
+//
+// kHalves: of a gated epilogue's b, whose second half of columns has the partners of the first. A
+// tile then alternates between the halves: by columns where K is contiguous, else by chunks of
+// columns. A thread stays in one half, so its way through the tile is as straight as without.
+template <class Tile, int kThreads, bool kAligned, bool kHalves = false>
 class TileLoader {
  public:
   using Element = typename Tile::Element;
@@ -21,21 +25,25 @@ class TileLoader {
   static constexpr bool kAsync = kAligned || sizeof(Element) == 4;
 
   // `matrix` is the operand of this batch entry, `ld` its other stride, and `first` the tile's
-  // first row of A or column of B, out of `extent`. The tiles lie in K from `k_begin` up to
-  // `k_end`.
+  // first row of A or column of B, out of `extent`; with kHalves both count gates and their
+  // partners. The tiles lie in K from `k_begin` up to `k_end`.
   __device__ __forceinline__ TileLoader(const Element* matrix, i64 ld, int first, int extent,
                                         int k_begin, int k_end, int thread)
-      : row_(thread / kThreadColumns), chunk_(thread % kThreadColumns), step_(kRowStep * ld) {
-    const int column = chunk_ * Tile::kChunkElements;
+      : row_(thread / kThreadColumns),
+        chunk_(thread % kThreadColumns),
+        step_(kRowStep / (Tile::kKMajor ? kFactor : 1) * ld) {
+    const int half = (Tile::kKMajor ? row_ : chunk_) % kFactor * (extent / kFactor);
     if constexpr (Tile::kKMajor) {
-      source_ = matrix + (first + row_) * ld + k_begin + column;
+      const int column = chunk_ * Tile::kChunkElements;
+      source_ = matrix + ((first + row_) / kFactor + half) * ld + k_begin + column;
       rows_left_ = extent - first - row_;
       columns_left_ = k_end - k_begin - column;
       next_tile_ = Tile::kColumns - kRowSteps * step_;
     } else {
-      source_ = matrix + (k_begin + row_) * ld + first + column;
+      const int column = first / kFactor + chunk_ / kFactor * Tile::kChunkElements;
+      source_ = matrix + (k_begin + row_) * ld + half + column;
       rows_left_ = k_end - k_begin - row_;
-      columns_left_ = extent - first - column;
+      columns_left_ = extent / kFactor - column;
       next_tile_ = 0;
     }
     destination_ = shared_address(shared_memory()) + Tile::Layout::offset(row_, chunk_);
@@ -57,6 +65,7 @@ class TileLoader {
 
  private:
   static constexpr int kElementBytes = sizeof(Element);
+  static constexpr int kFactor = kHalves ? 2 : 1;
   static constexpr int common_divisor(int a, int b) {
     return b == 0 ? a : common_divisor(b, a % b);
   }
@@ -67,6 +76,8 @@ class TileLoader {
   static constexpr int kRowStep = kThreadRows < Tile::kRows ? kThreadRows : Tile::kRows;
   static_assert(Tile::kKMajor || Tile::kRows % kRowStep == 0,
                 "gemm: kBlockK must be a multiple of the rows that the threads copy at once");
+  static_assert(!kHalves || (Tile::kKMajor ? kRowStep : kThreadColumns) % 2 == 0,
+                "gemm: a thread of a gated kernel must stay in one half of b's columns");
   // Every 8 rows the layout repeats.
   static constexpr bool kSameChunks = kRowStep % 8 == 0 && kChunkSteps == 1;
   // Copies of single elements are too many to unroll, and must not take registers.
@@ -74,7 +85,8 @@ class TileLoader {
 
   __device__ __forceinline__ void load_chunk(u32 offset, int row_step, int chunk_step) {
     const int row = row_step * kRowStep, chunk = chunk_step * kThreadColumns;
-    const int column = chunk * Tile::kChunkElements;
+    // In memory, from the thread's first chunk.
+    const int column = chunk / (Tile::kKMajor ? 1 : kFactor) * Tile::kChunkElements;
     if (Tile::kRows % kThreadRows == 0 || row_ + row < Tile::kRows) {
       const u32 destination = kSameChunks ? destination_ + offset + row * Tile::Layout::kRowBytes
                                           : shared_address(shared_memory()) + offset +

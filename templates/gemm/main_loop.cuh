@@ -4,6 +4,7 @@
 #include "/kiln/base/copy.cuh"
 #include "/kiln/base/mma.cuh"
 #include "/kiln/gemm/fragments.cuh"
+#include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/load.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/raster.cuh"
@@ -62,7 +63,8 @@ __device__ __forceinline__ void main_loop(
                                    params.a_ld, at.row, params.m, share.k_begin, share.k_end,
                                    thread);
   typename Shape::LoaderB loader_b(static_cast<const Input*>(params.b) + at.batch * params.b_batch,
-                                   params.b_ld, at.column, params.n, share.k_begin, share.k_end,
+                                   params.b_ld, at.column * kGateFactor<Config>,
+                                   params.n * kGateFactor<Config>, share.k_begin, share.k_end,
                                    thread);
   const auto copy_part = [&](u32 stage, int part, int parts) {
     loader_a.load_part(stage, part, parts);

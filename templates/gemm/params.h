@@ -1,6 +1,7 @@
 // The run-time arguments of the GEMM kernels and their launch arithmetic, shared by host and
 // device. out[b, m, n] = cast(epilogue(acc, bias, residual)), where
-// acc = alpha * sum_k a[b, m, k] * b[b, k, n] * scale_a[b, m] * scale_b[b, n].
+// acc = alpha * sum_k a[b, m, k] * b[b, k, n] * scale_a[b, m] * scale_b[b, n]. Where outputs are
+// gated (gate.cuh), b, bias and scale_b have 2 N columns instead.
 #pragma once
 
 namespace kiln {
@@ -32,7 +33,7 @@ constexpr int gemm_shared_bytes(int block_m, int block_n, int block_k, int stage
   return stages * (block_m + block_n) * block_k * element_bytes;
 }
 
-// The output tiles of all batch entries.
+// The output tiles of all batch entries; `n` and `block_n` both count columns of b.
 constexpr long long gemm_tiles(int m, int n, int batch, int block_m, int block_n) {
   return static_cast<long long>(batch) * ((m + block_m - 1) / block_m) *
          ((n + block_n - 1) / block_n);

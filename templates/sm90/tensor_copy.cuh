@@ -25,13 +25,30 @@ __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(address_of(map)) : "memory");
 }
 
-// By one thread; the bytes are counted by `barrier`. The box begins at element (x, y, z).
+// By one thread; the bytes are counted by `barrier`. The box begins at element (x, y, z), (x, y,
+// z, w) or (x, y, z, w, v).
 __device__ __forceinline__ void load_box(u32 destination, const TensorMap& map, u32 barrier, int x,
                                          int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
       "l"(address_of(map)), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+__device__ __forceinline__ void load_box(u32 destination, const TensorMap& map, u32 barrier, int x,
+                                         int y, int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
+      "l"(address_of(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+__device__ __forceinline__ void load_box(u32 destination, const TensorMap& map, u32 barrier, int x,
+                                         int y, int z, int w, int v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(destination),
+      "l"(address_of(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
       : "memory");
 }
 // The same bytes for every CTA in `ctas`, a bit for each rank in the cluster, at the same place of

@@ -77,7 +77,13 @@ __device__ __forceinline__ void store_matrix_x4(u32 address, u32 r0, u32 r1, u32
                "r"(r0), "r"(r1), "r"(r2), "r"(r3)
                : "memory");
 }
-// The same with each matrix transposed: row l % 8 is a column of the accumulators.
+// Likewise with each matrix transposed: row l % 8 is a column of the accumulators. Of two matrices,
+// whose addresses lanes 0 to 15 give, or of four.
+__device__ __forceinline__ void store_matrix_x2_transposed(u32 address, u32 r0, u32 r1) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address),
+               "r"(r0), "r"(r1)
+               : "memory");
+}
 __device__ __forceinline__ void store_matrix_x4_transposed(u32 address, u32 r0, u32 r1, u32 r2,
                                                            u32 r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(

@@ -43,6 +43,10 @@ SPECS = {
         **GEMM, "dtype": "float8_e4m3fn", "dtype_b": "float8_e5m2", "stages": 6,
         "scale_a": "vector", "scale_b": "tensor",
     },
+    "gemm_gated": {
+        **GEMM, "block_n": 192, "stages": 4, "activation": "swiglu", "gate": "interleaved",
+        "bias": "float32",
+    },
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
 }  # fmt: skip
 

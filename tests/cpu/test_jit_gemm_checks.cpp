@@ -172,3 +172,71 @@ TEST_CASE("gemm: scales of columns are read by vectors where they can be") {
   call.options.scale_b.data = static_cast<char*>(kMemory) + 4;
   CHECK(call.check().stores == Access::boxes);
 }
+
+namespace {
+
+// a [6, 32] times w.t() of w [n, 32], gated.
+Gemm gated_gemm(std::int64_t n) {
+  Gemm call;
+  call.a = half({6, 32});
+  call.b = half({n, 32});
+  std::swap(call.b.shape[0], call.b.shape[1]);
+  std::swap(call.b.strides[0], call.b.strides[1]);
+  call.out = half({6, n / 2});
+  call.options.activation = Activation::swiglu;
+  return call;
+}
+
+}  // namespace
+
+TEST_CASE("gemm: a gated activation halves the output's columns") {
+  Gemm call = gated_gemm(32);
+  GemmTraits traits = call.check();
+  CHECK(traits.activation == Activation::swiglu);
+  CHECK(traits.gate == Gate::halves);
+  CHECK(traits.loads == Access::vectors);
+  CHECK(traits.stores == Access::vectors);
+  CHECK(call.problem.n == 32);
+  CHECK(gemm_output(call.a, call.b, DType::f16, call.options).shape[1] == 16);
+  call.options.gate = Gate::interleaved;
+  CHECK(call.check().gate == Gate::interleaved);
+  call.options = {};
+  call.out = half({6, 32});
+  CHECK(call.check().gate == Gate::none);
+}
+
+TEST_CASE("gemm: halves that are contiguous along N are read as matrices of their own") {
+  Gemm call = gated_gemm(32);
+  call.b = half({32, 32});
+  CHECK(call.check().loads == Access::vectors);
+  call.b = half({32, 24}), call.out = half({6, 12});  // 24 bytes from half to half
+  CHECK(call.check().loads == Access::elements);
+  call.options.gate = Gate::interleaved;
+  CHECK(call.check().loads == Access::vectors);
+}
+
+TEST_CASE("gemm: what gated activations need is named in one sentence") {
+  Gemm call = gated_gemm(32);
+  SECTION("pairs of columns") {
+    call = gated_gemm(31);
+    CHECK(contains(call.error(), "b must have an even number of columns"));
+  }
+  SECTION("the output's shape") {
+    call.out = half({6, 32});
+    CHECK(contains(call.error(), "out must have shape [6, 16], got [6, 32]"));
+  }
+  SECTION("a gate alone") {
+    call.options.activation = Activation::silu;
+    call.options.gate = Gate::interleaved;
+    CHECK(contains(call.error(), "gate is for the activations swiglu, geglu and geglu_tanh"));
+  }
+  SECTION("an expression") {
+    call.options.epilogue = "acc";
+    CHECK(contains(call.error(), "activation cannot be gated with an epilogue"));
+  }
+  SECTION("names") {
+    CHECK(parse_gate("interleaved") == Gate::interleaved);
+    CHECK(parse_activation("geglu_tanh") == Activation::geglu_tanh);
+    CHECK_THROWS_AS(parse_gate("thirds"), std::invalid_argument);
+  }
+}

@@ -191,7 +191,17 @@ TEST_CASE("bad specs name the field") {
   CHECK(contains(error_of({{"op", "gemm"}, {"block_m", 0}}), "'block_m' must be a tile size"));
   CHECK(contains(error_of({{"op", "gemm"}, {"dtype", ""}}), "'dtype' must be float16"));
   CHECK(contains(error_of({{"op", "gemm"}, {"activation", ""}}), "'activation' is empty"));
+  CHECK(contains(error_of({{"op", "gemm"}, {"gate", "halves"}}), "'gate' needs activation swiglu"));
   CHECK_THROWS_AS(parse_specs("{"), std::invalid_argument);
+}
+
+TEST_CASE("a gated spec has its gates in halves unless it says otherwise") {
+  const json gated{{"op", "gemm"}, {"activation", "geglu"}};
+  CHECK(specs_from_json(gated, kHopper).front().spec.gemm().gate == Gate::halves);
+  json alternating = gated;
+  alternating["gate"] = "interleaved";
+  const OwnedSpec owned = specs_from_json(alternating, kHopper).front();
+  CHECK(spec_to_json(owned.spec, owned.texts())["gate"] == "interleaved");
 }
 
 TEST_CASE("bad variants of a spec are refused in our words") {

@@ -175,7 +175,9 @@ void KernelCase::make_gemm(int size) {
   GemmReference problem;
   problem.traits = traits;
   problem.m = config.block_m + 8;
-  problem.n = config.block_n + 8;
+  // Rows of the output are whole vectors.
+  problem.n = config.block_n + (traits.gate == Gate::none ? 8 : 16);
+  const int columns = traits.gate == Gate::none ? problem.n : problem.n / 2;
   problem.k = config.block_k * (config.stages + 1 - size) + 16 / size_of(traits.input);
   Tensor& a = tensor(traits.input, {problem.m, problem.k}, traits.major_a == Major::mn);
   Tensor& b = tensor(traits.dtype_b(), {problem.k, problem.n}, traits.major_b == Major::k);
@@ -191,6 +193,7 @@ void KernelCase::make_gemm(int size) {
   add_scale(traits.scale_a, options.scale_a, problem.scale_a, problem.m);
   add_scale(traits.scale_b, options.scale_b, problem.scale_b, problem.n);
   options.activation = traits.activation;
+  options.gate = traits.gate;
   options.accumulator = traits.accumulator;
   options.allow_tf32 = traits.input == DType::f32;
   if (traits.bias != DType::none) {
@@ -199,13 +202,13 @@ void KernelCase::make_gemm(int size) {
     problem.bias = bias.values;
   }
   if (traits.residual != DType::none) {
-    Tensor& residual = tensor(traits.residual, {problem.m, problem.n});
+    Tensor& residual = tensor(traits.residual, {problem.m, columns});
     options.residual = residual.view;
     problem.residual = residual.values;
   }
   problem.a = a.values;
   problem.b = b.values;
-  output_ = &tensor(traits.output, {problem.m, problem.n});
+  output_ = &tensor(traits.output, {problem.m, columns});
   check_gemm(a.view, b.view, output_->view, options, gemm_);
   // Four tiles: whole; all in two parts; two of them in three.
   const int splits = size + 1, whole = size == 2 ? 2 : 0;

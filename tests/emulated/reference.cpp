@@ -26,7 +26,12 @@ double activated(Activation activation, double x) {
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::silu:
+    case Activation::swiglu:
       return x / (1 + std::exp(-x));
+    case Activation::geglu:
+      return activated(Activation::gelu, x);
+    case Activation::geglu_tanh:
+      return activated(Activation::gelu_tanh, x);
   }
   return x;
 }
@@ -79,19 +84,27 @@ std::vector<double> reference(const AttentionReference& p) {
 }
 
 std::vector<double> reference(const GemmReference& p) {
-  std::vector<double> out(static_cast<std::size_t>(p.m * p.n));
+  const bool gated = p.traits.gate != Gate::none, halves = p.traits.gate == Gate::halves;
+  const int columns = gated ? p.n / 2 : p.n;
+  std::vector<double> out(static_cast<std::size_t>(p.m * columns));
+  std::vector<double> row(static_cast<std::size_t>(p.n));
   for (int i = 0; i < p.m; ++i) {
-    double* const row = &out[static_cast<std::size_t>(i * p.n)];
+    std::fill(row.begin(), row.end(), 0.0);
     for (int x = 0; x < p.k; ++x) {
       const double a = p.a[static_cast<std::size_t>(i * p.k + x)];
       const float* const b = &p.b[static_cast<std::size_t>(x * p.n)];
-      for (int j = 0; j < p.n; ++j) row[j] += a * b[j];
+      for (int j = 0; j < p.n; ++j) row[static_cast<std::size_t>(j)] += a * b[j];
     }
-    for (int j = 0; j < p.n; ++j) {
-      row[j] *= scale_at(p.scale_a, i) * scale_at(p.scale_b, j);
-      if (!p.bias.empty()) row[j] += p.bias[static_cast<std::size_t>(j)];
-      row[j] = activated(p.traits.activation, row[j]);
-      if (!p.residual.empty()) row[j] += p.residual[static_cast<std::size_t>(i * p.n + j)];
+    const auto sum_of = [&](int j) {
+      const double sum =
+          row[static_cast<std::size_t>(j)] * scale_at(p.scale_a, i) * scale_at(p.scale_b, j);
+      return p.bias.empty() ? sum : sum + p.bias[static_cast<std::size_t>(j)];
+    };
+    for (int j = 0; j < columns; ++j) {
+      const auto at = static_cast<std::size_t>(i * columns + j);
+      out[at] = activated(p.traits.activation, sum_of(gated && !halves ? 2 * j : j));
+      if (gated) out[at] *= sum_of(halves ? columns + j : 2 * j + 1);
+      if (!p.residual.empty()) out[at] += p.residual[at];
     }
   }
   return out;

@@ -8,7 +8,7 @@ import kiln
 import torch
 from compare import HALF_SUM_GATE, check_rows, f8_gate
 from kiln import jit
-from reference import gemm, gemm_baseline
+from reference import GATED, gemm, gemm_baseline
 from storage import DEVICE, DTYPES, F8_DTYPES, INPUT_DTYPES, filled, place, randn
 
 
@@ -42,6 +42,7 @@ class GemmCase:
     storage: str = "plain"  # of a and b
     out_storage: str = "guarded"
     activation: str | None = None
+    gate: str = ""  # of a gated activation, "" = the default; n counts columns of b
     bias: str = ""  # a dtype
     residual: str = ""  # a dtype
     scale_a: str = ""  # a form: scalar, tensor, vector, matrix or batch
@@ -87,7 +88,8 @@ class GemmCase:
         return x if order == "n" else x.mT
 
     def out_shape(self):
-        return [self.batch, self.m, self.n] if self.batch else [self.m, self.n]
+        n = self.n // 2 if self.activation in GATED else self.n
+        return [self.batch, self.m, n] if self.batch else [self.m, n]
 
     def output(self):
         default = "bf16" if self.dtype in F8_DTYPES else self.dtype
@@ -96,6 +98,8 @@ class GemmCase:
     def epilogue(self):
         """Keyword arguments of both the library and the reference."""
         options = dict(activation=self.activation, alpha=self.alpha)
+        if self.gate:
+            options["gate"] = self.gate
         if self.bias:
             options["bias"] = randn([self.n], DTYPES[self.bias], 3)
         if self.residual:
@@ -145,18 +149,19 @@ class GemmCase:
         out = self.output()
         options = self.epilogue()
         self.call(a, b, out.view, **options)
-        gate = HALF_SUM_GATE if self.accumulator == "float16" else None
+        limit = HALF_SUM_GATE if self.accumulator == "float16" else None
         if self.dtype in F8_DTYPES:
-            gate = f8_gate(out.view.dtype, self.precision)
-        judge(str(self), a, b, out, gate=gate, accumulator=self.accumulator, **options)
+            limit = f8_gate(out.view.dtype, self.precision)
+        judge(str(self), a, b, out, limit=limit, accumulator=self.accumulator, **options)
         return out.view
 
 
-def judge(what, a, b, out, *, gate=None, accumulator="float32", **options):
-    """`out` (a Placed) against float64, excusing twice what a careful kernel loses."""
+def judge(what, a, b, out, *, limit=None, accumulator="float32", **options):
+    """`out` (a Placed) against float64, excusing twice what a careful kernel loses. `limit`: the
+    gate of compare.py, if it is another than the usual one."""
     expected = gemm(a, b, **options)
     baseline = gemm_baseline(a, b, out_dtype=out.view.dtype, accumulator=accumulator, **options)
-    check_rows(out.view, expected, baseline, what=what, gate=gate)
+    check_rows(out.view, expected, baseline, what=what, gate=limit)
     out.check_untouched(what)
 
 

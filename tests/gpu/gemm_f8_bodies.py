@@ -43,6 +43,9 @@ def groups():
         yield both(f"to-{out}", dataclasses.replace(BASE, out_dtype=out))
     for storage in ("odd", "offset"):
         yield both(f"out-{storage}", dataclasses.replace(BASE, out_storage=storage))
+    gated = dataclasses.replace(BASE, activation="swiglu", n=144, bias="f32", out_storage="plain")
+    alternating = dataclasses.replace(gated, m=9, gate="interleaved", scale_b="vector")
+    yield both("gated", gated, alternating)
     yield both("plain", dataclasses.replace(BASE, storage="plain", k=208))
 
 
@@ -101,7 +104,7 @@ def test_an_expression_sees_the_scaled_sum():
         scale_a=torch.rand([70, 1], device=DEVICE), scale_b=randn([130], torch.float32, 7)
     )
     jit.gemm(a, b, out=out.view, epilogue="acc > 0.0f ? acc : 0.5f * acc", **scales)
-    judge("leaky", a, b, out, gate=f8_gate(torch.float32, ""),
+    judge("leaky", a, b, out, limit=f8_gate(torch.float32, ""),
           epilogue=lambda acc, *_: torch.where(acc > 0, acc, acc / 2), **scales)  # fmt: skip
 
 

@@ -120,6 +120,12 @@ ACTIVATIONS = {
     "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "silu": torch.nn.functional.silu,
 }
+# Of gated activations: what becomes of the gate, which its partner is multiplied by.
+GATED = {
+    "swiglu": ACTIVATIONS["silu"],
+    "geglu": ACTIVATIONS["gelu"],
+    "geglu_tanh": ACTIVATIONS["gelu_tanh"],
+}
 
 
 def to_tf32(x):
@@ -133,6 +139,7 @@ def gemm(
     b,
     *,
     activation=None,
+    gate="halves",
     bias=None,
     residual=None,
     scale_a=None,
@@ -142,7 +149,7 @@ def gemm(
 ):
     """float64 truth. `epilogue(acc, bias, residual)` replaces activation, bias and residual."""
     acc = _scaled(alpha * (a.double() @ b.double()), scale_a, scale_b)
-    return _epilogue(acc, activation, bias, residual, epilogue, torch.float64)
+    return _epilogue(acc, activation, gate, bias, residual, epilogue, torch.float64)
 
 
 def gemm_baseline(
@@ -151,6 +158,7 @@ def gemm_baseline(
     *,
     out_dtype,
     activation=None,
+    gate="halves",
     bias=None,
     residual=None,
     scale_a=None,
@@ -164,7 +172,7 @@ def gemm_baseline(
         a, b = to_tf32(a), to_tf32(b)
     acc = _sum_in_half(a, b) if accumulator == "float16" else a.float() @ b.float()
     acc = _scaled(alpha * acc, scale_a, scale_b)
-    return _epilogue(acc, activation, bias, residual, epilogue, torch.float32).to(out_dtype)
+    return _epilogue(acc, activation, gate, bias, residual, epilogue, torch.float32).to(out_dtype)
 
 
 def _scaled(acc, scale_a, scale_b):
@@ -182,11 +190,16 @@ def _sum_in_half(a, b):
     return acc
 
 
-def _epilogue(acc, activation, bias, residual, epilogue, dtype):
+def _epilogue(acc, activation, gate, bias, residual, epilogue, dtype):
     bias = None if bias is None else bias.to(dtype)
     residual = None if residual is None else residual.to(dtype)
     if epilogue is not None:
         return epilogue(acc, bias, residual)
     acc = acc if bias is None else acc + bias
-    acc = ACTIVATIONS[activation](acc)
+    if activation in GATED:
+        pairs = acc.unflatten(-1, (-1, 2) if gate == "interleaved" else (2, -1))
+        gates, partners = pairs.unbind(-1 if gate == "interleaved" else -2)
+        acc = GATED[activation](gates) * partners
+    else:
+        acc = ACTIVATIONS[activation](acc)
     return acc if residual is None else acc + residual

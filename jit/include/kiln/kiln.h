@@ -82,8 +82,24 @@ Status try_flash_attention(const TensorView& q, const TensorView& k, const Tenso
 
 // --------------------------------------------------------------------------------------- GEMM
 
-enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
-Activation parse_activation(const std::string& name);  // "" = none; "gelu" is erf
+// The last three are gated: of a pair of columns of b, silu, gelu or gelu_tanh of the first, the
+// gate, times the second.
+enum class Activation : std::uint8_t {
+  none,
+  relu,
+  gelu,
+  gelu_tanh,
+  silu,
+  swiglu,
+  geglu,
+  geglu_tanh
+};
+Activation parse_activation(const std::string& name);  // "" = none; "gelu" and "geglu" are erf
+
+// Where the b of a gated activation, [k, 2 h], has column c's gate and its partner: c and h + c, or
+// 2 c and 2 c + 1. none: halves, or no gated activation.
+enum class Gate : std::uint8_t { none, halves, interleaved };
+Gate parse_gate(const std::string& name);  // "" = none
 
 enum class Accumulator : std::uint8_t { f32, f16 };
 
@@ -99,6 +115,7 @@ struct GemmOptions {
   TensorView bias;                        // [n] or [batch, 1, n]
   TensorView residual;                    // like out
   Activation activation = Activation::none;
+  Gate gate = Gate::none;
   float alpha = 1.0f;
   // f32, factors of the sum beside alpha: [] or [1] for all outputs, [m] or [m, 1] for each row;
   // with a batch also [batch, m, 1] instead. Read by the kernel, so nothing waits for their values.
@@ -119,8 +136,11 @@ struct GemmOptions {
 
 // out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
 // [batch, m, k], b [k, n] or [batch, k, n], out [m, n] or [batch, m, n]; a batch of 1 or a missing
-// one is broadcast. f16, bf16 or f32 (tf32), a and b alike; out may be any of the three. One of the
-// last two strides of a and of b is 1; out's and residual's last stride is 1.
+// one is broadcast. With a gated activation n is 2 h: out and residual are [m, h], bias and scale_b
+// have an entry for each column of b, and out = cast(act(gate) * partner + residual) of the two
+// columns' alpha * a b * scale_a * scale_b + bias. f16, bf16 or f32 (tf32), a and b alike; out may
+// be any of the three. One of the last two strides of a and of b is 1; out's and residual's last
+// stride is 1.
 //
 // On compute capability 9.0, a and b may also be f8_e4m3 or f8_e5m2, alike or not. They then have a
 // stride of 1 along k (b is the transposed view of an [n, k] weight), bases and other strides that

@@ -9,20 +9,23 @@ template <class Config>
 class BiasTile {
   using Shape = Sm90Shape<Config>;
   using Bias = typename Config::Bias;
-  static constexpr int kCount = Shape::kBiasCount;  // columns of the output in a group's tile
+  static constexpr int kCount = Shape::kBiasCount;  // columns of b in a group's tile
   static constexpr int kOwn = ceil_div(kCount, 128);
 
  public:
   __device__ __forceinline__ explicit BiasTile(int group)
       : memory_(Shape::base() + Shape::kBiasAt + group * kCount * 4) {}
 
-  // From column `column` of the output on.
+  // From column `column` of the output on; where it is gated, of all gates and then of all
+  // partners.
   __device__ __forceinline__ void fetch(const GemmParams& params, int column, int batch) {
-    const Bias* bias = static_cast<const Bias*>(params.bias) + batch * params.bias_batch + column;
+    const Bias* bias = static_cast<const Bias*>(params.bias) + batch * params.bias_batch;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       const int own = threadIdx.x % 128 + i * 128;
-      own_[i] = own < kCount && column + own < params.n ? to_float(bias[own]) : 0.0f;
+      const int at = column + own % kColumns;  // of the output
+      const bool exists = own < kCount && at < params.n;
+      own_[i] = exists ? to_float(bias[source_of(own, at, params.n)]) : 0.0f;
     }
   }
   // Before a barrier of the group.
@@ -39,6 +42,13 @@ class BiasTile {
   }
 
  private:
+  static constexpr int kColumns = kCount / kGateFactor<Config>;
+
+  __device__ __forceinline__ static int source_of(int own, int column, int n) {
+    return own < kColumns ? gate_column<Config::kGate>(column)
+                          : up_column<Config::kGate>(column, n);
+  }
+
   u32 memory_;
   float own_[kOwn];
 };

@@ -47,7 +47,7 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
   auto position = Shape::StageRing::consumer();
   TileSchedule<Config> schedule(params.gemm, place);
   const int tile_group = kPingPong ? 0 : group;  // among those that share a tile
-  Output output(params, group, tile_group * Shape::kTilesM * 64);
+  Output output(params, group, tile_group * Shape::kTilesM * Shape::kOutputRows);
   const auto skip_tile = [&] {
     position.advance_by(k_tiles + ResidualTile<Config>::kStages);
     schedule.advance();
@@ -72,7 +72,8 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
 #pragma unroll
     for (int i = 0; i < Shape::kTilesM * Output::Slab::kSlabs; ++i) {
       const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
-      output.store(sums[m] + slab * Output::kSums, m, slab, at);
+      const float* slab_sums = sums[m] + slab * Output::kSums;
+      output.store(slab_sums, slab_sums + Shape::kPartner, m, slab, at);
     }
     output.end(position);
     if constexpr (kPingPong) skip_tile();
@@ -90,7 +91,7 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   const TilePosition at = TileSchedule<Config>(params.gemm, place).tile();
   const KTiles k_tiles = k_tiles_of(place, params.gemm.k, Shape::kBlockK);
   auto position = Shape::StageRing::consumer();
-  Output output(params, group, group * Shape::kTilesM * 64);
+  Output output(params, group, group * Shape::kTilesM * Shape::kOutputRows);
   output.begin(at);
   float sums[Shape::kTilesM][Shape::kRegisters];
   sum_products<Config>(position, k_tiles.end - k_tiles.begin, group, sums);
@@ -104,9 +105,13 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   for (int i = 0; i < kSlabs; ++i) {
     if (!parts.owns(group * kSlabs + i)) continue;
     const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
-    float slab_sums[Output::kSums];
-    parts.template read<Output::kSums / 4>(slab_sums, m, slab * Output::kSums / 4);
-    output.store(slab_sums, m, slab, at);
+    const int first = slab * Output::kSums / 4;
+    float slab_sums[Output::kSums], ups[Output::kSums];
+    parts.template read<Output::kSums / 4>(slab_sums, m, first);
+    if constexpr (Shape::kPairs == Pairs::halves) {
+      parts.template read<Output::kSums / 4>(ups, m, first + Config::kBlockN / 16);
+    }
+    output.store(slab_sums, Config::kSwapped ? slab_sums + Shape::kPartner : ups, m, slab, at);
   }
   output.finish();
 }

@@ -1,6 +1,7 @@
 // Which tiles a cluster of a persistent kernel computes. All roles of all its CTAs walk through the
 // same ones, each with a schedule of its own.
 #pragma once
+#include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/raster.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
 
@@ -41,23 +42,26 @@ class TileSchedule {
                                           const ClusterPlace<Config>& place)
       : rows_(Config::kSwapped ? params.n : params.m),
         columns_(Config::kSwapped ? params.m : params.n),
-        tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, Config::kBlockN) * params.batch),
+        tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, kColumns) * params.batch),
         index_(blockIdx.x / place.size),
         clusters_(gridDim.x / place.size),
-        first_row_(Config::kSplits ? 0 : static_cast<int>(place.rank) * Config::kBlockM) {}
+        first_row_(Config::kSplits ? 0
+                                   : static_cast<int>(place.rank) * (kRows / Config::kCluster)) {}
 
   __device__ __forceinline__ bool has_tile() const { return index_ < tiles_; }
   // The CTA's own part of the cluster's tile; its rows may all lie outside the matrix.
   __device__ __forceinline__ TilePosition tile() const {
-    TilePosition at =
-        tile_position<kRows, Config::kBlockN, Config::kRasterRows>(rows_, columns_, index_);
+    TilePosition at = tile_position<kRows, kColumns, Config::kRasterRows>(rows_, columns_, index_);
     at.row += first_row_;
     return at;
   }
   __device__ __forceinline__ void advance() { index_ += clusters_; }
 
  private:
-  static constexpr int kRows = Config::kBlockM * Config::kCluster;
+  // Of the output, or of the output transposed.
+  static constexpr int kRowFactor = Config::kSwapped ? kGateFactor<Config> : 1;
+  static constexpr int kRows = Config::kBlockM * Config::kCluster / kRowFactor;
+  static constexpr int kColumns = Config::kBlockN / (kGateFactor<Config> / kRowFactor);
 
   int rows_, columns_, tiles_, index_, clusters_, first_row_;
 };

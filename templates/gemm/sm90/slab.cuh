@@ -11,16 +11,17 @@ struct OutputPosition {
 };
 
 // A slab holds kTiles accumulator tiles of 64 x 8 as kBoxes boxes of the output, each kBoxRows rows
-// of kRowBytes, swizzled. value[tile][2 * half + i] of a thread are its accumulators in wgmma's order.
+// of kRowBytes, swizzled. value[tile][2 * half + i] of a thread, kValues of a tile, are its
+// accumulators in wgmma's order, or what became of them.
 //
-// Where the product is the output itself: 64 rows, as many bytes of columns, up to 128, as divide the
-// tile's.
+// Where the product is the output itself: 64 rows, as many bytes of columns, up to 128, as divide
+// the tile's.
 template <class Output, int kBlockN>
 struct UprightSlab {
   static constexpr int kRowBytes = gemm_sm90_slab_row_bytes(kBlockN, sizeof(Output));
   static constexpr int kColumns = kRowBytes / static_cast<int>(sizeof(Output));  // of a box
   using Rows = SwizzledRows<kRowBytes / 16>;
-  static constexpr int kTiles = kColumns / 8;
+  static constexpr int kTiles = kColumns / 8, kValues = 4;
   static constexpr int kSlabs = ceil_div(kBlockN / 8, kTiles);
   static constexpr int kBoxes = 1, kBoxRows = 64;
   static_assert(kBlockN % kColumns == 0,
@@ -68,7 +69,7 @@ struct TransposedSlab {
   using Rows = SwizzledRows<8>;
   static constexpr int kFit = 64 / kBoxes;  // rows of the output that fit
   static constexpr int kBoxRows = kBlockN < kFit ? kBlockN : kFit;
-  static constexpr int kTiles = kBoxRows / 8;
+  static constexpr int kTiles = kBoxRows / 8, kValues = 4;
   static constexpr int kSlabs = kBlockN / kBoxRows;
   static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
                 "gemm sm_90a: kBlockN of a swapped tile must be 16, 32 or a multiple of 64");
@@ -100,6 +101,48 @@ struct TransposedSlab {
         const int chunk = at.column % kColumns / 4;
         store_shared_4(box + Rows::offset(at.row, chunk) + at.column % 4 * 4,
                        values[i / 4][i % 4]);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static int warp(u32 thread) { return thread % 128 / 32; }
+};
+
+// Likewise of gated outputs: the 64 rows of the product are 32 columns of the output.
+template <class Output, int kBlockN>
+struct GatedTransposedSlab {
+  static constexpr int kColumns = 32, kBoxes = 1;
+  static constexpr int kRowBytes = kColumns * static_cast<int>(sizeof(Output));
+  using Rows = SwizzledRows<kRowBytes / 16>;
+  static constexpr int kBoxRows = kBlockN < 64 ? kBlockN : 64;
+  static constexpr int kTiles = kBoxRows / 8, kValues = 2;
+  static constexpr int kSlabs = kBlockN / kBoxRows;
+  static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
+                "gemm sm_90a: kBlockN of a swapped tile must be 16, 32 or a multiple of 64");
+
+  __device__ __forceinline__ static OutputPosition position(u32 thread, int tile, int /*half*/,
+                                                            int i) {
+    const int lane = thread % 32;
+    return {tile * 8 + lane % 4 * 2 + i, warp(thread) * 8 + lane / 4};
+  }
+
+  __device__ __forceinline__ static void write(u32 thread, u32 slab,
+                                               const float (&values)[kTiles][kValues]) {
+    if constexpr (sizeof(Output) == 2) {
+#pragma unroll
+      for (int j = 0; j < kTiles; j += 2) {
+        // Lanes 0 to 15 give the addresses of rows of the output.
+        store_matrix_x2_transposed(slab + Rows::offset(j * 8 + thread % 16, warp(thread)),
+                                   pack2<Output>(values[j][0], values[j][1]),
+                                   pack2<Output>(values[j + 1][0], values[j + 1][1]));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kTiles * 2; ++i) {
+        const OutputPosition at = position(thread, i / 2, 0, i % 2);
+        store_shared_4(slab + Rows::offset(at.row, at.column / 4) + at.column % 4 * 4,
+                       values[i / 2][i % 2]);
       }
     }
   }

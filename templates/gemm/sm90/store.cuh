@@ -41,12 +41,13 @@ class TileStore {
   static constexpr bool kWhole = Config::kStores == Access::vectors;
 
  public:
-  using Slab = conditional<kSwapped, TransposedSlab<Output, Config::kBlockN>,
-                           UprightSlab<Output, Config::kBlockN>>;
+  using Swapped = conditional<Shape::kGated, GatedTransposedSlab<Output, Config::kBlockN>,
+                              TransposedSlab<Output, Config::kBlockN>>;
+  using Slab = conditional<kSwapped, Swapped, UprightSlab<Output, Shape::kOutputN>>;
   static constexpr int kSums = Slab::kTiles * 4;  // of a thread in a slab
 
   // `group`: among all math groups of the CTA. `first_row`: of its part of the tile, in rows of the
-  // product.
+  // output, or of the output transposed.
   __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group,
                                        int first_row)
       : params_(params),
@@ -68,24 +69,34 @@ class TileStore {
     if constexpr (Config::kResidualBoxes) residual_.wait_for(position);
   }
 
-  // Writes slab `slab` of the 64 rows of the product that are the group's `tile_m`-th.
-  __device__ __forceinline__ void store(const float* sums, int tile_m, int slab,
+  // Writes slab `slab` of the 64 rows of the product that are the group's `tile_m`-th. `ups`: the
+  // sums of the partners, where `sums` are those of gates.
+  __device__ __forceinline__ void store(const float* sums, const float* ups, int tile_m, int slab,
                                         const TilePosition& at) {
     const u32 memory = slabs_ + turn_ * Shape::kOutputSlabBytes;
     turn_ ^= 1;
-    const int row = at.row + first_row_ + tile_m * 64, column = at.column + slab * Slab::kTiles * 8;
+    const int row = at.row + first_row_ + tile_m * Shape::kOutputRows;
+    const int column = at.column + slab * Slab::kTiles * 8;
     const OutputPosition first = kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
     if (leads()) wait_stores_read<1>();
     sync_threads<128>(barrier_);
     // What follows from it alone is computed here, not ahead of the main loop, which leaves no
     // registers for it.
     const u32 thread = opaque(threadIdx.x);
-    float values[Slab::kTiles][4];
+    constexpr int kPairs = Slab::kValues / 2;
+    float values[Slab::kTiles][Slab::kValues];
 #pragma unroll
-    for (int i = 0; i < Slab::kTiles * 2; ++i) {
-      const Place place{first, Slab::position(thread, i / 2, i % 2, 0), tile_m, slab, at.batch};
-      const Pair pair = finish_pair({sums[i * 2], sums[i * 2 + 1]}, place);
-      values[i / 2][i % 2 * 2] = pair.first, values[i / 2][i % 2 * 2 + 1] = pair.second;
+    for (int i = 0; i < Slab::kTiles * kPairs; ++i) {
+      const int tile = i / kPairs, half = i % kPairs, sum = tile * 4 + half * 2;
+      const Place place{first, Slab::position(thread, tile, half, 0), tile_m, slab, at.batch};
+      const Pair own{sums[sum], sums[sum + 1]};
+      Pair pair;
+      if constexpr (Shape::kGated) {
+        pair = finish_gated(own, {ups[sum], ups[sum + 1]}, place);
+      } else {
+        pair = finish_pair(own, place);
+      }
+      values[tile][half * 2] = pair.first, values[tile][half * 2 + 1] = pair.second;
     }
     Slab::write(thread, memory, values);
     fence_async_proxy();
@@ -123,7 +134,7 @@ class TileStore {
     const int row = at.row(), column = at.column();
     const int next_row = row + (kSwapped ? 1 : 0), next_column = column + (kSwapped ? 0 : 1);
     Pair bias{0.0f, 0.0f}, residual{0.0f, 0.0f};
-    if constexpr (Epilogue::kBias) bias = bias_of(at);
+    if constexpr (Epilogue::kBias) bias = bias_of(at, 0);
     if constexpr (Epilogue::kResidual) residual = residual_of(at);
     const Epilogue epilogue;
     const Pair scales = scales_(row, column, at.batch);
@@ -132,12 +143,28 @@ class TileStore {
                      next_column, at.batch)};
   }
 
-  __device__ __forceinline__ Pair bias_of(const Place& at) const {
+  __device__ __forceinline__ Pair finish_gated(const Pair& gates, const Pair& ups,
+                                               const Place& at) const {
+    Pair gate_bias{0.0f, 0.0f}, up_bias{0.0f, 0.0f}, residual{0.0f, 0.0f};
+    if constexpr (Epilogue::kBias) {
+      gate_bias = bias_of(at, 0), up_bias = bias_of(at, Shape::kBiasCount / 2);
+    }
+    if constexpr (Epilogue::kResidual) residual = residual_of(at);
+    const Epilogue epilogue;
+    const auto scales = scales_.gated(at.row(), at.column(), at.batch);
+    return {epilogue(scales.gates.first * gates.first + gate_bias.first,
+                     scales.ups.first * ups.first + up_bias.first, residual.first),
+            epilogue(scales.gates.second * gates.second + gate_bias.second,
+                     scales.ups.second * ups.second + up_bias.second, residual.second)};
+  }
+
+  // `first`: of the group's columns of b, where the gates or their partners begin.
+  __device__ __forceinline__ Pair bias_of(const Place& at, int first) const {
     if constexpr (kSwapped) {
-      const float value = bias_[at.tile_m * 64 + at.offset.column];
+      const float value = bias_[first + at.tile_m * Shape::kOutputRows + at.offset.column];
       return {value, value};
     }
-    const int offset = at.slab * Slab::kColumns + at.offset.column;
+    const int offset = first + at.slab * Slab::kColumns + at.offset.column;
     return {bias_[offset], bias_[offset + 1]};
   }
 

@@ -1,6 +1,7 @@
 // How the sm_90a GEMM divides its work and its shared memory.
 #pragma once
 #include "/kiln/base/layout.cuh"
+#include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/tile.cuh"
 #include "/kiln/sm90/ring.cuh"
@@ -9,9 +10,17 @@
 
 namespace kiln {
 
+// How gates and their partners lie in an operand's tile: gates in its first half; or eight gates,
+// their partners, eight gates, ..
+enum class Pairs { none, halves, eights };
+
 // One operand's kExtent rows (of A) or columns (of B) times 128 bytes of K, in shared memory as
 // wgmma.cuh describes it. kCtas of a cluster load an equal part of it each, for all of them.
-template <class Element, Major kMajor, int kExtent, int kCtas>
+//
+// kPairs: how gates and their partners lie in it, if it has any. Which columns of b these are is
+// told by the tensor map, by a dimension of two: before the batch's; or, for eights, before that of
+// the groups of eight gates each.
+template <class Element, Major kMajor, int kExtent, int kCtas, Pairs kPairs = Pairs::none>
 struct OperandSlab {
   static constexpr bool kKMajor = kMajor == Major::k;
   static constexpr int kBlockK = 128 / static_cast<int>(sizeof(Element));
@@ -22,12 +31,27 @@ struct OperandSlab {
                 "gemm sm_90a: only 16-bit operands may have K along their columns");
   static_assert(kKMajor || kPart % 64 == 0,
                 "gemm sm_90a: a CTA loads whole blocks of 64 columns of an operand");
+  static_assert(kPairs == Pairs::none || (kCtas == 1 && kExtent % (kKMajor ? 16 : 128) == 0),
+                "gemm sm_90a: the gates of a tile must be whole swizzle atoms of its own CTA");
+  static_assert(kPairs != Pairs::eights || kKMajor,
+                "gemm sm_90a: groups of eight gates need K along the rows");
 
-  // By one thread: the part of this CTA, whose rank is `rank`, of the slab at row `mn` and depth `k`.
+  // By one thread: the part of this CTA, whose rank is `rank`, of the slab at row `mn`, which
+  // counts pairs where there are any, and depth `k`.
   __device__ __forceinline__ static void load(u32 slab, const TensorMap& map, u32 barrier, int mn,
                                               int k, int batch, u32 rank) {
     const int first = kCtas == 1 ? 0 : static_cast<int>(rank) * kPart;
-    if constexpr (kKMajor) {
+    if constexpr (kPairs == Pairs::eights) {
+      load_box(slab, map, barrier, k, 0, 0, mn / 8, batch);
+    } else if constexpr (kPairs == Pairs::halves && kKMajor) {
+      load_box(slab, map, barrier, k, mn, 0, batch);  // of both halves
+    } else if constexpr (kPairs == Pairs::halves) {
+#pragma unroll
+      for (int i = 0; i < kExtent; i += 64) {
+        const int half = i / (kExtent / 2);
+        load_box(slab + i * 128, map, barrier, mn + i % (kExtent / 2), k, half, batch);
+      }
+    } else if constexpr (kKMajor) {
       load_one(slab + first * 128, map, barrier, k, mn + first, batch);
     } else {
 #pragma unroll
@@ -67,10 +91,26 @@ struct Sm90Shape {
   static constexpr int kTilesM = kBlockM / (64 * kTileGroups);
   static constexpr int kThreads = (Config::kGroups + 1) * 128;
   static constexpr int kRegisters = kBlockN / 2;  // accumulators of 64 rows in a thread
+  // Where outputs are gated, a thread holds both sums of a pair. Columns of the product: the first
+  // half of a tile's are gates. Rows, where the product is transposed: eight gates, their partners,
+  // eight gates, ..; of the two rows that a thread has of 16, the first is a gate.
+  static constexpr bool kGated = Config::kGate != Gate::none;
+  static constexpr Pairs kPairs = !kGated            ? Pairs::none
+                                  : Config::kSwapped ? Pairs::eights
+                                                     : Pairs::halves;
+  static constexpr int kRowFactor = Config::kSwapped ? kGateFactor<Config> : 1;
+  // Of the output: columns of a tile, or its rows where it is swapped; what 64 rows of the product
+  // are.
+  static constexpr int kOutputN = kBlockN / (kGateFactor<Config> / kRowFactor);
+  static constexpr int kOutputRows = 64 / kRowFactor;
+  static constexpr int kPartner =
+      Config::kSwapped ? 2 : kRegisters / 2;  // a gate's, in accumulators
 
   // The CTAs of a cluster lie along M: they share the columns.
-  using Rows = OperandSlab<Input, Config::kMajorRows, kBlockM, 1>;
-  using Columns = OperandSlab<Input, Config::kMajorColumns, kBlockN, Config::kCluster>;
+  using Rows =
+      OperandSlab<Input, Config::kMajorRows, kBlockM, 1, Config::kSwapped ? kPairs : Pairs::none>;
+  using Columns = OperandSlab<Input, Config::kMajorColumns, kBlockN, Config::kCluster,
+                              Config::kSwapped ? Pairs::none : kPairs>;
   using StageRing = Ring<Config::kStages>;
 
   static constexpr u32 kStageBytes = Rows::kBytes + Columns::kBytes;

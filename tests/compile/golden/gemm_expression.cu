@@ -12,6 +12,7 @@ struct Config {
   static constexpr int kStages = 3, kWarpsM = 2, kWarpsN = 2;
   static constexpr bool kAlignedLoads = true, kAlignedStores = true;
   static constexpr kiln::Scale kScaleA = kiln::Scale::none, kScaleB = kiln::Scale::none;
+  static constexpr kiln::Gate kGate = kiln::Gate::none;
 };
 struct Epilogue {
   static constexpr bool kBias = true, kResidual = false;

@@ -83,6 +83,7 @@ struct Config {
   static constexpr kiln::Access kStores = kiln::Access::vectors;
   static constexpr bool kResidualBoxes = false;
   static constexpr kiln::Scale kScaleA = kiln::Scale::vector, kScaleB = kiln::Scale::tensor;
+  static constexpr kiln::Gate kGate = kiln::Gate::none;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, /*kBias=*/false, /*kResidual=*/false>;
 
