@@ -88,7 +88,10 @@ def gemm(a, b, bias=None, activation=None, residual=None):
             out[:, part] = left @ b[part].float().mT
     if bias is not None:
         out += bias.float()
-    if activation is not None:
+    if activation == "swiglu":
+        gate, up = out.chunk(2, dim=1)
+        out = torch.nn.functional.silu(gate) * up
+    elif activation is not None:
         out = getattr(torch.nn.functional, activation)(out)
     if residual is not None:
         out += residual.float()

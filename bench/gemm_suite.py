@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 
@@ -12,7 +13,6 @@ from cells import OURS
 from kiln import jit
 from measure import Contender, Entry, Unavailable
 from torch.nn import functional
-
 
 F8 = ("f8", "f8 fast")
 
@@ -90,7 +90,8 @@ def _entry(cell, inputs):
 def _poisoned(cell, inputs):
     like = inputs[0]["a"]
     dtype = torch.bfloat16 if cell.dtype in F8 else like.dtype
-    return torch.full((cell.m, cell.n), math.nan, device=like.device, dtype=dtype)
+    columns = cell.n // 2 if cell.epilogue == "swiglu" else cell.n
+    return torch.full((cell.m, columns), math.nan, device=like.device, dtype=dtype)
 
 
 def cublas(cell, inputs):
@@ -99,12 +100,14 @@ def cublas(cell, inputs):
     if cell.dtype in F8:
         return scaled(cell, inputs)
     operands, activation = parts(cell.epilogue)
-    outs = [_poisoned(cell, inputs) for _ in inputs]
+    whole = dataclasses.replace(cell, epilogue="plain")  # what is gated comes after
+    outs = [_poisoned(whole, inputs) for _ in inputs]
     apply = {
         None: lambda x: x,
         "relu": functional.relu_,
         "silu": functools.partial(functional.silu, inplace=True),
         "gelu": lambda x: torch.ops.aten.gelu_(x),
+        "swiglu": lambda x: functional.silu(x[:, : cell.n // 2]).mul_(x[:, cell.n // 2 :]),
     }[activation]
 
     def call(index):

@@ -20,7 +20,7 @@ PREFILL = 4096
 TOKENS = 16384  # of all sequences together
 WIDTH = 2048  # heads * head_dim
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
-EPILOGUES = ("plain", "bias", "relu+bias", "silu", "residual", "gelu")
+EPILOGUES = ("plain", "bias", "relu+bias", "silu", "residual", "gelu", "swiglu")
 
 
 def models():
@@ -140,7 +140,7 @@ def gemm(short=False):
             label = f"{m}x{n}x{k}"
             dtype = group if group in ITEM_BYTES else group.split()[0]
             cells.append(GemmCell(m, n, k, dtype, group=group, label=label))
-    for layout in () if short else ("nt", "nn", "tn", "tt"):
+    for layout in () if short else ("nn", "tn", "tt"):
         names = {"group": "layouts", "label": layout}
         cells.append(GemmCell(4096, 4096, 4096, layout=layout, **names))
     return [[cell] for cell in cells + _layers(short)]

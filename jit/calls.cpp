@@ -125,8 +125,13 @@ LaunchChoice choose(const GemmProblem& problem, const runtime::Device& device, b
   const Specialization spec = gemm_specialization(arch, choice.row, problem.traits);
   if (config.is_sm90()) {
     const int cluster = config.sm90.splits ? choice.splits : config.sm90.cluster;
-    return {spec, sm90_grid(problem, config, choice.splits, device), choice.splits, 0, 0,
-            static_cast<unsigned>(cluster), choice.measured_m};
+    return {spec,
+            sm90_grid(problem, config, choice.splits, device),
+            choice.splits,
+            0,
+            0,
+            static_cast<unsigned>(cluster),
+            choice.measured_m};
   }
   const long long tiles =
       gemm_tiles(problem.m, problem.n, problem.batch, config.block_m, config.block_n);

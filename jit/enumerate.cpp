@@ -150,7 +150,8 @@ std::vector<Specialization> enumerate_specializations(int arch) {
     for (int row : attention_rows(traits, arch)) specs.emplace_back(arch, row, traits);
   }
   for (const GemmTraits& traits : gemm_traits()) {
-    for (int row : all_gemm_rows(traits, arch)) specs.push_back(gemm_specialization(arch, row, traits));
+    for (int row : all_gemm_rows(traits, arch))
+      specs.push_back(gemm_specialization(arch, row, traits));
   }
   return specs;
 }

@@ -159,8 +159,8 @@ void offer_portable(Offers& offers, int row, const Candidate& here, bool may_spl
 void offer_sm90(Offers& offers, int row, const GemmTraits& traits, const GemmExtent& extent,
                 int sm_count, bool is_only, int only_splits) {
   const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(row)];
-  // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.06 to
-  // 1.15 times as long as one of 64, which the model does not see.
+  // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.06
+  // to 1.15 times as long as one of 64, which the model does not see.
   constexpr int kMostTokens = 128;
   const bool reads_again = config.sm90.swapped && extent.m > config.block_m;
   if (reads_again && config.block_m < kMostTokens && !is_only) return;
@@ -233,8 +233,12 @@ Choice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent,
                    bool may_split, int only_row, int only_splits) {
   const GemmTuning* tuning = only_row < 0 ? gemm_tuning() : nullptr;
   const std::array<std::int64_t, 6> question{
-      extent.m, extent.n, extent.k, extent.batch,
-      std::int64_t{sm_count} << 32 | arch << 8 | only_splits << 1 | (may_split ? 1 : 0), only_row};
+      extent.m,
+      extent.n,
+      extent.k,
+      extent.batch,
+      std::int64_t{sm_count} << 32 | arch << 8 | only_splits << 1 | (may_split ? 1 : 0),
+      only_row};
   const Words words = std::bit_cast<Words>(traits);
   std::uint64_t hash = 0;
   for (const std::int64_t word : question) {

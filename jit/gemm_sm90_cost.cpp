@@ -11,22 +11,22 @@ namespace {
 
 constexpr float kClocks = 1755;  // a microsecond
 
-// A multiprocessor's clocks for 128 bytes of K of a tile of `rows` x `columns` of wgmma: the slowest
-// of three units, and what a step takes in any case.
+// A multiprocessor's clocks for 128 bytes of K of a tile of `rows` x `columns` of wgmma: the
+// slowest of three units, and what a step takes in any case.
 constexpr float kTensorClocks = 1.18f;  // a multiple of what the tensor cores need at best
 constexpr float kSharedClocks = 0.96f;  // likewise of shared memory's, 128 bytes a clock
 constexpr float kLoadBytes = 87;        // of operands, a clock
 constexpr float kStepClocks = 5.6f;
 
 // In microseconds.
-constexpr float kLaunchTime = 4;       // until the first product, after the last byte
-constexpr float kTileTime = 0.85f;     // of a tile that is written while nothing is multiplied
-constexpr float kOutputTime = 2.4e-5f;     // likewise for each of its outputs
-constexpr float kSharedSumTime = 0.7f;     // sums go through shared memory
-constexpr float kClusterSumTime = 0.6f;    // and from CTA to CTA
-constexpr float kRemoteTime = 4.1e-4f;     // likewise for each output
-constexpr float kBytesPerSm = 29500;       // from memory: 3.9 TB/s among 132
-constexpr float kExposed = 0.13f;          // of the shorter of memory and products
+constexpr float kLaunchTime = 4;         // until the first product, after the last byte
+constexpr float kTileTime = 0.85f;       // of a tile that is written while nothing is multiplied
+constexpr float kOutputTime = 2.4e-5f;   // likewise for each of its outputs
+constexpr float kSharedSumTime = 0.7f;   // sums go through shared memory
+constexpr float kClusterSumTime = 0.6f;  // and from CTA to CTA
+constexpr float kRemoteTime = 4.1e-4f;   // likewise for each output
+constexpr float kBytesPerSm = 29500;     // from memory: 3.9 TB/s among 132
+constexpr float kExposed = 0.13f;        // of the shorter of memory and products
 
 float ratio(std::int64_t a, std::int64_t b) {
   return static_cast<float>(a) / static_cast<float>(b);

@@ -25,7 +25,7 @@ struct GemmProblem {
   GemmTraits traits;
   int device_ordinal = 0;
   int m = 0, n = 0, k = 0, batch = 0;  // n: columns of b, two for each of a gated output
-  bool may_be_null = false;  // as above
+  bool may_be_null = false;            // as above
   std::string_view epilogue;
   std::optional<GemmTile> tile;
   CallArguments arguments;

@@ -45,11 +45,11 @@ std::string render_wgmma(const WgmmaShape& shape);
 std::string describe_gemm(const GemmTraits& traits, const GemmConfig& config,
                           const UserTexts& texts);
 
-const char* name(Activation activation);            // "none", "relu", "gelu", .. as in kiln.h
-const char* name(Gate gate);                        // "none", "halves", "interleaved"
-const char* name(Access access);                    // "elements", "boxes", "vectors"
-const char* name(Scale scale);                      // "none", "tensor", "vector"
+const char* name(Activation activation);  // "none", "relu", "gelu", .. as in kiln.h
+const char* name(Gate gate);              // "none", "halves", "interleaved"
+const char* name(Access access);          // "elements", "boxes", "vectors"
+const char* name(Scale scale);            // "none", "tensor", "vector"
 std::string epilogue_constants(const GemmTraits& traits);  // kScaleA, kScaleB, kGate of a Config
-std::string layout_name(const GemmTraits& traits);  // "nt"
+std::string layout_name(const GemmTraits& traits);         // "nt"
 
 }  // namespace kiln

@@ -177,7 +177,8 @@ Access parse_access(const char* field, const std::string& text) {
   for (const Access access : {Access::elements, Access::boxes, Access::vectors}) {
     if (text == name(access)) return access;
   }
-  refuse(std::string("field '") + field + "' must be elements, boxes or vectors, got '" + text + "'");
+  refuse(std::string("field '") + field + "' must be elements, boxes or vectors, got '" + text +
+         "'");
 }
 
 Scale parse_scale(const char* field, const std::string& text) {
@@ -259,12 +260,12 @@ std::vector<OwnedSpec> gemm_specs(Fields& fields, int arch) {
   fields.finish();
   const bool is_tile_named = block_m != 0 || block_n != 0 || block_k != 0 || stages != 0;
   check_f8(traits, arch);
-  const auto rows =
-      matching_rows(gemm_configs(), is_tile_named ? all_gemm_rows(traits, arch) : gemm_rows(traits, arch), [&](const GemmConfig& config) {
+  const auto rows = matching_rows(
+      gemm_configs(), is_tile_named ? all_gemm_rows(traits, arch) : gemm_rows(traits, arch),
+      [&](const GemmConfig& config) {
         return wants(block_m, config.block_m) && wants(block_n, config.block_n) &&
                wants(block_k, config.block_k) && wants(stages, config.stages) &&
-               wants(cluster, config.sm90.cluster) &&
-               (any_splits || splits == config.sm90.splits);
+               wants(cluster, config.sm90.cluster) && (any_splits || splits == config.sm90.splits);
       });
   std::vector<OwnedSpec> specs;
   for (int row : rows) {

@@ -75,9 +75,10 @@ GemmTile read_tile(PyObject* config) {
           int_argument(PyTuple_GET_ITEM(config, i), subject(kConfig));
     }
   } else {
-    throw_type(subject(kConfig),
-               "must be a dict or a tuple (block_m, block_n, block_k, stages[, cluster[, splits]]), got " +
-                   py::cast<std::string>(py::repr(config)));
+    throw_type(
+        subject(kConfig),
+        "must be a dict or a tuple (block_m, block_n, block_k, stages[, cluster[, splits]]), got " +
+            py::cast<std::string>(py::repr(config)));
   }
   return {values[0], values[1], values[2], values[3], values[4], values[5]};
 }

@@ -62,13 +62,13 @@ std::uint32_t rounded_to_tf32(std::uint32_t bits) {
   return (bits + 0xfffu + (bits >> 13 & 1u)) & 0xffffe000u;
 }
 
-// Where rows end, in elements. A store goes on to the end of the 16 bytes in which the row ends, as an
-// H200 was seen to.
+// Where rows end, in elements. A store goes on to the end of the 16 bytes in which the row ends, as
+// an H200 was seen to.
 std::int64_t row_end(const TensorMapSpec& map, bool write) {
   const std::uint64_t element = element_bytes(map.element);
   const std::uint64_t bytes = map.dims[0] * element;
-  return static_cast<std::int64_t>(
-      write ? (bytes + kChunk - 1) / kChunk * kChunk / element : map.dims[0]);
+  return static_cast<std::int64_t>(write ? (bytes + kChunk - 1) / kChunk * kChunk / element
+                                         : map.dims[0]);
 }
 
 }  // namespace

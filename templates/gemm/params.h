@@ -46,10 +46,10 @@ constexpr long long gemm_workspace_bytes(long long parts, int block_m, int block
   return parts == 0 ? 0 : gemm_flag_bytes(parts) + parts * block_m * block_n * 4;
 }
 
-// The sm_90a kernels take tensor maps of the operands beside the rest. Map: 128 opaque bytes, aligned
-// to 64, as a device encodes them. `rows` and `columns` describe what become rows and columns of the
-// product: a and b, or b and a where the kernel computes the transposed output. `out` and `residual` are
-// unused where elements of these are written or read.
+// The sm_90a kernels take tensor maps of the operands beside the rest. Map: 128 opaque bytes,
+// aligned to 64, as a device encodes them. `rows` and `columns` describe what become rows and
+// columns of the product: a and b, or b and a where the kernel computes the transposed output.
+// `out` and `residual` are unused where elements of these are written or read.
 template <class Map>
 struct GemmSm90Params {
   Map rows, columns, out, residual;
@@ -62,8 +62,8 @@ constexpr int gemm_sm90_slab_row_bytes(int block_n, int element_bytes) {
   return bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
 }
 
-// Dynamic shared memory of one CTA: stages of 128 bytes of K, two slabs of output and a bias for each
-// math warpgroup, barriers; with splits, slabs and bias come where the stages were. See
+// Dynamic shared memory of one CTA: stages of 128 bytes of K, two slabs of output and a bias for
+// each math warpgroup, barriers; with splits, slabs and bias come where the stages were. See
 // sm90/tile.cuh.
 constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int groups,
                                      int bias_count, bool splits) {

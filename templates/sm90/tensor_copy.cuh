@@ -1,9 +1,9 @@
 // Copies of boxes between tensors in global memory and shared memory by the copy engine (TMA).
 //
-// A tensor map describes the tensor, up to five dimensions, the fastest first, and the box. Elements
-// of a box that lie outside the tensor are zeros when loaded and are dropped when stored; a load
-// brings the bytes of the whole box in any case. But where a row of the tensor ends within 16 bytes, a
-// store writes all of these: rows that are stored must be multiples of 16 bytes.
+// A tensor map describes the tensor, up to five dimensions, the fastest first, and the box.
+// Elements of a box that lie outside the tensor are zeros when loaded and are dropped when stored;
+// a load brings the bytes of the whole box in any case. But where a row of the tensor ends within
+// 16 bytes, a store writes all of these: rows that are stored must be multiples of 16 bytes.
 #pragma once
 #include "/kiln/base/copy.cuh"
 
@@ -64,10 +64,11 @@ __device__ __forceinline__ void load_box_multicast(u32 destination, const Tensor
 
 // By one thread, after fence_async_proxy() by every thread that wrote the box and a barrier.
 __device__ __forceinline__ void store_box(const TensorMap& map, u32 source, int x, int y, int z) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
-                   address_of(map)),
-               "r"(source), "r"(x), "r"(y), "r"(z)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+          address_of(map)),
+      "r"(source), "r"(x), "r"(y), "r"(z)
+      : "memory");
 }
 __device__ __forceinline__ void commit_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");

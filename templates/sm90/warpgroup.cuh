@@ -86,10 +86,10 @@ __device__ __forceinline__ void store_matrix_x2_transposed(u32 address, u32 r0, 
 }
 __device__ __forceinline__ void store_matrix_x4_transposed(u32 address, u32 r0, u32 r1, u32 r2,
                                                            u32 r3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   address),
-               "r"(r0), "r"(r1), "r"(r2), "r"(r3)
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+      : "memory");
 }
 
 }  // namespace kiln

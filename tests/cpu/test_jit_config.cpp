@@ -210,9 +210,8 @@ TEST_CASE("rows are told apart by what a config names") {
     for (std::size_t j = 0; j < i; ++j) {
       const GemmConfig &a = gemm_configs()[i], &b = gemm_configs()[j];
       const bool alike = a.element_bytes == b.element_bytes && a.block_m == b.block_m &&
-                         a.block_n == b.block_n && a.block_k == b.block_k &&
-                         a.stages == b.stages && a.sm90.cluster == b.sm90.cluster &&
-                         a.sm90.splits == b.sm90.splits;
+                         a.block_n == b.block_n && a.block_k == b.block_k && a.stages == b.stages &&
+                         a.sm90.cluster == b.sm90.cluster && a.sm90.splits == b.sm90.splits;
       INFO(tile_name(a) << " and " << tile_name(b));
       CHECK_FALSE(alike);
     }

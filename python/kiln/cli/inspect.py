@@ -13,6 +13,11 @@ _TILES = {
     "gemm": ("block_m", "block_n", "block_k", "stages", "cluster"),
 }
 
+_ACTIVATIONS = [
+    *("none", "relu", "gelu", "gelu_tanh", "silu"),
+    *("swiglu", "geglu", "geglu_tanh"),  # gated
+]
+
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     """Adds the command and its operations."""
@@ -78,7 +83,8 @@ def _add_gemm(parser: argparse.ArgumentParser) -> None:
             choices=["none", "tensor", "vector"],
             help=f"a factor of all outputs, or of each {outputs}",
         )
-    parser.add_argument("--activation", choices=["none", "relu", "gelu", "gelu_tanh", "silu"])
+    parser.add_argument("--activation", choices=_ACTIVATIONS)
+    parser.add_argument("--gate", choices=["halves", "interleaved"], help="of a gated activation")
     parser.add_argument(
         "--epilogue", help="a C++ expression of acc, bias, residual, row, col, batch"
     )
@@ -98,6 +104,7 @@ def _add_gemm(parser: argparse.ArgumentParser) -> None:
         "scale_a",
         "scale_b",
         "activation",
+        "gate",
         "epilogue",
         "loads",
         "stores",

@@ -65,8 +65,8 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
     output.begin(at);
     if constexpr (kPingPong) wait_for_turn(group);
     sum_products<Config>(position, k_tiles, tile_group, sums);
-    // Before the turn is given: the residual's stages are of rounds that the other group's waits must
-    // find ended.
+    // Before the turn is given: the residual's stages are of rounds that the other group's waits
+    // must find ended.
     output.prepare(position);
     if constexpr (kPingPong) give_turn(group ^ 1);
 #pragma unroll

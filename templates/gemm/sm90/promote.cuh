@@ -118,8 +118,8 @@ __device__ __forceinline__ void multiply_tile_promoted(
 #pragma unroll
     for (int i = 0; i < Sm90Shape<Config>::kRegisters; ++i) sums[m][i] = 0.0f;
   }
-  // Sums and two sets of products must leave registers for the rest; CTAs that share a multiprocessor
-  // have half as many, and keep the tensor cores busy for each other.
+  // Sums and two sets of products must leave registers for the rest; CTAs that share a
+  // multiprocessor have half as many, and keep the tensor cores busy for each other.
   constexpr bool kTwoSets = Config::Products::kRegisters <= 64 && Config::kResidents == 1;
   if constexpr (Promotion<Config>::kParts == 1 && kTwoSets) {
     promote_behind<Config>(position, k_tiles, group, sums);

@@ -1,5 +1,5 @@
-// The residual on its way through the ring of stages: behind the K-tiles of an output tile come stages
-// that hold the tile's residual, which is then at hand when the products are done.
+// The residual on its way through the ring of stages: behind the K-tiles of an output tile come
+// stages that hold the tile's residual, which is then at hand when the products are done.
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
@@ -21,8 +21,8 @@ struct ResidualTile {
 
   // By the producer, at the stages from `position` on.
   __device__ __forceinline__ static void load(const TensorMap& map,
-                                              typename Shape::StageRing::Position& position, int row,
-                                              int column, int batch) {
+                                              typename Shape::StageRing::Position& position,
+                                              int row, int column, int batch) {
     const auto ring = Shape::ring();
 #pragma unroll
     for (int stage = 0; stage < kStages; ++stage) {

@@ -25,7 +25,8 @@ struct KTiles {
   int begin, end;
 };
 template <class Config>
-__device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place, int k, int block_k) {
+__device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place, int k,
+                                             int block_k) {
   const int all = ceil_div(k, block_k);
   if constexpr (!Config::kSplits) return {0, all};
   const int rank = static_cast<int>(place.rank), size = static_cast<int>(place.size);

@@ -50,8 +50,8 @@ struct UprightSlab {
 #pragma unroll
       for (int i = 0; i < kTiles * 2; ++i) {
         const int row = warp_row(thread) + lane / 4 + i % 2 * 8, chunk = i / 2 * 2 + lane % 4 / 2;
-        store_shared_8(slab + Rows::offset(row, chunk) + lane % 2 * 8,
-                       values[i / 2][i % 2 * 2], values[i / 2][i % 2 * 2 + 1]);
+        store_shared_8(slab + Rows::offset(row, chunk) + lane % 2 * 8, values[i / 2][i % 2 * 2],
+                       values[i / 2][i % 2 * 2 + 1]);
       }
     }
   }
@@ -83,7 +83,8 @@ struct TransposedSlab {
                                                const float (&values)[kTiles][4]) {
     const int lane = thread % 32;
     if constexpr (sizeof(Output) == 2) {
-      // Lane l gives the address of row l % 8 of matrix l / 8: halves 0, 1 of tile j, then of j + 1.
+      // Lane l gives the address of row l % 8 of matrix l / 8: halves 0, 1 of tile j, then of j
+      // + 1.
       const int row = lane / 16 * 8 + lane % 8, chunk = warp(thread) * 2 + lane / 8 % 2;
 #pragma unroll
       for (int j = 0; j < kTiles; j += 2) {
@@ -99,8 +100,7 @@ struct TransposedSlab {
         const OutputPosition at = position(thread, i / 4, i % 4 / 2, i % 2);
         const u32 box = slab + at.column / kColumns * kBoxRows * 128;
         const int chunk = at.column % kColumns / 4;
-        store_shared_4(box + Rows::offset(at.row, chunk) + at.column % 4 * 4,
-                       values[i / 4][i % 4]);
+        store_shared_4(box + Rows::offset(at.row, chunk) + at.column % 4 * 4, values[i / 4][i % 4]);
       }
     }
   }

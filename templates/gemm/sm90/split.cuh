@@ -22,8 +22,7 @@ class ClusterSum {
                threadIdx.x % 128 * 16) {}
 
   // `tile_m`: which 64 rows of the group's.
-  __device__ __forceinline__ void write(const float (&acc)[Shape::kRegisters],
-                                        int tile_m) const {
+  __device__ __forceinline__ void write(const float (&acc)[Shape::kRegisters], int tile_m) const {
 #pragma unroll
     for (int j = 0; j < kTilesN; ++j) {
       store_shared_16(at(tile_m, j),

@@ -77,7 +77,8 @@ class TileStore {
     turn_ ^= 1;
     const int row = at.row + first_row_ + tile_m * Shape::kOutputRows;
     const int column = at.column + slab * Slab::kTiles * 8;
-    const OutputPosition first = kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
+    const OutputPosition first =
+        kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
     if (leads()) wait_stores_read<1>();
     sync_threads<128>(barrier_);
     // What follows from it alone is computed here, not ahead of the main loop, which leaves no
@@ -177,7 +178,8 @@ class TileStore {
     const Residual* residual = static_cast<const Residual*>(gemm.residual) +
                                at.batch * gemm.residual_batch + at.row() * gemm.residual_ld +
                                at.column();
-    if constexpr (!kSwapped) return load_pair<kWhole>(residual, rows > 0 ? gemm.n - at.column() : 0);
+    if constexpr (!kSwapped)
+      return load_pair<kWhole>(residual, rows > 0 ? gemm.n - at.column() : 0);
     return {rows > 0 ? to_float(residual[0]) : 0.0f,
             rows > 1 ? to_float(residual[gemm.residual_ld]) : 0.0f};
   }
@@ -194,7 +196,8 @@ class TileStore {
       Output* out = static_cast<Output*>(gemm.out) + batch * gemm.out_batch + column + own;
 #pragma unroll 4
       for (int i = threadIdx.x % 128 / kColumns; i < Slab::kBoxRows; i += 128 / kColumns) {
-        const u32 source = box + Slab::Rows::offset(i, own / kChunk) + own % kChunk * sizeof(Output);
+        const u32 source =
+            box + Slab::Rows::offset(i, own / kChunk) + own % kChunk * sizeof(Output);
         if (row + i < gemm.m) out[(row + i) * gemm.out_ld] = load_shared<Output>(source);
       }
     }

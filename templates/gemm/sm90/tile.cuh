@@ -74,7 +74,8 @@ struct OperandSlab {
 
 // Shared memory of a CTA:
 //
-//   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | bias | barriers |
+//   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | bias |
+//   barriers |
 //
 // In a kernel with splits, which computes one tile, sums in parts, slabs and bias use the stages'
 // memory.
@@ -138,7 +139,8 @@ struct Sm90Shape {
 
   static constexpr u32 kSharedBytes = kBarriersAt + StageRing::kBytes;
   static_assert(kSharedBytes == gemm_sm90_shared_bytes(kBlockM, kBlockN, Config::kStages,
-                                                       Config::kGroups, kBiasCount, Config::kSplits),
+                                                       Config::kGroups, kBiasCount,
+                                                       Config::kSplits),
                 "gemm sm_90a: the host must ask for the shared memory that the kernel uses");
   static_assert(kSharedBytes <= 227 * 1024, "gemm sm_90a: shared memory is 227 KB");
 
