@@ -101,6 +101,13 @@ TensorBox locate_box(const Warp& warp, const TensorMapSpec& map,
   const std::uint32_t element = element_bytes(map.element);
   TensorBox box;
   box.swizzle = swizzle_span(map.swizzle);
+  if (box.swizzle != 0 && coordinates[0] * static_cast<std::int64_t>(element) % kChunk != 0) {
+    // An H200 reports an illegal instruction.
+    raise(Fault::tensor_map,
+          "the first coordinate of a swizzled box must be a multiple of 16 bytes, not element " +
+              std::to_string(coordinates[0]),
+          lane);
+  }
   box.rounds = map.element == TensorMapElement::tf32;
   box.row_bytes = map.box[0] * element;
   box.pitch = box.swizzle != 0 ? box.swizzle : box.row_bytes;

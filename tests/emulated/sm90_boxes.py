@@ -99,17 +99,21 @@ def store(output, transposed, tiles, n, row, column, clip):
 
 CASES = [
     read(np.uint16, 64, (1, 0, 0)),
-    read(np.uint16, 64, (1, -5, -9)),
-    read(np.uint16, 8, (2, 33, 70)),
-    read(np.uint8, 24, (0, 21, 7)),
-    read(np.uint32, 40, (1, -3, 13)),
+    read(np.uint16, 64, (1, -5, -8)),
+    read(np.uint16, 8, (2, 33, 72)),
+    read(np.uint8, 24, (0, 21, 16)),
+    read(np.uint32, 40, (1, -3, 12)),
     read(np.uint16, 8, (3, 0, 0)),  # a batch that is not there: zeros
     blocks_of_columns(40, 3),
     blocks_of_columns(8, 2),
     *(
         store(output, transposed, tiles, n, row, column, clip)
         for output, transposed in OUTPUTS
-        for tiles, n, row, column, clip in ((1, 64, 0, 0, 0), (2, 192, -3, 5, 27))
+        for tiles, n, row, column, clip in (
+            (1, 64, 0, 0, 0),
+            # The coordinate along rows of memory has to be a multiple of 16 bytes.
+            (2, 192, *((-8, 5) if transposed else (-3, 8)), 27),
+        )
     ),
 ]
 STORE = next(case for case in CASES if case.name == "store.bf16.m128.n192.clip27")

@@ -81,7 +81,7 @@ class Product:
     # Where the tile begins, and the operands' sizes: M, N and K, of which the tile sees an end.
     row: int = -5
     column: int = -3
-    k: int = 5
+    k: int = 16
 
     @property
     def name(self):
@@ -127,7 +127,10 @@ class Product:
     def case(self):
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
         m, loaded_n = self.row_tiles * 64, self.loaded_n or self.n
-        place = np.array([self.row, self.column, self.k, 1], np.int32)
+        # Along rows of memory a box begins at a multiple of 16 bytes.
+        row = self.row if self.rows_k else self.row - 3
+        column = self.column if self.columns_k else self.column - 5
+        place = np.array([row, column, self.k, 1], np.int32)
         if self.by_threads:
             place = np.zeros(4, np.int32)
         rows = self.operand(rng, self.kinds[0], self.rows_k, m, place[0])
