@@ -71,6 +71,22 @@ std::int64_t row_end(const TensorMapSpec& map, bool write) {
                                          : map.dims[0]);
 }
 
+// What an H200 reports as an illegal instruction; boxes without a swizzle were not tried there.
+void check_swizzled_place(const std::array<std::int32_t, 5>& coordinates, int rank,
+                          std::uint32_t element, bool write, int lane) {
+  const auto end = coordinates.begin() + rank;
+  if (write && std::any_of(coordinates.begin(), end, [](std::int32_t at) { return at < 0; })) {
+    raise(Fault::tensor_map, "a swizzled store must not begin before the tensor's first element",
+          lane);
+  }
+  if (coordinates[0] * static_cast<std::int64_t>(element) % kChunk != 0) {
+    raise(Fault::tensor_map,
+          "the first coordinate of a swizzled box must be a multiple of 16 bytes, not element " +
+              std::to_string(coordinates[0]),
+          lane);
+  }
+}
+
 }  // namespace
 
 TensorMapSpec read_tensor_map(Warp& warp, std::uint64_t address, int lane) {
@@ -101,13 +117,7 @@ TensorBox locate_box(const Warp& warp, const TensorMapSpec& map,
   const std::uint32_t element = element_bytes(map.element);
   TensorBox box;
   box.swizzle = swizzle_span(map.swizzle);
-  if (box.swizzle != 0 && coordinates[0] * static_cast<std::int64_t>(element) % kChunk != 0) {
-    // An H200 reports an illegal instruction.
-    raise(Fault::tensor_map,
-          "the first coordinate of a swizzled box must be a multiple of 16 bytes, not element " +
-              std::to_string(coordinates[0]),
-          lane);
-  }
+  if (box.swizzle != 0) check_swizzled_place(coordinates, rank, element, write, lane);
   box.rounds = map.element == TensorMapElement::tf32;
   box.row_bytes = map.box[0] * element;
   box.pitch = box.swizzle != 0 ? box.swizzle : box.row_bytes;

@@ -112,7 +112,7 @@ CASES = [
         for tiles, n, row, column, clip in (
             (1, 64, 0, 0, 0),
             # The coordinate along rows of memory has to be a multiple of 16 bytes.
-            (2, 192, *((-8, 5) if transposed else (-3, 8)), 27),
+            (2, 192, *((8, 5) if transposed else (3, 8)), 27),
         )
     ),
 ]
