@@ -13,7 +13,7 @@ import kiln  # noqa: E402
 
 SPECS = [
     {"op": "flash_attention", "head_dim": 128, "mask": "causal", "block_q": 128},
-    {"op": "gemm", "layout": "nt", "block_m": 128, "block_n": 128},
+    {"op": "gemm", "layout": "nt", "block_m": 128, "block_n": 128, "stages": 3},
 ]
 devices = kiln.diagnose()["devices"]
 arch = "sm_" + devices[0]["compute_capability"].replace(".", "") if devices else "sm_90a"
