@@ -142,6 +142,15 @@ std::vector<GemmTraits> gemm_traits() {
   return list;
 }
 
+// Rows of sm_90a are many, and their epilogues one code for all inputs: activations appear with bf16,
+// and of these two.
+bool is_listed(const GemmTraits& traits, int row) {
+  if (!gemm_configs()[static_cast<std::size_t>(row)].is_sm90()) return true;
+  if (traits.activation == Activation::none || traits.gate != Gate::none) return true;
+  return traits.input == DType::bf16 &&
+         (traits.activation == Activation::gelu || traits.activation == Activation::silu);
+}
+
 }  // namespace
 
 std::vector<Specialization> enumerate_specializations(int arch) {
@@ -150,8 +159,9 @@ std::vector<Specialization> enumerate_specializations(int arch) {
     for (int row : attention_rows(traits, arch)) specs.emplace_back(arch, row, traits);
   }
   for (const GemmTraits& traits : gemm_traits()) {
-    for (int row : all_gemm_rows(traits, arch))
-      specs.push_back(gemm_specialization(arch, row, traits));
+    for (int row : all_gemm_rows(traits, arch)) {
+      if (is_listed(traits, row)) specs.push_back(gemm_specialization(arch, row, traits));
+    }
   }
   return specs;
 }

@@ -27,7 +27,7 @@ PLAIN = {
 }  # fmt: skip
 TILE = {
     "flash_attention": ("block_q", "block_kv", "warps", "stages", "splits"),
-    "gemm": ("block_m", "block_n", "block_k", "stages"),
+    "gemm": ("block_m", "block_n", "block_k", "stages", "cluster", "splits"),
 }
 
 
