@@ -101,7 +101,7 @@ def gemm(
     precision: Literal["tf32", "fast"] | None = None,
     accumulator: Literal["float32", "float16"] = "float32",
     epilogue: str | None = None,
-    config: dict[str, int] | tuple[int, int, int, int] | None = None,
+    config: dict[str, int] | tuple[int, ...] | None = None,
 ) -> Any: ...
 def explain_gemm(
     a: Any,
@@ -121,7 +121,7 @@ def explain_gemm(
     precision: Literal["tf32", "fast"] | None = None,
     accumulator: Literal["float32", "float16"] = "float32",
     epilogue: str | None = None,
-    config: dict[str, int] | tuple[int, int, int, int] | None = None,
+    config: dict[str, int] | tuple[int, ...] | None = None,
 ) -> str: ...
 
 class NoCompile:
