@@ -95,8 +95,8 @@ def _poisoned(cell, inputs):
 
 
 def cublas(cell, inputs):
-    """torch.matmul, or addmm where something is added; then PyTorch's activation, in place. Of 8-bit
-    floats cuBLASLt, through torch._scaled_mm."""
+    """torch.matmul, or addmm where something is added; then PyTorch's activation, in place. Of
+    8-bit floats cuBLASLt, through torch._scaled_mm."""
     if cell.dtype in F8:
         return scaled(cell, inputs)
     operands, activation = parts(cell.epilogue)

@@ -14,7 +14,12 @@ from cells import ITEM_BYTES, AttentionCell, GemmCell, length_label
 MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
 LAYER_MODELS = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen2.5-7B")
 # Not in the table of models: its attention is of a kind of its own.
-DEEPSEEK_V3 = {"qkv_a": (2112, 7168), "q_b": (24576, 1536), "kv_b": (32768, 512), "o": (7168, 16384)}
+DEEPSEEK_V3 = {
+    "qkv_a": (2112, 7168),
+    "q_b": (24576, 1536),
+    "kv_b": (32768, 512),
+    "o": (7168, 16384),
+}
 LAYER_ROWS = (1, 16, 64, 128, 256, 512, 2048, 4096)
 PREFILL = 4096
 TOKENS = 16384  # of all sequences together

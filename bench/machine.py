@@ -77,7 +77,7 @@ def _copy_rate():
 
 
 def ceilings():
-    """The rates that floors are reckoned by: a device copy, and cuBLAS(Lt) at 8192 cubed by dtype."""
+    """The rates that floors are reckoned by: a copy on the device, cuBLAS(Lt) at 8192 cubed."""
     import torch
     from timing import best_seconds
 

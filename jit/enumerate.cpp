@@ -142,8 +142,8 @@ std::vector<GemmTraits> gemm_traits() {
   return list;
 }
 
-// Rows of sm_90a are many, and their epilogues one code for all inputs: activations appear with bf16,
-// and of these two.
+// Rows of sm_90a are many, and their epilogues one code for all inputs: activations appear with
+// bf16, and of these two.
 bool is_listed(const GemmTraits& traits, int row) {
   if (!gemm_configs()[static_cast<std::size_t>(row)].is_sm90()) return true;
   if (traits.activation == Activation::none || traits.gate != Gate::none) return true;

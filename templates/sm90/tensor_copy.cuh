@@ -1,8 +1,9 @@
 // Copies of boxes between tensors in global memory and shared memory by the copy engine (TMA).
 //
-// A tensor map describes the tensor, up to five dimensions, the fastest first, and the box. Elements
-// of a box that lie outside the tensor are zeros when loaded and are dropped when stored; a load
-// brings the bytes of the whole box in any case. Three limits that no manual tells, of an H200:
+// A tensor map describes the tensor, up to five dimensions, the fastest first, and the box.
+// Elements of a box that lie outside the tensor are zeros when loaded and are dropped when stored;
+// a load brings the bytes of the whole box in any case. Three limits that no manual tells, of an
+// H200:
 //   - Where a row of the tensor ends within 16 bytes, a store writes all of these: rows that are
 //     stored must be multiples of 16 bytes.
 //   - Along rows a swizzled box must begin at a multiple of 16 bytes, and a swizzled store not

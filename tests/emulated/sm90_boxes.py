@@ -60,8 +60,8 @@ def case_of_read(name, array, view, at, box):
 
 
 def store(output, transposed, tiles, n, row, column, clip):
-    """Rows from `row` and columns from `column` on, into a tensor that ends `clip` before them, or at
-    the next 16 bytes."""
+    """Rows from `row` and columns from `column` on, into a tensor that ends `clip` before them, or
+    at the next 16 bytes."""
     name = f"store.{output}{'.transposed' * transposed}.m{tiles * 64}.n{n}.clip{clip}"
     m = tiles * 64
     sums = random(name).standard_normal((m, n)).astype(np.float32)

@@ -163,8 +163,14 @@ def test_an_epilogue_expression():
         GemmGroup(
             f"{dtype}-{'x'.join(map(str, row))}",
             (
-                GemmCase(dtype=dtype, storage="guarded", m=row[0] + 5, n=row[1] + 3,
-                         k=3 * row[2] + 7, config=row),
+                GemmCase(
+                    dtype=dtype,
+                    storage="guarded",
+                    m=row[0] + 5,
+                    n=row[1] + 3,
+                    k=3 * row[2] + 7,
+                    config=row,
+                ),
                 GemmCase(dtype=dtype, m=16, n=72, k=64, config=row),
             ),
         )
