@@ -28,9 +28,6 @@ constexpr float kRemoteTime = 4.1e-4f;   // likewise for each output
 constexpr float kBytesPerSm = 29500;     // from memory: 3.9 TB/s among 132
 constexpr float kExposed = 0.13f;        // of the shorter of memory and products
 
-float ratio(std::int64_t a, std::int64_t b) {
-  return static_cast<float>(a) / static_cast<float>(b);
-}
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Clusters of 1, 2, .. 8 CTAs that an H200 holds at once, with one CTA on a multiprocessor and with
@@ -52,15 +49,15 @@ float step_clocks(int rows, int columns, int cluster) {
   return std::max({tensor * kTensorClocks, shared * kSharedClocks, load}) + kStepClocks;
 }
 
-float memory_time(const GemmTraits& traits, const GemmExtent& extent, int sm_count) {
+}  // namespace
+
+float compulsory_bytes(const GemmTraits& traits, const GemmExtent& extent) {
   const auto m = static_cast<float>(extent.m), n = static_cast<float>(extent.n);
   const auto k = static_cast<float>(extent.k), batch = static_cast<float>(extent.batch);
   const auto in = static_cast<float>(size_of(traits.input));
   const auto out = static_cast<float>(size_of(traits.output));
-  return batch * ((m + n) * k * in + m * n * out) / (kBytesPerSm * static_cast<float>(sm_count));
+  return batch * ((m + n) * k * in + m * n * out);
 }
-
-}  // namespace
 
 float sm90_cost(const GemmConfig& config, const GemmTraits& traits, const GemmExtent& extent,
                 int sm_count, int splits) {
@@ -82,10 +79,12 @@ float sm90_cost(const GemmConfig& config, const GemmTraits& traits, const GemmEx
   const float step = step_clocks(rows, columns, form.cluster) / kClocks;
   const auto outputs = static_cast<float>(rows * columns);
   const float tile_time = kTileTime + kOutputTime * outputs;
-  const float written = form.ping_pong ? 1 : ratio(quotient_up(on_sm, form.residents), 1);
-  const float products = ratio(on_sm * part, 1) * step + written * tile_time;
+  const float written =
+      form.ping_pong ? 1.0f : static_cast<float>(quotient_up(on_sm, form.residents));
+  const float products = static_cast<float>(on_sm * part) * step + written * tile_time;
 
-  const float memory = memory_time(traits, extent, sm_count);
+  const float memory =
+      compulsory_bytes(traits, extent) / (kBytesPerSm * static_cast<float>(sm_count));
   float time = kLaunchTime + std::max(products, memory) + kExposed * std::min(products, memory);
   if (form.splits) time += kSharedSumTime;
   if (splits > 1) time += kClusterSumTime + kRemoteTime * outputs;

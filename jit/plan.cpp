@@ -20,30 +20,34 @@ namespace {
 
 constexpr std::uint8_t kVectorBytes = 16;
 
-// Whether the kernel was specialised for whole vectors at pointer i, in the order of the checks.
-bool needs_vectors(const AttentionProblem& problem, std::size_t i) {
-  return i < 4 && problem.traits.aligned;  // q, k, v, out
+// What the kernel was specialised for; of an empty problem, which has none, what it would be.
+AttentionTraits baked_traits(const AttentionProblem& problem, const LaunchChoice& choice) {
+  return problem.empty() ? problem.traits : choice.spec.attention();
 }
-bool needs_vectors(const GemmProblem& problem, std::size_t i) {
-  const GemmTraits& traits = problem.traits;
-  if (i < 2) return traits.loads != Access::elements;  // a, b
+GemmTraits baked_traits(const GemmProblem& problem, const LaunchChoice& choice) {
+  return problem.empty() ? problem.traits : choice.spec.gemm();
+}
+
+// Whether the kernel relies on whole vectors or boxes at pointer i of `pointers`, in the order of
+// the checks.
+bool needs_vectors(const AttentionTraits& traits, std::size_t i, std::size_t /*pointers*/) {
+  return i < 4 && traits.aligned;  // q, k, v, out
+}
+bool needs_vectors(const GemmTraits& traits, std::size_t i, std::size_t pointers) {
+  if (i < 2) return traits.loads != Access::elements;    // a, b
+  if (i == 2) return traits.stores != Access::elements;  // out
   // Of the scales, which come last, only those of columns are read by vectors.
-  const std::size_t scales = problem.arguments.pointers() - (traits.scale_a != Scale::none) -
-                             (traits.scale_b != Scale::none);
+  const std::size_t scales =
+      pointers - (traits.scale_a != Scale::none) - (traits.scale_b != Scale::none);
   const bool is_read_by_vectors =
-      i < scales || (traits.scale_b == Scale::vector && i + 1 == problem.arguments.pointers());
-  return is_read_by_vectors && traits.stores != Access::elements;
+      i < scales || (traits.scale_b == Scale::vector && i + 1 == pointers);
+  return is_read_by_vectors && traits.stores == Access::vectors;
 }
 
 template <class Problem>
 Plan make_plan(const Problem& problem) {
   auto impl = std::make_shared<Plan::Impl>();
   impl->arguments = problem.arguments;
-  for (std::size_t i = 0; i < impl->arguments.pointers(); ++i) {
-    impl->alignments[i] = needs_vectors(problem, i)
-                              ? kVectorBytes
-                              : static_cast<std::uint8_t>(impl->arguments.element_bytes(i));
-  }
   if (!problem.empty()) {
     impl->device = &device_of(problem.device_ordinal);
     impl->choice = choose(problem, *impl->device, /*may_split=*/true);
@@ -53,6 +57,13 @@ Plan make_plan(const Problem& problem) {
         preload_kernel(impl->choice.spec, texts_of(problem), *impl->device);
     impl->recipe.add({&kernel, impl->choice});
     impl->recipe.workspace_bytes = impl->choice.workspace_bytes;
+  }
+  const auto traits = baked_traits(problem, impl->choice);
+  const std::size_t pointers = impl->arguments.pointers();
+  for (std::size_t i = 0; i < pointers; ++i) {
+    impl->alignments[i] = needs_vectors(traits, i, pointers)
+                              ? kVectorBytes
+                              : static_cast<std::uint8_t>(impl->arguments.element_bytes(i));
   }
   return Plan(std::move(impl));
 }

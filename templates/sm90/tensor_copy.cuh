@@ -18,10 +18,6 @@ struct alignas(64) TensorMap {
   u64 words[16];
 };
 
-// L2's hint for what is read once or again.
-inline constexpr u64 kEvictFirst = 0x12f0000000000000;
-inline constexpr u64 kEvictLast = 0x14f0000000000000;
-
 __device__ __forceinline__ u64 address_of(const TensorMap& map) {
   return reinterpret_cast<u64>(&map);
 }

@@ -25,8 +25,8 @@ __device__ __forceinline__ void wait_products() {
 }
 
 // An operand in shared memory, in rows of 128 bytes whose 16-byte chunks the copy engine's 128-byte
-// swizzle has exchanged: chunk c of row r lies at c ^ r % 8. Eight rows are 1024 bytes, to which
-// every tile must be aligned.
+// swizzle has exchanged as SwizzledRows<8> does (base/layout.cuh). Eight rows are 1024 bytes, to
+// which every tile must be aligned.
 //
 //   K major:  [rows of M or N][128 bytes of K]. A step of 32 bytes of K is 32 bytes further on.
 //             Next 8 rows: 1024 bytes on.
@@ -41,11 +41,6 @@ __device__ __forceinline__ u64 operand_descriptor(u32 address, u32 block_bytes) 
   constexpr u64 kEightRows = 1024, kSwizzle128 = 1;
   return static_cast<u64>((address & 0x3ffff) >> 4) | static_cast<u64>(block_bytes >> 4) << 16 |
          kEightRows >> 4 << 32 | kSwizzle128 << 62;
-}
-
-// Where chunk `chunk` of row `row` lies in such rows.
-__device__ __forceinline__ u32 swizzled_offset(int row, int chunk) {
-  return row * 128 + ((chunk ^ (row & 7)) << 4);
 }
 
 }  // namespace kiln

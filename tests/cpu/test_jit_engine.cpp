@@ -237,6 +237,19 @@ TEST_CASE("a plan takes the pointers that it was planned with, whatever their al
   CHECK(call.fake->launches.size() == 2);
 }
 
+TEST_CASE("a plan of an aligned output takes the unaligned bias that it was planned with") {
+  Call call;
+  char* const memory = static_cast<char*>(kMemory);
+  call.options.bias = contiguous_view(memory + 2, DType::bf16, 0, call.out.shape[1]);
+  call.publish();
+  const Plan plan = plan_gemm(call.a, call.b, call.out, call.options);
+  CHECK_NOTHROW(plan.launch({memory, memory, memory, memory + 2}));
+  CHECK(mentions(plan.try_launch({memory, memory, memory + 2, memory}).message,
+                 "pointer 2 must be a multiple of 16 bytes"));
+  CHECK(mentions(plan.try_launch({memory, memory, memory, memory + 1}).message,
+                 "pointer 3 must be a multiple of 2 bytes"));
+}
+
 TEST_CASE("a plan takes scales last, and reads those of columns alone by vectors") {
   Call call;
   char* const memory = static_cast<char*>(kMemory);

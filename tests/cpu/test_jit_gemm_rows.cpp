@@ -1,4 +1,6 @@
 // The rows of the sm_90a GEMM: which of them a problem gets, and what names one.
+#include <algorithm>
+
 #include "jit/arch.h"
 #include "jit/config.h"
 #include "tests/support/catch.h"
@@ -43,4 +45,33 @@ TEST_CASE("rows are told apart by what a config names") {
       CHECK_FALSE(alike);
     }
   }
+}
+
+TEST_CASE(
+    "whatever is said to suit sm_90a has a row there, and the first choice is one that serves") {
+  const int arch = arch_index({9, 0});
+  int suited = 0;
+  for (int bits = 0; bits < 4 * 4 * 3 * 3 * 3 * 2; ++bits) {
+    GemmTraits traits;
+    constexpr DType kInputs[] = {DType::bf16, DType::f32, DType::f8_e4m3, DType::f16};
+    constexpr Gate kGates[] = {Gate::none, Gate::halves, Gate::interleaved};
+    traits.input = kInputs[bits % 4];
+    traits.major_a = bits / 4 % 2 ? Major::mn : Major::k;
+    traits.major_b = bits / 8 % 2 ? Major::mn : Major::k;
+    traits.stores = static_cast<Access>(bits / 16 % 3);
+    traits.loads = static_cast<Access>(bits / 48 % 3);
+    traits.gate = kGates[bits / 144 % 3];
+    if (traits.gate != Gate::none) traits.activation = Activation::swiglu;
+    traits.output = bits / 432 % 2 ? DType::f32 : DType::bf16;
+    if (!why_not_sm90(traits, arch, 1).empty()) continue;
+    ++suited;
+    INFO("traits " << bits);
+    for (std::int64_t m : {1, 64, 300, 4096}) {
+      const Choice choice = choose_gemm(traits, arch, {m, 4096, 512}, 132, false);
+      const auto rows = gemm_rows(traits, arch);
+      CHECK(std::find(rows.begin(), rows.end(), choice.row) != rows.end());
+      CHECK(gemm_configs()[static_cast<std::size_t>(choice.row)].is_sm90());
+    }
+  }
+  CHECK(suited > 100);
 }

@@ -1,5 +1,5 @@
 """Boxes between tensors and shared memory, seen by ordinary loads and stores: what
-swizzled_offset() says of the copy engine's swizzle, and the way of accumulators to a tensor."""
+SwizzledRows<8> says of the copy engine's swizzle, and the way of accumulators to a tensor."""
 
 import zlib
 

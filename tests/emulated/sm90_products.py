@@ -1,5 +1,5 @@
 """wgmma on operands as wgmma.cuh describes them: K major and MN major, of every type, brought by
-the copy engine or written through swizzled_offset()."""
+the copy engine or written through SwizzledRows<8>::offset()."""
 
 import dataclasses
 import zlib
@@ -200,7 +200,7 @@ WIDE = BY_NAME["product.bf16.bf16.kmn.n128.m128"]
 REFILLED = BY_NAME["product.bf16.bf16.kk.n64.m128.blocks6in2"]
 BROUGHT = BY_NAME["product.bf16.bf16.kk.n64.m128"]
 
-SWIZZLED, STRAIGHT = "swizzled_offset(row, chunk % 8)", "row * 128 + chunk % 8 * 16"
+SWIZZLED, STRAIGHT = "SwizzledRows<8>::offset(row, chunk % 8)", "row * 128 + chunk % 8 * 16"
 LEADING, BYTES = "Columns::kBlockBytes);", "(barrier, kBlockBytes"
 WAIT = "    if constexpr (!kByThreads) wait(barriers + i % kBuffers * 8, i / kBuffers & 1);\n"
 

@@ -6,6 +6,7 @@
 // Constants: kRowsK, kColumnsK (K major?), kElementBytes, kRowTiles (of 64 rows), kN, kLoadedN (>=
 // kN, of which the product takes those from kFirstN on), kSteps (of 32 bytes of K a block),
 // kBlocksK, kBuffers (for blocks), kAt, kByThreads; struct Products.
+#include "/kiln/base/layout.cuh"
 #include "/kiln/sm90/mbarrier.cuh"
 #include "/kiln/sm90/tensor_copy.cuh"
 #include "/kiln/sm90/wgmma.cuh"
@@ -36,7 +37,7 @@ struct Operand {
     const uint4* block = source + (kKMajor ? k_block * 8 : k_block * kBlockK * pitch);
     for (int i = threadIdx.x; i < kRows * kChunks; i += 128) {
       const int row = i / kChunks, chunk = i % kChunks;
-      store_shared_16(memory + chunk / 8 * kBlockBytes + swizzled_offset(row, chunk % 8),
+      store_shared_16(memory + chunk / 8 * kBlockBytes + SwizzledRows<8>::offset(row, chunk % 8),
                       block[row * pitch + chunk]);
     }
   }

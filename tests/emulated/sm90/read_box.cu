@@ -1,6 +1,7 @@
-// A box brought by the copy engine, read by ordinary loads through swizzled_offset().
+// A box brought by the copy engine, read by ordinary loads through SwizzledRows<8>::offset().
 //
 // Constants: kRows, of 128 bytes each.
+#include "/kiln/base/layout.cuh"
 #include "/kiln/sm90/mbarrier.cuh"
 #include "/kiln/sm90/tensor_copy.cuh"
 #include "/kiln/sm90/wgmma.cuh"
@@ -23,6 +24,6 @@ extern "C" __global__ void __launch_bounds__(128)
   }
   wait(barrier, 0);
   for (int i = threadIdx.x; i < kRows * 32; i += 128) {
-    out[i] = load_word(base + swizzled_offset(i / 32, i % 32 / 4) + i % 4 * 4);
+    out[i] = load_word(base + SwizzledRows<8>::offset(i / 32, i % 32 / 4) + i % 4 * 4);
   }
 }

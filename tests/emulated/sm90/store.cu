@@ -2,6 +2,7 @@
 // bytes each, to the copy engine. Transposed, a slab's rows are columns of the accumulators.
 //
 // Constants: kTiles (of 64 rows), kN, kTransposed; Output.
+#include "/kiln/base/layout.cuh"
 #include "/kiln/sm90/tensor_copy.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
 #include "/kiln/sm90/wgmma.cuh"
@@ -20,7 +21,7 @@ __device__ void fill(u32 slab, const float (&values)[kTilesN][4]) {
     for (int j = 0; j < kTilesN; ++j) {
       for (int half = 0; half < 2; ++half) {
         const int row = warp_row + half * 8 + lane / 4, chunk = j * 2 + lane % 4 / 2;
-        store_shared_8(slab + swizzled_offset(row, chunk) + lane % 2 * 8, values[j][half * 2],
+        store_shared_8(slab + SwizzledRows<8>::offset(row, chunk) + lane % 2 * 8, values[j][half * 2],
                        values[j][half * 2 + 1]);
       }
     }
@@ -33,11 +34,11 @@ __device__ void fill(u32 slab, const float (&values)[kTilesN][4]) {
       const u32 next_bottom = pack2<Output>(values[j + 1][2], values[j + 1][3]);
       if constexpr (kTransposed) {
         const int row = j * 8 + lane / 16 * 8 + lane % 8, chunk = warp_row / 8 + lane / 8 % 2;
-        store_matrix_x4_transposed(slab + swizzled_offset(row, chunk), top, bottom, next_top,
+        store_matrix_x4_transposed(slab + SwizzledRows<8>::offset(row, chunk), top, bottom, next_top,
                                    next_bottom);
       } else {
         const int row = warp_row + lane % 16, chunk = j + lane / 16;
-        store_matrix_x4(slab + swizzled_offset(row, chunk), top, bottom, next_top, next_bottom);
+        store_matrix_x4(slab + SwizzledRows<8>::offset(row, chunk), top, bottom, next_top, next_bottom);
       }
     }
   }
