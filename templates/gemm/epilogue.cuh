@@ -277,8 +277,9 @@ class OutputLane {
                                         int slab) const {
     Output* destination = static_cast<Output*>(params_.out) + batch_ * params_.out_batch +
                           (row_ + slab * 16) * params_.out_ld;
-    // Residuals are in registers, which only an unrolled loop can index.
-#pragma unroll(Epilogue::kResidual ? kPasses : 2)
+    // Residuals are in registers, which only an unrolled loop can index. Two passes of gates and
+    // their partners at once would spill: a 64 x 64 warp tile leaves no registers for them.
+#pragma unroll(Epilogue::kResidual ? kPasses : kGate == Gate::none ? 2 : 1)
     for (int pass = 0; pass < kPasses; ++pass) {
       const int row = row_ + slab * 16 + pass * kLaneRows;
       const float scale = scale_.value() * row_scale<Config>(params_, row, batch_);
