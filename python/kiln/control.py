@@ -66,6 +66,7 @@ def explain(op: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
     in a workspace of `workspace_bytes`."""
     entries = {
         "flash_attention": _core.explain_flash_attention,
+        "scaled_dot_product_attention": _core.explain_scaled_dot_product_attention,
         "gemm": _core.explain_gemm,
     }
     if op not in entries:
