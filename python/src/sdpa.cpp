@@ -8,6 +8,7 @@
 #include "kiln/kiln.h"
 #include "output.h"
 #include "tensor.h"
+#include "traced.h"
 
 namespace kiln::python {
 namespace {
@@ -57,7 +58,7 @@ struct SdpaArguments {
 }  // namespace
 
 PyObject* sdpa_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  return guarded([&]() -> PyObject* {
+  return guarded_or_traced(kOp, args, count, keywords, [&]() -> PyObject* {
     SdpaArguments call(args, count, keywords);
     TensorView view = call.output_view();
     py::object out = allocate_like(call.query(), view, {kOp, "out"});
