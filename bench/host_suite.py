@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 
+import kiln.operators  # noqa: F401  registers torch.ops.kiln
 import torch
 from kiln import jit
 from timing import host_times, summary
@@ -44,6 +45,8 @@ def _kiln_calls(q, k, v):
     out, lse = torch.empty_like(q), torch.empty(1, 2, 64, device="cuda")
     a, b = torch.randn(2, 64, 64, device="cuda", dtype=torch.bfloat16)
     product = torch.empty_like(a)
+    operator = torch.ops.kiln.flash_attention.default
+    heads = [x.transpose(1, 2) for x in (q, k, v)]
     calls = {
         "kiln attention, out=": lambda: jit.flash_attention(q, k, v, causal=True, out=out),
         "kiln attention": lambda: jit.flash_attention(q, k, v, causal=True),
@@ -52,6 +55,8 @@ def _kiln_calls(q, k, v):
         ),
         "kiln gemm, out=": lambda: jit.gemm(a, b, out=product),
         "kiln gemm": lambda: jit.gemm(a, b),
+        "kiln attention, operator": lambda: operator(q, k, v, causal=True),
+        "kiln SDPA": lambda: jit.scaled_dot_product_attention(*heads, is_causal=True),
     }
     placed = {name: (contextlib.nullcontext, call) for name, call in calls.items()}
     placed["kiln attention, out=, grad mode on"] = torch.enable_grad, calls["kiln attention, out="]
