@@ -87,6 +87,12 @@ bool emulates_host_tensors() {
                   "KILN_DEVICE=emulator or kiln.device(\"emulator\")");
 }
 
+int host_tensor_ordinal() {
+  const DeviceChoice& choice = device_choice();
+  if (choice.kind == DeviceChoice::Kind::cuda) return choice.cuda_ordinal;
+  return std::max(runtime::cuda_current_ordinal(), 0);
+}
+
 runtime::Device& chosen_emulator() { return runtime::emulated_device(device_choice().arch); }
 
 }  // namespace kiln

@@ -29,6 +29,9 @@ const DeviceChoice& device_choice();
 // chosen, and under `auto` where there is no driver. Throws CudaError where `auto` finds a driver
 // that fails: that is never papered over.
 bool emulates_host_tensors();
+// The CUDA device that host arrays are copied to where they are not emulated: the chosen one, else
+// the calling thread's current one, else the first.
+int host_tensor_ordinal();
 // The emulated device of the thread's choice.
 runtime::Device& chosen_emulator();
 

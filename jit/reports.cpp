@@ -45,11 +45,18 @@ json devices_report() {
   return devices;
 }
 
-// What calls on host arrays would run on, and why.
+// What calls on NumPy arrays would run on, and on CPU tensors (null = refused), and why.
 json choice_report() {
-  json report{{"choice", device_choice().text}, {"host_arrays", nullptr}, {"problem", ""}};
+  json report{{"choice", device_choice().text},
+              {"host_arrays", nullptr},
+              {"cpu_tensors", nullptr},
+              {"problem", ""}};
   try {
-    if (emulates_host_tensors()) report["host_arrays"] = chosen_emulator().info().name;
+    if (emulates_host_tensors()) {
+      report["host_arrays"] = report["cpu_tensors"] = chosen_emulator().info().name;
+    } else {
+      report["host_arrays"] = runtime::cuda_device(host_tensor_ordinal()).info().name;
+    }
   } catch (const std::exception& error) {
     report["problem"] = error.what();
   }

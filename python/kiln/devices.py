@@ -11,8 +11,9 @@ class device:
         kiln.device("emulator:sm_90a", schedule="late", seed=3)
         with kiln.device("cuda"): ...
 
-    choice    "auto": the emulated device where there is no CUDA driver, with one notice; else such
-              calls are refused. "cuda" or "cuda:1": refused. "emulator" or "emulator:sm_80": the
+    choice    "auto": the emulated device where there is no CUDA driver, with one notice; else as
+              "cuda" or "cuda:1": NumPy arrays are copied to that GPU and the results back, which
+              the call waits for; CPU tensors are refused. "emulator" or "emulator:sm_80": the
               emulated device computes NumPy arrays and CPU tensors in place
     schedule  of asynchronous work: "late", at the last legal moment, or "eager", at once
     seed      0 = warps and blocks take turns in order; any other shuffles them

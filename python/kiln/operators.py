@@ -34,12 +34,17 @@ _SDPA = (
 _TILE_KEYS = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
 
 
-def _refuse_grad(op: str, tensors: dict[str, Any]) -> None:
+def _check(op: str, tensors: dict[str, Any]) -> None:
     # As the C entries do; where PyTorch traces, they see the tensors only when it is too late.
-    if not torch.is_grad_enabled():
-        return
     for name, tensor in tensors.items():
-        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+        if tensor is None:
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"{op}: {name} must be a torch.Tensor beside tensors that PyTorch traces with, "
+                f"got {type(tensor).__name__}; pass tensors of PyTorch alone"
+            )
+        if tensor.requires_grad and torch.is_grad_enabled():
             raise ValueError(
                 f"{op}: {name} requires grad, and Kiln computes the forward pass only; call it "
                 "under torch.no_grad() or pass tensor.detach()"
@@ -66,7 +71,7 @@ def _gemm_out(*args: Any, out: Any, **kwargs: Any) -> None:
 
 
 def _fake_attention(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    _refuse_grad("flash_attention", {"q": q, "k": k, "v": v})
+    _check("flash_attention", {"q": q, "k": k, "v": v})
     return q.new_empty((*q.shape[:-1], v.shape[-1]))
 
 
@@ -81,7 +86,7 @@ def _fake_sdpa(
     query: Any, key: Any, value: Any, attn_mask: Any = None, *rest: Any, **options: Any
 ) -> Any:
     tensors = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
-    _refuse_grad("scaled_dot_product_attention", tensors)
+    _check("scaled_dot_product_attention", tensors)
     enable_gqa = options.get("enable_gqa", False)
     kept = 3 if enable_gqa else 2  # dimensions that do not broadcast
     leads = [tensor.shape[:-kept] for tensor in (query, key, value)]
@@ -99,7 +104,8 @@ def _fake_gemm(
     out_dtype: torch.dtype | None = None,
     **options: Any,
 ) -> Any:
-    _refuse_grad("gemm", {"a": a, "b": b, **options})
+    tensors = {name: options.get(name) for name in ("bias", "residual", "scale_a", "scale_b")}
+    _check("gemm", {"a": a, "b": b, **tensors})
     m = a.shape[-1 if trans_a else -2]
     n = b.shape[-2 if trans_b else -1]
     if activation in ("swiglu", "geglu", "geglu_tanh"):
@@ -172,7 +178,8 @@ def flash_attention(
             "tensors and numbers only; call it outside of torch.compile, under "
             "torch.compiler.disable"
         )
-    _refuse_grad("flash_attention", {"q": q, "k": k, "v": v})
+    tensors = {"q": q, "k": k, "v": v, "sinks": sinks, "alibi_slopes": alibi_slopes}
+    _check("flash_attention", {**tensors, "out": out, "lse": lse})
     options = {
         "causal": causal,
         "window": list(window),
@@ -207,7 +214,8 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Any:
     """kiln.jit.scaled_dot_product_attention as an operator."""
-    _refuse_grad("scaled_dot_product_attention", {"query": query, "key": key, "value": value})
+    tensors = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    _check("scaled_dot_product_attention", tensors)
     return _OPS.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
@@ -234,7 +242,8 @@ def gemm(
     config: Any = None,
 ) -> Any:
     """kiln.jit.gemm as operators; out_dtype is a torch.dtype or its name."""
-    _refuse_grad("gemm", {"a": a, "b": b, "bias": bias, "residual": residual})
+    tensors = {"a": a, "b": b, "bias": bias, "residual": residual}
+    _check("gemm", {**tensors, "scale_a": scale_a, "scale_b": scale_b, "out": out})
     if isinstance(config, dict):
         config = [config[key] for key in _TILE_KEYS if key in config]
     if isinstance(out_dtype, str):

@@ -72,7 +72,7 @@ AttentionLayout read_layout(PyObject* object) {
 struct AttentionCall {
   std::array<TensorArgument, 7> tensors;
   AttentionOptions options;
-  TensorIntake intake{kOp};
+  TensorIntake intake;
   bool returns_lse = false;
 
   TensorArgument& q() { return tensors[0]; }
@@ -81,14 +81,15 @@ struct AttentionCall {
   TensorArgument& out() { return tensors[3]; }
   TensorArgument& lse() { return tensors[4]; }
 
-  explicit AttentionCall(const Slots& slots)
+  AttentionCall(const Slots& slots, HostArrays host_arrays)
       : tensors{{{kNames[kQ], slots[kQ]},
                  {kNames[kK], slots[kK]},
                  {kNames[kV], slots[kV]},
                  {kNames[kOut], slots[kOut], true},
                  {kNames[kLse], slots[kLse], true},
                  {kNames[kSinks], slots[kSinks]},
-                 {kNames[kAlibi], slots[kAlibi]}}} {
+                 {kNames[kAlibi], slots[kAlibi]}}},
+        intake(kOp, host_arrays) {
     for (int i = 0; i < 3; ++i) {
       if (tensors[i].object == Py_None)
         throw_type({kOp, tensors[i].name}, "must be a tensor, got None");
@@ -128,11 +129,10 @@ Slots parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
 }
 
 // The tensor that the caller gave, or a new one.
-py::object given_or_new(TensorArgument& argument, const TensorArgument& like,
-                        const TensorView& shape) {
+py::object given_or_new(AttentionCall& call, TensorArgument& argument, const TensorView& shape) {
   if (argument.given()) return py::reinterpret_borrow<py::object>(argument.object);
   argument.view = shape;
-  return allocate_like(like, argument.view, {kOp, argument.name});
+  return call.intake.allocate(call.q(), argument.view, argument.name);
 }
 
 }  // namespace
@@ -140,18 +140,19 @@ py::object given_or_new(TensorArgument& argument, const TensorArgument& like,
 PyObject* flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                                 PyObject* keywords) {
   return guarded_or_traced(kOp, args, count, keywords, [&]() -> PyObject* {
-    AttentionCall call(parse(args, count, keywords));
+    AttentionCall call(parse(args, count, keywords), HostArrays::copied);
     // The output's shape needs q's and v's ranks, so it is asked for before lse's is formed.
     py::object out =
-        given_or_new(call.out(), call.q(), call.out().given() ? TensorView{} : call.output_view());
+        given_or_new(call, call.out(), call.out().given() ? TensorView{} : call.output_view());
     py::object lse;
     if (call.returns_lse || call.lse().given()) {
-      lse = given_or_new(call.lse(), call.q(), call.lse_view());
+      lse = given_or_new(call, call.lse(), call.lse_view());
     }
-    CallWorkspace workspace(kOp, call.q());
+    CallWorkspace workspace(kOp, call.q(), call.intake);
     call.options.workspace = workspace.callback();
     flash_attention(call.q().view, call.k().view, call.v().view, call.out().view, call.lse().view,
                     call.options, call.intake.stream());
+    call.intake.finish();
     if (!call.returns_lse) return out.release().ptr();
     return PyTuple_Pack(2, out.ptr(), lse.ptr());
   });
@@ -160,7 +161,7 @@ PyObject* flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t cou
 PyObject* explain_flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                                         PyObject* keywords) {
   return guarded([&]() -> PyObject* {
-    AttentionCall call(parse(args, count, keywords));
+    AttentionCall call(parse(args, count, keywords), HostArrays::shown);
     if (!call.out().given()) call.out().view = call.output_view();
     if (call.returns_lse && !call.lse().given()) call.lse().view = call.lse_view();
     return py::str(explain_flash_attention(call.q().view, call.k().view, call.v().view,

@@ -125,21 +125,22 @@ DType default_output(DType input) {
 struct GemmCall {
   std::array<TensorArgument, 7> tensors;
   GemmOptions options;
-  TensorIntake intake{kOp};
+  TensorIntake intake;
   DType out_dtype = DType::none;
 
   TensorArgument& a() { return tensors[0]; }
   TensorArgument& b() { return tensors[1]; }
   TensorArgument& out() { return tensors[2]; }
 
-  explicit GemmCall(const Slots& slots)
+  GemmCall(const Slots& slots, HostArrays host_arrays)
       : tensors{{{kNames[kA], slots[kA]},
                  {kNames[kB], slots[kB]},
                  {kNames[kOut], slots[kOut], true},
                  {kNames[kBias], slots[kBias]},
                  {kNames[kResidual], slots[kResidual]},
                  {kNames[kScaleA], slots[kScaleA]},
-                 {kNames[kScaleB], slots[kScaleB]}}} {
+                 {kNames[kScaleB], slots[kScaleB]}}},
+        intake(kOp, host_arrays) {
     for (int i = 0; i < 2; ++i) {
       if (tensors[i].object == Py_None)
         throw_type({kOp, tensors[i].name}, "must be a tensor, got None");
@@ -192,17 +193,18 @@ Slots parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
 
 PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   return guarded_or_traced(kOp, args, count, keywords, [&]() -> PyObject* {
-    GemmCall call(parse(args, count, keywords));
+    GemmCall call(parse(args, count, keywords), HostArrays::copied);
     py::object out;
     if (call.out().given()) {
       out = py::reinterpret_borrow<py::object>(call.out().object);
     } else {
       call.out().view = call.output_view();
-      out = allocate_like(call.a(), call.out().view, subject(kOut));
+      out = call.intake.allocate(call.a(), call.out().view, kNames[kOut]);
     }
-    CallWorkspace workspace(kOp, call.a());
+    CallWorkspace workspace(kOp, call.a(), call.intake);
     call.options.workspace = workspace.callback();
     gemm(call.a().view, call.b().view, call.out().view, call.options, call.intake.stream());
+    call.intake.finish();
     return out.release().ptr();
   });
 }
@@ -210,7 +212,7 @@ PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObjec
 PyObject* explain_gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                              PyObject* keywords) {
   return guarded([&]() -> PyObject* {
-    GemmCall call(parse(args, count, keywords));
+    GemmCall call(parse(args, count, keywords), HostArrays::shown);
     if (!call.out().given()) call.out().view = call.output_view();
     return py::str(explain_gemm(call.a().view, call.b().view, call.out().view, call.options))
         .release()

@@ -132,6 +132,7 @@ Workspace CallWorkspace::callback() {
 }
 
 void* CallWorkspace::allocate(std::size_t bytes) {
+  if (StagedArrays* staged = intake_.staged()) return staged->reserve(bytes);
   TensorView view = contiguous_view(nullptr, DType::u8, like_.view.device_ordinal,
                                     static_cast<std::int64_t>(bytes));
   view.device_type = like_.view.device_type;

@@ -16,7 +16,8 @@ py::object allocate_like(const TensorArgument& like, TensorView& view, Subject s
 // runs unsplit.
 class CallWorkspace {
  public:
-  CallWorkspace(const char* op, const TensorArgument& like) : op_(op), like_(like) {}
+  CallWorkspace(const char* op, const TensorArgument& like, TensorIntake& intake)
+      : op_(op), like_(like), intake_(intake) {}
   Workspace callback();
 
  private:
@@ -24,6 +25,7 @@ class CallWorkspace {
 
   const char* op_;
   const TensorArgument& like_;
+  TensorIntake& intake_;
   py::object memory_;
 };
 

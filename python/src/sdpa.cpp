@@ -25,9 +25,10 @@ constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
 struct SdpaArguments {
   std::array<TensorArgument, 4> tensors;
   SdpaOptions options;
-  TensorIntake intake{kOp};
+  TensorIntake intake;
 
-  SdpaArguments(PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  SdpaArguments(PyObject* const* args, Py_ssize_t count, PyObject* keywords, HostArrays host_arrays)
+      : intake(kOp, host_arrays) {
     static const Parameters parameters(kOp, 6, 3, kNames);
     std::array<PyObject*, kSlots> slots{};
     parameters.parse(args, count, keywords, slots.data());
@@ -59,14 +60,15 @@ struct SdpaArguments {
 
 PyObject* sdpa_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   return guarded_or_traced(kOp, args, count, keywords, [&]() -> PyObject* {
-    SdpaArguments call(args, count, keywords);
+    SdpaArguments call(args, count, keywords, HostArrays::copied);
     TensorView view = call.output_view();
-    py::object out = allocate_like(call.query(), view, {kOp, "out"});
-    CallWorkspace workspace(kOp, call.query());
+    py::object out = call.intake.allocate(call.query(), view, "out");
+    CallWorkspace workspace(kOp, call.query(), call.intake);
     call.options.workspace = workspace.callback();
     scaled_dot_product_attention(call.query().view, call.tensors[kKey].view,
                                  call.tensors[kValue].view, call.tensors[kAttnMask].view, view,
                                  call.options, call.intake.stream());
+    call.intake.finish();
     return out.release().ptr();
   });
 }
@@ -74,7 +76,7 @@ PyObject* sdpa_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObjec
 PyObject* explain_sdpa_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                              PyObject* keywords) {
   return guarded([&]() -> PyObject* {
-    const SdpaArguments call(args, count, keywords);
+    const SdpaArguments call(args, count, keywords, HostArrays::shown);
     return py::str(explain_scaled_dot_product_attention(
                        call.query().view, call.tensors[kKey].view, call.tensors[kValue].view,
                        call.tensors[kAttnMask].view, call.output_view(), call.options))

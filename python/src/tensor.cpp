@@ -6,6 +6,7 @@
 #include "errors.h"
 #include "jit/device_choice.h"
 #include "names.h"
+#include "output.h"
 #include "streams.h"
 
 namespace kiln::python {
@@ -18,6 +19,18 @@ constexpr const char* kNumpyCure =
     "is a NumPy array, in host memory; Kiln needs a CUDA device: move it there, for example with "
     "cupy.asarray(x) or torch.from_numpy(x).cuda(), or choose the emulated one with "
     "kiln.device(\"emulator\")";
+
+// What arrays that are only shown pretend: as good a place as staging gives.
+constexpr std::uintptr_t kPlaceAlignment = 256;
+
+bool is_c_contiguous(const TensorView& view) {
+  std::int64_t stride = 1;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    if (view.shape[i] > 1 && view.strides[i] != stride) return false;
+    stride *= view.shape[i];
+  }
+  return true;
+}
 
 bool is_cuda(DlDevice device) { return device.type == kDlCuda || device.type == kDlCudaManaged; }
 bool is_host(DlDevice device) { return device.type == kDlCpu || device.type == kDlCudaHost; }
@@ -71,11 +84,55 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
   }
   if (!is_host_) [[likely]]
     find_stream(arguments);
-  if (all_fast) return;
+  if (all_fast) [[likely]]
+    return;
   // A generic producer is told our stream and orders its work before ours, so it comes last.
   for (TensorArgument& argument : arguments) {
     if (argument.given() && argument.framework.transport == Transport::dlpack) read_one(argument);
   }
+  if (is_array_) place_arrays(arguments);
+}
+
+void TensorIntake::place_arrays(std::span<TensorArgument> arguments) {
+  if (host_arrays_ == HostArrays::copied) staged_.emplace(device_ordinal_);
+  for (TensorArgument& argument : arguments) {
+    if (!argument.given()) continue;
+    if (!staged_) {
+      argument.view.data = reinterpret_cast<void*>(kPlaceAlignment);
+    } else if (argument.written) {
+      if (!is_c_contiguous(argument.view)) {
+        throw_value({op_, argument.name},
+                    "must be C-contiguous where a GPU computes NumPy arrays; pass such an array, "
+                    "or none and copy the result");
+      }
+      staged_->add_output(argument.view);
+    } else {
+      read_compact(argument);
+      staged_->add_input(argument.view);
+    }
+  }
+  if (!staged_) return;
+  staged_->upload();
+  stream_ = staged_->stream();
+}
+
+// An array of which most of the span is others' is copied first: the bus is slower than the host.
+void TensorIntake::read_compact(TensorArgument& argument) {
+  if (element_span(argument.view).count <= 2 * element_count(argument.view)) return;
+  owners_.push_back(
+      py::module_::import("numpy").attr("ascontiguousarray")(py::handle(argument.object)));
+  argument.object = owners_.back().ptr();
+  read_array_interface(argument);
+}
+
+py::object TensorIntake::allocate(const TensorArgument& like, TensorView& view, const char* name) {
+  py::object tensor = allocate_like(like, view, {op_, name});
+  if (staged_) staged_->add_output(view);
+  return tensor;
+}
+
+void TensorIntake::finish() {
+  if (staged_) staged_->download();
 }
 
 void TensorIntake::refuse_grad(std::span<TensorArgument> arguments) const {
@@ -207,17 +264,23 @@ void TensorIntake::read_array_interface(TensorArgument& argument) {
 // The first tensor decides where the call belongs.
 void TensorIntake::enter_device(const TensorArgument& argument, DlDevice device) {
   if (device_argument_ == nullptr) {
-    const bool emulates = !is_cuda(device) && is_host(device) && emulates_host_tensors();
-    if (!is_cuda(device) && !emulates) refuse_device(argument, device);
+    is_host_ = !is_cuda(device) && is_host(device) && emulates_host_tensors();
+    is_array_ = !is_host_ && is_host(device) && host_arrays_ != HostArrays::refused &&
+                argument.framework.transport == Transport::numpy;
+    if (!is_cuda(device) && !is_host_ && !is_array_) refuse_device(argument, device);
     device_argument_ = argument.name;
-    is_host_ = emulates;
-    device_ordinal_ = emulates ? 0 : device.id;
+    device_ordinal_ = is_host_ ? 0 : is_array_ ? host_tensor_ordinal() : device.id;
     return;
   }
-  const bool together =
-      is_host_ ? is_host(device) : is_cuda(device) && device.id == device_ordinal_;
-  if (!together) [[unlikely]]
+  if (!belongs_here(argument, device)) [[unlikely]]
     refuse_device(argument, device);
+}
+
+// With the tensors before it.
+bool TensorIntake::belongs_here(const TensorArgument& argument, DlDevice device) const {
+  if (is_host_) return is_host(device);
+  if (is_array_) return argument.framework.transport == Transport::numpy;
+  return is_cuda(device) && device.id == device_ordinal_;
 }
 
 void TensorIntake::refuse_device(const TensorArgument& argument, DlDevice device) const {
@@ -230,6 +293,11 @@ void TensorIntake::refuse_device(const TensorArgument& argument, DlDevice device
     throw_type(subject, argument.framework.transport == Transport::numpy ? kNumpyCure : kHostCure);
   }
   const std::string first = device_argument_;
+  if (is_array_) {
+    throw_type(subject, "is no NumPy array but " + first +
+                            " is; pass NumPy arrays alone, which are copied to the GPU and back, "
+                            "or tensors on it alone, for example with cupy.asarray(x)");
+  }
   if (is_host(device)) {
     throw_type(subject, "is in host memory but " + first + " is on " +
                             device_text(device_ordinal_) +

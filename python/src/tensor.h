@@ -4,12 +4,14 @@
 
 #include <pybind11/pybind11.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "frameworks.h"
 #include "kiln/tensor.h"
+#include "staging.h"
 
 namespace kiln::python {
 
@@ -24,15 +26,28 @@ struct TensorArgument {
   bool given() const { return object != nullptr && object != Py_None; }
 };
 
-// The tensors of one call: read, on one device or all in host memory (for the emulated device),
-// with the stream that the work belongs to. Keeps what their producers handed out alive.
+// What becomes of NumPy arrays where a GPU computes: they are refused, or shown as if they lay on
+// it (for a call that is only explained), or copied there (see staging.h).
+enum class HostArrays { refused, shown, copied };
+
+// The tensors of one call: read, on one device or all in host memory (for the emulated device, or
+// to be copied), with the stream that the work belongs to. Keeps what their producers handed out
+// alive.
 class TensorIntake {
  public:
-  explicit TensorIntake(const char* op) : op_(op) {}
+  explicit TensorIntake(const char* op, HostArrays host_arrays = HostArrays::refused)
+      : op_(op), host_arrays_(host_arrays) {}
 
   // Fills the views of the given arguments. Throws TypeError and ValueError naming the cure:
   // host memory without the emulated device, several devices, inputs that require grad.
   void read(std::span<TensorArgument> arguments);
+
+  // A new output in the framework of `like`, which fills the view.
+  py::object allocate(const TensorArgument& like, TensorView& view, const char* name);
+  // Where the call's arrays are staged: device memory that no framework gives.
+  StagedArrays* staged() { return staged_ ? &*staged_ : nullptr; }
+  // Ends the call: outputs that are NumPy arrays of a GPU's work are there.
+  void finish();
 
   // The caller's current stream on the tensors' device.
   void* stream() const { return stream_; }
@@ -51,13 +66,19 @@ class TensorIntake {
   void read_capsule(TensorArgument& argument, const py::object& capsule);
   void set_view(TensorArgument& argument, const DlTensor& tensor);
   void enter_device(const TensorArgument& argument, DlDevice device);
+  void place_arrays(std::span<TensorArgument> arguments);
+  void read_compact(TensorArgument& argument);
+  bool belongs_here(const TensorArgument& argument, DlDevice device) const;
   [[noreturn]] void refuse_device(const TensorArgument& argument, DlDevice device) const;
   py::object export_dlpack(const TensorArgument& argument) const;
 
   const char* op_;
   void* stream_ = nullptr;
   int device_ordinal_ = -1;
-  bool is_host_ = false;
+  HostArrays host_arrays_;
+  bool is_host_ = false;   // emulated
+  bool is_array_ = false;  // NumPy arrays, on their way to a GPU
+  std::optional<StagedArrays> staged_;
   const char* device_argument_ = nullptr;  // the argument that set device_ordinal_
   bool has_stream_ = false;
   std::vector<py::object> owners_;

@@ -21,6 +21,9 @@ namespace kiln::runtime {
   X(cuDeviceGetName)             \
   X(cuDevicePrimaryCtxRetain)    \
   X(cuDeviceTotalMem)            \
+  X(cuEventCreate)               \
+  X(cuEventRecord)               \
+  X(cuEventSynchronize)          \
   X(cuFuncLoad)                  \
   X(cuGetErrorName)              \
   X(cuGetErrorString)            \
@@ -31,7 +34,13 @@ namespace kiln::runtime {
   X(cuLibraryGetKernel)          \
   X(cuLibraryLoadData)           \
   X(cuLibraryUnload)             \
+  X(cuMemAlloc)                  \
+  X(cuMemFree)                   \
+  X(cuMemHostAlloc)              \
+  X(cuMemcpyDtoHAsync)           \
+  X(cuMemcpyHtoDAsync)           \
   X(cuPointerGetAttribute)       \
+  X(cuStreamCreate)              \
   X(cuStreamIsCapturing)         \
   X(cuStreamSynchronize)         \
   X(cuTensorMapEncodeTiled)

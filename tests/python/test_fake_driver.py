@@ -68,6 +68,33 @@ try:
 except kiln.CudaError as error:
     print(json.dumps([str(error), error.call, error.name, error.message]))
 """
+# NumPy arrays, which the fake driver's device gets and does nothing with: its memory is zeros.
+ARRAYS = """
+import json, sys
+import kiln, numpy
+from kiln import jit
+
+q = numpy.random.default_rng(0).standard_normal((2, 48, 4, 64)).astype(numpy.float16)
+wide = numpy.zeros((2, 48, 4, 192), numpy.float16)
+report = {}
+out, lse = jit.flash_attention(q, wide[..., 64:128], wide[..., ::3][..., :64], return_lse=True)
+report["new"] = [out.shape, str(out.dtype), str(lse.dtype), bool((out == 0).all())]
+given = numpy.ones_like(q)
+report["is_out"] = jit.flash_attention(q, q, q, out=given) is given and bool((given == 0).all())
+report["mask"] = jit.scaled_dot_product_attention(q, q, q, numpy.ones((4, 4), bool)).shape
+report["device"] = kiln.explain("flash_attention", q, q, q)["device"]
+errors = []
+for call in (
+    lambda: jit.flash_attention(q, q, q, out=numpy.ones((2, 48, 4, 128), q.dtype)[..., ::2]),
+    lambda: jit.gemm(q[0, 0], q[0, 0], trans_b=True, out=wide[0, :4, 0, :4]),
+):
+    try:
+        call()
+    except (TypeError, ValueError) as error:
+        errors.append(f"{type(error).__name__}: {error}")
+report["errors"] = errors
+print(json.dumps(report))
+"""
 
 
 @pytest.fixture
@@ -128,3 +155,17 @@ def test_a_cuda_error_has_parts(run_script):
     assert "no CUDA device 9" in text
     assert (call, name) == ("", "")  # no call failed: there is no such device
     assert message == text
+
+
+@no_driver
+def test_numpy_arrays_go_to_the_gpu_and_back(run_script):
+    report = run_script(ARRAYS)
+    assert report["new"] == [[2, 48, 4, 64], "float16", "float32", True]
+    assert report["is_out"]
+    assert report["mask"] == [2, 48, 4, 64]
+    assert report["device"] == "Fake GPU"
+    assert report["errors"] == [
+        f"ValueError: {op}: out must be C-contiguous where a GPU computes NumPy arrays; pass such "
+        "an array, or none and copy the result"
+        for op in ("flash_attention", "gemm")
+    ]

@@ -73,8 +73,11 @@ def test_strides_count_elements():
 
 def test_numpy_array():
     array = numpy.zeros(SHAPE, numpy.float16)
-    refuses(TypeError, "q is a NumPy array, in host memory", array)
-    refuses(TypeError, "torch.from_numpy(x).cuda()", array)
+    refuses(TypeError, "k is no NumPy array but q is; pass NumPy arrays alone", array)
+    refuses(TypeError, "v is in host memory but q is on cuda:63", None, None, array)
+    biased = jit.Variant("biased", tensors={"bias": "f32[kv]"}, logits="logit + bias")
+    with pytest.raises(TypeError, match=r"torch\.from_numpy\(x\)\.cuda\(\)"):
+        biased(bias=array.astype(numpy.float32)[0, :, 0, 0])
 
 
 def test_cpu_torch_tensor():
@@ -214,7 +217,7 @@ def test_torch_subclasses():
 
     with FakeTensorMode():
         fake = torch.empty(SHAPE, dtype=torch.float16, device="cuda")
-    refuses(TypeError, "FakeTensor, a subclass of torch.Tensor", fake)
+    refuses(TypeError, "k must be a torch.Tensor beside tensors that PyTorch traces with", fake)
 
     class Mine(torch.Tensor):
         pass

@@ -3,6 +3,7 @@
 #include "tests/support/fake_cuda.h"
 
 #include <cstring>
+#include <new>
 
 #include "runtime/cuda/driver.h"
 
@@ -185,6 +186,51 @@ CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
 }
 
 CUresult cuStreamSynchronize(CUstream) { return record("cuStreamSynchronize"); }
+
+// Device memory is host memory; copies are done at once.
+CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
+  const CUresult result = record("cuMemAlloc");
+  if (result == CUDA_SUCCESS) {
+    *address = reinterpret_cast<CUdeviceptr>(::operator new(bytes, std::align_val_t{256}));
+    std::memset(reinterpret_cast<void*>(*address), 0, bytes);
+  }
+  return result;
+}
+
+CUresult cuMemFree(CUdeviceptr address) {
+  ::operator delete(reinterpret_cast<void*>(address), std::align_val_t{256});
+  return record("cuMemFree");
+}
+
+CUresult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  const CUresult result = record("cuMemHostAlloc");
+  if (result == CUDA_SUCCESS) *memory = ::operator new(bytes);
+  return result;
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr device, const void* host, size_t bytes, CUstream) {
+  std::memcpy(reinterpret_cast<void*>(device), host, bytes);
+  return record("cuMemcpyHtoDAsync");
+}
+
+CUresult cuMemcpyDtoHAsync(void* host, CUdeviceptr device, size_t bytes, CUstream) {
+  std::memcpy(host, reinterpret_cast<const void*>(device), bytes);
+  return record("cuMemcpyDtoHAsync");
+}
+
+CUresult cuStreamCreate(CUstream* stream, unsigned) {
+  *stream = kFakeStream;
+  return record("cuStreamCreate");
+}
+
+CUresult cuEventCreate(CUevent* event, unsigned) {
+  *event = kFakeEvent;
+  return record("cuEventCreate");
+}
+
+CUresult cuEventRecord(CUevent, CUstream) { return record("cuEventRecord"); }
+
+CUresult cuEventSynchronize(CUevent) { return record("cuEventSynchronize"); }
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
   const CUresult result = record("cuPointerGetAttribute");

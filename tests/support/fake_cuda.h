@@ -62,5 +62,7 @@ inline CUcontext fake_user_context(int device) {
 inline const CUlibrary kFakeLibrary = reinterpret_cast<CUlibrary>(std::size_t{0x3000});
 inline const CUkernel kFakeKernel = reinterpret_cast<CUkernel>(std::size_t{0x4000});
 inline const CUfunction kFakeFunction = reinterpret_cast<CUfunction>(std::size_t{0x5000});
+inline const CUstream kFakeStream = reinterpret_cast<CUstream>(std::size_t{0x6000});
+inline const CUevent kFakeEvent = reinterpret_cast<CUevent>(std::size_t{0x7000});
 
 extern "C" FakeCuda* fake_cuda_state();

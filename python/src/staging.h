@@ -1,0 +1,41 @@
+// NumPy arrays of a call that a GPU computes: their places on the device, the way there and back.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "kiln/tensor.h"
+#include "runtime/cuda/host_staging.h"
+
+namespace kiln::python {
+
+// One call's. Holds the device's staging memory from its construction to its end, so calls on one
+// device take turns. Every function lets go of the GIL where it waits. Throws CudaError.
+class StagedArrays {
+ public:
+  explicit StagedArrays(int ordinal);
+
+  // Gives a view of host memory its place on the device. An input's whole span is copied, from its
+  // first element to its last; an output must be contiguous.
+  void add_input(TensorView& view);
+  void add_output(TensorView& view);
+  void* reserve(std::size_t bytes);
+
+  void upload();
+  void download();
+  void* stream() const { return staging_->stream(); }
+
+ private:
+  runtime::HostStaging* staging_ = nullptr;
+  std::unique_lock<std::mutex> lock_;
+  std::vector<runtime::HostCopy> inputs_, outputs_;
+};
+
+// Elements from a view's first to its last, and how far before its `data` the first one lies.
+struct ElementSpan {
+  std::int64_t before = 0, count = 0;
+};
+ElementSpan element_span(const TensorView& view);
+std::int64_t element_count(const TensorView& view);
+
+}  // namespace kiln::python
