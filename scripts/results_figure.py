@@ -15,16 +15,13 @@ FIGURE = DOCS / "benchmarks" / "results.svg"
 
 # The colours of bench/plots.py, by peer.
 COLOURS = {"cuDNN": "#3b6fb6", "cuBLAS": "#3b6fb6", "FA2": "#6fa8a0", "Triton": "#8c7fb8"}
+ONE = "one token, "
 KEY = ((15, "FA2", "FA2"), (75, "cuDNN", "cuDNN, cuBLAS"), (205, "Triton", "Triton"))
 # Title; how its table in performance.md begins; how the rows begin; the column of each peer.
 ATTENTION = ("attention, bf16, 512 to 16k keys", "| 512 to 16k |", r"D\d+", {"FA2": 1, "cuDNN": 3})
-DECODE = ("decoding, 32/8 heads, D128", "| decode, 32/8", "one token, ", {"FA2": 3, "cuDNN": 4})
-GEMM = (
-    "GEMM, by dtype; layers are bf16",
-    "| geometric means | cells |",
-    "",
-    {"cuBLAS": 2, "Triton": 3},
-)
+DECODE = ("decoding, 32/8 heads, D128", "| decode, 32/8", ONE, {"FA2": 3, "cuDNN": 4})
+PRODUCTS = {"cuBLAS": 2, "Triton": 3}
+GEMM = ("GEMM, by dtype; layers are bf16", "| geometric means | cells |", "", PRODUCTS)
 COLUMNS = ([ATTENTION, DECODE], [GEMM])
 
 TITLE = "Time of a peer over Kiln's, on one H200; right of 1 Kiln is faster"
@@ -47,10 +44,9 @@ def ratios(text, panel):
     """(row, {peer: peer's time over Kiln's}) of a panel."""
     _, start, wanted, peers = panel
     rows = [row for row in table(text, start) if re.match(wanted, row[0])]
-    return [
-        (row[0].replace("one token, ", ""), {p: float(row[i]) for p, i in peers.items() if row[i]})
-        for row in rows
-    ]
+    names = [row[0].removeprefix(ONE) for row in rows]
+    values = [{peer: float(row[i]) for peer, i in peers.items() if row[i]} for row in rows]
+    return list(zip(names, values))
 
 
 def place(ratio, left):
