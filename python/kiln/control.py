@@ -38,9 +38,9 @@ def stats() -> dict[str, Any]:
 def reset_stats() -> None:
     """Sets the counters of stats() to zero.
 
-        >>> kiln.reset_stats()
-        >>> kiln.stats()["misses"]
-        0
+    >>> kiln.reset_stats()
+    >>> kiln.stats()["misses"]
+    0
     """
     _core.reset_stats()
 
@@ -78,10 +78,10 @@ def set_jit(mode: str) -> str:
 def no_compile() -> _core.NoCompile:
     """A context in which this thread compiles nothing: a miss raises kiln.CompileDisabled.
 
-        >>> a = numpy.ones((16, 16), numpy.float16)
-        >>> out = jit.gemm(a, a)  # compiles, or reads the disk
-        >>> with kiln.no_compile():
-        ...     out = jit.gemm(a[:7, :8], a[:8])  # other sizes: the same kernel
+    >>> a = numpy.ones((16, 16), numpy.float16)
+    >>> out = jit.gemm(a, a)  # compiles, or reads the disk
+    >>> with kiln.no_compile():
+    ...     out = jit.gemm(a[:7, :8], a[:8])  # other sizes: the same kernel
     """
     return _core.NoCompile()
 
@@ -196,9 +196,9 @@ def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
 def enumerate_specs(arch: str) -> list[dict[str, Any]]:
     """Every spec that the built-in tables can give for an arch, one kernel each.
 
-        >>> specs = kiln.enumerate_specs("sm_90a")
-        >>> sorted({spec["op"] for spec in specs})
-        ['flash_attention', 'gemm']
+    >>> specs = kiln.enumerate_specs("sm_90a")
+    >>> sorted({spec["op"] for spec in specs})
+    ['flash_attention', 'gemm']
     """
     return json.loads(_core.enumerate_specs(arch))
 
@@ -237,8 +237,9 @@ def set_tuning(path: str | os.PathLike[str] | None) -> str | None:
 
 
 def diagnose() -> dict[str, Any]:
-    """What `kiln doctor` reports: driver, NVRTC, devices, cache and environment. Raises nothing: what
-    is missing is in the report's `problem` fields.
+    """What `kiln doctor` reports: driver, NVRTC, devices, cache and environment.
+
+    Raises nothing: what is missing is in the report's `problem` fields.
 
         >>> sorted(kiln.diagnose())
         ['cache', 'device', 'devices', 'driver', 'environment', 'nvrtc', 'version']

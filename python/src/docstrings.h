@@ -35,8 +35,8 @@ waiting. Inputs that require grad are refused unless under torch.no_grad(): forw
 Raises ValueError and TypeError for bad arguments, and kiln.CompileError, kiln.CudaError,
 kiln.EmulatorError or kiln.CompileDisabled (see KILN_JIT) beside them.
 
-    >>> q = numpy.ones((1, 4, 2, 64), numpy.float16)  # two query heads,
-    >>> k = v = q[:, :, :1]                           # one of keys and values
+    >>> q = numpy.ones((1, 4, 2, 64), numpy.float16)
+    >>> k = v = q[:, :, :1]  # two heads of queries share one of keys and values
     >>> out, lse = jit.flash_attention(q, k, v, causal=True, return_lse=True)
     >>> out.shape, out.dtype, lse.shape
     ((1, 4, 2, 64), dtype('float16'), (1, 2, 4))
