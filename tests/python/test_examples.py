@@ -63,6 +63,12 @@ def test_it_is_short_and_says_what_it_shows(path):
     assert re.search(r"\bassert|assert_close|compare\(", text), "it checks nothing"
 
 
+def test_the_list_names_every_example():
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[([0-9]\w+\.py)\]\(\1\)", text, re.MULTILINE)
+    assert listed == [path.name for path in EXAMPLES]
+
+
 def test_the_numbers_are_an_order():
     numbers = [path.name[:2] for path in EXAMPLES]
     assert len(set(numbers)) == len(numbers) >= 10

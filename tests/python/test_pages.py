@@ -11,7 +11,10 @@ import results_figure
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(p for d in ("docs", "bench") for p in ROOT.glob(f"{d}/**/*.md"))]
+    [
+        *ROOT.glob("*.md"),
+        *(p for d in ("docs", "bench", "examples") for p in ROOT.glob(f"{d}/**/*.md")),
+    ]
 )
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
