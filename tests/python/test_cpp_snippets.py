@@ -1,4 +1,4 @@
-"""The C++ blocks of README and docs/ that say what surrounds them compile against the public headers:
+"""C++ blocks of README and docs/ that say what surrounds them compile against the public headers:
 
     <!-- test: given: void* q_memory; void* stream; -->
 
@@ -35,7 +35,7 @@ def compile_text(text):
     return subprocess.run([*command, include], input=text, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("text", programs())
+@pytest.mark.parametrize("text", list(programs()))
 def test_it_compiles(text):
     done = compile_text(text)
     assert done.returncode == 0, done.stderr
