@@ -78,7 +78,8 @@ constexpr AttentionConfig kConfigs[] = {
 };
 
 Work work_of(const AttentionTraits& traits) {
-  if (traits.variant != Digest128{} || !traits.aligned) return Work::heavy;
+  const bool reads_a_tensor = traits.variant != Digest128{} || traits.attn_mask != DType::none;
+  if (reads_a_tensor || !traits.aligned) return Work::heavy;
   return traits.softcap || traits.alibi ? Work::medium : Work::light;
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "jit/argument_errors.h"
+#include "jit/attention_variants.h"
 #include "jit/problem.h"
 #include "jit/variant_arguments.h"
 #include "templates/attention/params.h"
@@ -9,9 +10,7 @@
 namespace kiln {
 namespace {
 
-constexpr const char* kOp = "flash_attention";
 constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // q + right must fit an int
-constexpr std::int64_t kOpenWindow = std::int64_t{1} << 30;
 
 // Dimensions of q, k, v and out by meaning, whatever the layout.
 struct Axes {
@@ -50,46 +49,52 @@ int check_length(Subject subject, std::int64_t size, const char* what) {
 void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v,
                    const TensorView& out, const AttentionOptions& options,
                    AttentionProblem& problem) {
-  const int ordinal = problem.device_ordinal = check_device({kOp, "q"}, q, -1);
+  const AttentionNames& names = problem.names;
+  const int ordinal = problem.device_ordinal = check_device({names.op, names.q}, q, -1);
   if (!is_half(q.dtype)) {
-    throw_type({kOp, "q"}, std::string("must be float16 or bfloat16, got ") + name(q.dtype));
+    throw_type({names.op, names.q},
+               std::string("must be float16 or bfloat16, got ") + name(q.dtype));
   }
   const Axes ax = axes(options.layout);
   const char* layout = layout_text(options.layout);
-  for (auto [argument, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}}) {
-    const Subject subject{kOp, argument};
+  for (auto [argument, tensor] :
+       {std::pair{names.q, &q}, {names.k, &k}, {names.v, &v}, {"out", &out}}) {
+    const Subject subject{names.op, argument};
     check_device(subject, *tensor, ordinal);
-    check_dtype(subject, *tensor, q.dtype, " like q");
+    check_dtype(subject, *tensor, q.dtype, names.like_q);
     check_rank(subject, *tensor, 4, layout);
     check_last_stride(subject, *tensor);
     check_data(subject, *tensor, problem.may_be_null);
   }
-  check_written({kOp, "out"}, out);
+  check_written({names.op, "out"}, out);
   const std::int64_t heads = q.shape[ax.head], heads_kv = k.shape[ax.head];
-  check_head_dim({kOp, "q"}, q.shape[3]);
-  check_head_dim({kOp, "v"}, v.shape[3]);
+  check_head_dim({names.op, names.q}, q.shape[3]);
+  check_head_dim({names.op, names.v}, v.shape[3]);
   if (k.shape[0] != q.shape[0] || k.shape[3] != q.shape[3]) {
-    throw_value({kOp, "k"}, "must have q's batch and head dim; q is " + shape_text(q) + ", k is " +
-                                shape_text(k) + " as " + layout);
+    throw_value({names.op, names.k}, std::string("must have the batch and head dim of ") + names.q +
+                                         ", which is " + shape_text(q) + "; it is " +
+                                         shape_text(k) + " as " + layout);
   }
   if (v.shape[0] != k.shape[0] || v.shape[1] != k.shape[1] || v.shape[2] != k.shape[2]) {
-    throw_value({kOp, "v"}, "must have k's batch, length and heads; k is " + shape_text(k) +
-                                ", v is " + shape_text(v));
+    throw_value({names.op, names.v}, std::string("must have the batch, length and heads of ") +
+                                         names.k + ", which is " + shape_text(k) + "; it is " +
+                                         shape_text(v));
   }
   if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0) {
-    throw_value({kOp, "q"}, "must have a multiple of k's heads, got " + std::to_string(heads) +
-                                " heads for " + std::to_string(heads_kv));
+    throw_value({names.op, names.q}, std::string("must have a multiple of the heads of ") +
+                                         names.k + ", got " + std::to_string(heads) +
+                                         " heads for " + std::to_string(heads_kv));
   }
-  check_shape({kOp, "out"}, out, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]});
-  problem.batch = check_length({kOp, "q"}, q.shape[0], "batch entries");
-  problem.heads = check_length({kOp, "q"}, heads, "heads");
+  check_shape({names.op, "out"}, out, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]});
+  problem.batch = check_length({names.op, names.q}, q.shape[0], "batch entries");
+  problem.heads = check_length({names.op, names.q}, heads, "heads");
   problem.heads_kv = static_cast<int>(heads_kv);
-  problem.len_q = check_length({kOp, "q"}, q.shape[ax.row], "rows");
-  problem.keys = problem.len_kv = check_length({kOp, "k"}, k.shape[ax.row], "rows");
+  problem.len_q = check_length({names.op, names.q}, q.shape[ax.row], "rows");
+  problem.keys = problem.len_kv = check_length({names.op, names.k}, k.shape[ax.row], "rows");
 }
 
 void check_lse(const TensorView& lse, const AttentionProblem& problem) {
-  const Subject subject{kOp, "lse"};
+  const Subject subject{problem.names.op, "lse"};
   check_device(subject, lse, problem.device_ordinal);
   check_dtype(subject, lse, DType::f32, "");
   check_shape(subject, lse, {problem.batch, problem.heads, problem.len_q});
@@ -115,7 +120,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.len_q = problem.len_q, p.len_kv = problem.len_kv;
   p.splits = 1;
   p.scale = options.scale ? *options.scale : 1.0f / std::sqrt(static_cast<float>(q.shape[3]));
-  if (!std::isfinite(p.scale)) throw_value({kOp, "scale"}, "must be finite");
+  if (!std::isfinite(p.scale)) throw_value({problem.names.op, "scale"}, "must be finite");
   CallArguments& arguments = problem.arguments;
   arguments.set_params(p);
   arguments.add_pointer(offsetof(AttentionParams, q), q, false);
@@ -123,73 +128,6 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   arguments.add_pointer(offsetof(AttentionParams, v), v, false);
   arguments.add_pointer(offsetof(AttentionParams, out), out, true);
   if (lse.given()) arguments.add_pointer(offsetof(AttentionParams, lse), lse, true);
-}
-
-// The built-in variants' words, in the order in which render_attention lists the variants.
-void add_softcap(const AttentionOptions& options, AttentionProblem& problem) {
-  if (!(options.softcap >= 0.0f) || !std::isfinite(options.softcap)) {
-    throw_value({kOp, "softcap"},
-                "must be a finite number >= 0 (0 = none), got " + std::to_string(options.softcap));
-  }
-  problem.traits.softcap = options.softcap > 0.0f;
-  if (problem.traits.softcap) problem.arguments.add_float(options.softcap);
-}
-
-void add_alibi(const TensorView& slopes, AttentionProblem& problem) {
-  problem.traits.alibi = slopes.given();
-  if (!slopes.given()) return;
-  const Subject subject{kOp, "alibi_slopes"};
-  check_device(subject, slopes, problem.device_ordinal);
-  check_dtype(subject, slopes, DType::f32, "");
-  check_data(subject, slopes, problem.may_be_null);
-  const bool per_batch = slopes.rank == 2;
-  if (per_batch) {
-    check_shape(subject, slopes, {problem.batch, problem.heads});
-  } else {
-    check_shape(subject, slopes, {problem.heads});
-  }
-  CallArguments& arguments = problem.arguments;
-  arguments.add_pointer(arguments.size(), slopes, false);
-  arguments.add_word(per_batch ? static_cast<std::uint64_t>(slopes.strides[0]) : 0);
-  arguments.add_word(static_cast<std::uint64_t>(slopes.strides[slopes.rank - 1]));
-}
-
-void add_mask(const AttentionOptions& options, AttentionProblem& problem) {
-  std::int64_t left = options.window_left, right = options.window_right;
-  if (left < -1 || right < -1) {
-    throw_value({kOp, "window"}, "must be (left, right) with each >= -1 (-1 = open), got (" +
-                                     std::to_string(left) + ", " + std::to_string(right) + ")");
-  }
-  if (options.causal) right = 0;
-  if (left < 0 && right < 0) {
-    problem.traits.mask = Mask::none;
-  } else if (left < 0 && right == 0) {
-    problem.traits.mask = Mask::causal;
-  } else {
-    problem.traits.mask = Mask::window;
-    std::int64_t keys = 1;
-    for (std::int64_t side : {left, right}) {
-      const std::int64_t width = side < 0 ? kOpenWindow : std::min(side, kOpenWindow);
-      problem.arguments.add_word(static_cast<std::uint64_t>(width));
-      keys += width;
-    }
-    problem.keys = static_cast<int>(std::min<std::int64_t>(problem.len_kv, keys));
-  }
-}
-
-void add_sinks(const TensorView& sinks, AttentionProblem& problem) {
-  problem.traits.sinks = sinks.dtype;
-  if (!sinks.given()) return;
-  const Subject subject{kOp, "sinks"};
-  check_device(subject, sinks, problem.device_ordinal);
-  if (!is_float(sinks.dtype)) {
-    throw_type(subject,
-               std::string("must be float32, float16 or bfloat16, got ") + name(sinks.dtype));
-  }
-  check_shape(subject, sinks, {problem.heads});
-  check_data(subject, sinks, problem.may_be_null);
-  problem.arguments.add_pointer(problem.arguments.size(), sinks, false);
-  problem.arguments.add_word(static_cast<std::uint64_t>(sinks.strides[0]));
 }
 
 }  // namespace
@@ -206,10 +144,7 @@ void check_attention(const TensorView& q, const TensorView& k, const TensorView&
   traits.head_dim_v = static_cast<std::uint16_t>(v.shape[3]);
   traits.aligned = is_vector_aligned(q) && is_vector_aligned(k) && is_vector_aligned(v) &&
                    is_vector_aligned(out);
-  add_softcap(options, problem);
-  add_alibi(options.alibi_slopes, problem);
-  add_mask(options, problem);
-  add_sinks(options.sinks, problem);
+  add_builtin_variants(options, problem);
   if (options.variant) {
     problem.variant = &options.variant->variant();
     traits.variant = problem.variant->digest();
@@ -222,9 +157,9 @@ void check_attention(const TensorView& q, const TensorView& k, const TensorView&
 }
 
 TensorView flash_attention_output(const TensorView& q, const TensorView& v) {
-  check_rank({kOp, "q"}, q, 4,
+  check_rank({AttentionNames().op, "q"}, q, 4,
              "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]");
-  check_rank({kOp, "v"}, v, 4,
+  check_rank({AttentionNames().op, "v"}, v, 4,
              "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]");
   TensorView out = contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
                                    q.shape[2], v.shape[3]);

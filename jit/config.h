@@ -14,8 +14,8 @@
 namespace kiln {
 
 // What a kernel does beside its products, which a tile must leave registers for. Light: causal and
-// window masks, sinks. Medium: our code at every logit (softcap, ALiBi). Heavy: a user's, or copies
-// through registers (tensors that are not 16-byte aligned).
+// window masks, sinks. Medium: our code at every logit (softcap, ALiBi). Heavy: a user's or an attn_mask's,
+// or copies through registers (tensors that are not 16-byte aligned).
 enum class Work : std::uint8_t { light, medium, heavy };
 enum class Masks : std::uint8_t { any, none, some };
 

@@ -1,5 +1,5 @@
 // The closed list of built-in kernels: what the compile tests walk. Properties that a table does
-// not know (sinks' dtype, bias, activation) each appear alone, not in every combination.
+// not know (sinks' dtype, attn_mask's, bias, activation) each appear alone, not in every combination.
 #include <algorithm>
 
 #include "jit/config.h"
@@ -38,6 +38,12 @@ std::vector<AttentionTraits> attention_traits() {
     all.sinks = DType::f32;
     all.mask = Mask::window;
     for (const AttentionTraits& traits : {softcap, alibi, sinks, all}) list.push_back(traits);
+    if (dim != dim_v || dim % 64 != 0) continue;
+    base.mask = Mask::none;
+    for (DType dtype : {DType::boolean, DType::bf16, DType::f32}) {
+      base.attn_mask = dtype;
+      list.push_back(base);
+    }
   }
   return list;
 }

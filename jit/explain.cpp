@@ -8,6 +8,7 @@
 #include "jit/config.h"
 #include "jit/gemm_tuning.h"
 #include "jit/kernel_source.h"
+#include "jit/sdpa.h"
 #include "jit/spec_json.h"
 #include "kiln/control.h"
 
@@ -146,6 +147,18 @@ std::string explain_flash_attention(const TensorView& q, const TensorView& k, co
   problem.may_be_null = true;
   check_attention(q, k, v, out, lse, options, problem);
   return explain(problem, "flash_attention");
+}
+
+std::string explain_scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                                 const TensorView& value,
+                                                 const TensorView& attn_mask, const TensorView& out,
+                                                 const SdpaOptions& options) {
+  const SdpaCall call = check_sdpa(query, key, value, attn_mask, out, options);
+  AttentionProblem problem;
+  problem.may_be_null = true;
+  problem.names = kSdpaNames;
+  check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
+  return explain(problem, kSdpaNames.op);
 }
 
 std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,

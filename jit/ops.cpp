@@ -2,6 +2,7 @@
 #include "jit/calls.h"
 #include "jit/device_choice.h"
 #include "jit/emulation.h"
+#include "jit/sdpa.h"
 #include "jit/status.h"
 #include "kiln/kiln.h"
 
@@ -55,6 +56,19 @@ void flash_attention(const TensorView& q, const TensorView& k, const TensorView&
   run(problem, options.workspace, stream);
 }
 
+void scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                  const TensorView& value, const TensorView& attn_mask,
+                                  const TensorView& out, const SdpaOptions& options, void* stream) {
+  SdpaCall call = check_sdpa(query, key, value, attn_mask, out, options);
+  for (int i = 0; i < call.slices; ++i) {
+    AttentionProblem problem;
+    problem.names = kSdpaNames;
+    check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
+    run(problem, call.options.workspace, stream);
+    call.advance();
+  }
+}
+
 void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
           const GemmOptions& options, void* stream) {
   GemmProblem problem;
@@ -66,6 +80,14 @@ Status try_flash_attention(const TensorView& q, const TensorView& k, const Tenso
                            const TensorView& out, const TensorView& lse,
                            const AttentionOptions& options, void* stream) noexcept {
   return status_of([&] { flash_attention(q, k, v, out, lse, options, stream); });
+}
+
+Status try_scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                        const TensorView& value, const TensorView& attn_mask,
+                                        const TensorView& out, const SdpaOptions& options,
+                                        void* stream) noexcept {
+  return status_of(
+      [&] { scaled_dot_product_attention(query, key, value, attn_mask, out, options, stream); });
 }
 
 Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,

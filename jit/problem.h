@@ -9,7 +9,17 @@
 
 namespace kiln {
 
+// What messages call the operation and its inputs.
+struct AttentionNames {
+  const char* op = "flash_attention";
+  const char* q = "q";
+  const char* k = "k";
+  const char* v = "v";
+  const char* like_q = " like q";
+};
+
 struct AttentionProblem {
+  AttentionNames names;
   AttentionTraits traits;
   int device_ordinal = 0;
   int batch = 0, heads = 0, heads_kv = 0, len_q = 0, len_kv = 0;

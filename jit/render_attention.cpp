@@ -91,13 +91,18 @@ std::string user_variant(const VariantDefinition& d) {
   return text.str();
 }
 
-// The order is the order of evaluation: softcap, ALiBi, the user's logits; masks; sinks.
-// attention_problem.cpp packs the run-time values in the same order.
+// The order is the order of evaluation: softcap, ALiBi, attn_mask, the user's logits; masks; sinks.
+// attention_variants.cpp packs the run-time values in the same order.
 std::string variant_list(const AttentionTraits& traits) {
   std::string list;
   auto add = [&](const std::string& name) { list += (list.empty() ? "" : ", ") + name; };
   if (traits.softcap) add("kiln::Softcap");
   if (traits.alibi) add("kiln::Alibi");
+  if (traits.attn_mask == DType::boolean) {
+    add("kiln::MaskTensor");
+  } else if (traits.attn_mask != DType::none) {
+    add("kiln::BiasTensor<" + device_type(traits.attn_mask) + ">");
+  }
   if (traits.mask == Mask::causal) add("kiln::Causal");
   if (traits.mask == Mask::window) add("kiln::Window");
   if (traits.sinks != DType::none) add("kiln::Sinks<" + device_type(traits.sinks) + ">");
@@ -143,6 +148,7 @@ std::string describe_attention(const AttentionTraits& traits, const AttentionCon
   if (traits.softcap) text += " softcap";
   if (traits.alibi) text += " alibi";
   if (traits.sinks != DType::none) text += " sinks";
+  if (traits.attn_mask != DType::none) text += std::string(" attn_mask ") + name(traits.attn_mask);
   if (texts.variant) text += " variant " + texts.variant->name;
   if (!traits.aligned) text += " unaligned";
   return text + ", tile " + tile_name(config);

@@ -59,6 +59,9 @@ class Fields {
     refuse(std::string("field '") + field + "' must be float16, bfloat16 or float32, got '" +
            given + "'");
   }
+  DType attn_mask(const char* field) {
+    return text(field, "") == name(DType::boolean) ? DType::boolean : dtype(field, DType::none);
+  }
   // Of a GEMM's a or b.
   DType operand(const char* field, DType otherwise) {
     const std::string given = text(field, "");
@@ -141,6 +144,7 @@ std::vector<OwnedSpec> attention_specs(Fields& fields, int arch) {
   traits.softcap = fields.boolean("softcap", false);
   traits.alibi = fields.boolean("alibi", false);
   traits.sinks = fields.dtype("sinks", DType::none);
+  traits.attn_mask = fields.attn_mask("attn_mask");
   traits.aligned = fields.boolean("aligned", true);
   OwnedSpec owned;
   if (const json* variant = fields.object("variant")) {
@@ -292,6 +296,7 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
             {"softcap", t.softcap},
             {"alibi", t.alibi},
             {"sinks", optional_dtype(t.sinks)},
+            {"attn_mask", optional_dtype(t.attn_mask)},
             {"aligned", t.aligned},
             {"variant", texts.variant ? variant_to_json(*texts.variant) : json()},
             {"block_q", c.block_q},

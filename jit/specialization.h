@@ -32,7 +32,8 @@ struct AttentionTraits {
   bool aligned = true;
   std::uint16_t head_dim = 0;
   std::uint16_t head_dim_v = 0;
-  std::uint16_t reserved[3] = {};
+  DType attn_mask = DType::none;  // boolean: hides logits; a float: is added to them
+  std::uint8_t reserved[5] = {};
   Digest128 variant{};  // zero = none
 
   bool operator==(const AttentionTraits&) const = default;

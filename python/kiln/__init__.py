@@ -8,7 +8,7 @@ Importing loads neither the driver nor NVRTC; both are opened by the first call 
 
 from __future__ import annotations
 
-from . import _core, _site, jit
+from . import _core, _site, _tracing, jit
 from ._core import CompileDisabled, CompileError, CudaError, EmulatorError, Error
 from .control import (
     clear_memory_cache,
@@ -58,3 +58,4 @@ __all__ = [
 ]
 
 _core.set_python_paths(_site.nvidia_folders())
+_tracing.install()

@@ -101,7 +101,7 @@ def set_log(callback: Callable[[int, str], object] | None) -> None:
 def explain(op: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """What jit.<op>(*args, **kwargs) would run, and why, without running it.
 
-    op     "flash_attention" or "gemm"; the rest as that operation takes it
+    op     "flash_attention", "scaled_dot_product_attention" or "gemm"; the rest as it takes it
 
     Returns a dict, of which the most used:
 
@@ -121,6 +121,7 @@ def explain(op: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """
     entries = {
         "flash_attention": _core.explain_flash_attention,
+        "scaled_dot_product_attention": _core.explain_scaled_dot_product_attention,
         "gemm": _core.explain_gemm,
     }
     if op not in entries:

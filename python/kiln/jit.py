@@ -1,5 +1,5 @@
 """The operations. Each is one C entry; help(jit.flash_attention) is its manual."""
 
-from ._core import Variant, flash_attention, gemm
+from ._core import Variant, flash_attention, gemm, scaled_dot_product_attention
 
-__all__ = ["Variant", "flash_attention", "gemm"]
+__all__ = ["Variant", "flash_attention", "gemm", "scaled_dot_product_attention"]

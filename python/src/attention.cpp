@@ -9,6 +9,7 @@
 #include "kiln/kiln.h"
 #include "output.h"
 #include "tensor.h"
+#include "traced.h"
 #include "variant.h"
 
 namespace kiln::python {
@@ -138,7 +139,7 @@ py::object given_or_new(TensorArgument& argument, const TensorArgument& like,
 
 PyObject* flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                                 PyObject* keywords) {
-  return guarded([&]() -> PyObject* {
+  return guarded_or_traced(kOp, args, count, keywords, [&]() -> PyObject* {
     AttentionCall call(parse(args, count, keywords));
     // The output's shape needs q's and v's ranks, so it is asked for before lse's is formed.
     py::object out =

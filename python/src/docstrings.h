@@ -4,8 +4,8 @@
 namespace kiln::python {
 
 // CPython reads the signature from the lines before "--"; the parameters must match kNames in
-// attention.cpp and gemm.cpp (tests/python/test_import.py calls each by name). docs/api.md is made
-// of these texts, and tests/python/test_doctests.py runs their examples.
+// attention.cpp, sdpa.cpp and gemm.cpp (tests/python/test_import.py calls each by name).
+// docs/api.md is made of these texts, and tests/python/test_doctests.py runs their examples.
 inline constexpr const char* kFlashAttentionDoc =
     R"doc(flash_attention(q, k, v, *, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, layout="bshd", out=None, lse=None, return_lse=False)
 --
@@ -46,6 +46,46 @@ kiln.EmulatorError or kiln.CompileDisabled (see KILN_JIT) beside them.
 
 inline constexpr const char* kExplainFlashAttentionDoc =
     R"(explain_flash_attention(q, k, v, *, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, layout="bshd", out=None, lse=None, return_lse=False)
+--
+
+What the call would run, as a JSON text; see kiln.explain.
+)";
+
+inline constexpr const char* kSdpaDoc =
+    R"doc(scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False)
+--
+
+torch.nn.functional.scaled_dot_product_attention, forward and without dropout, for tensors of any
+framework.
+
+query       [batch.., heads, len_q, head_dim], float16 or bfloat16, of 2 to 5 dimensions
+key, value  [batch.., heads, len_kv, head_dim], [batch.., heads, len_kv, head_dim_v]
+attn_mask   broadcasts to [batch.., heads, len_q, len_kv]: bool (True takes part), or float32 or
+            query's dtype, added to the logits. Read with its own strides: an expanded mask
+            (stride 0) costs no memory
+dropout_p   must be 0.0
+is_causal   query i sees keys up to i (aligned top-left, unlike flash_attention's causal); excludes
+            attn_mask
+scale       default 1 / sqrt(head_dim)
+enable_gqa  heads of key and value divide query's instead of being equal
+
+Batch dimensions, and heads without enable_gqa, broadcast where they are 1 or missing. Head dims are
+multiples of 8 up to 256; the last stride of query, key and value is 1. A row that sees no key gives
+0. Returns a new contiguous tensor [batch.., heads, len_q, head_dim_v] of the caller's framework.
+
+Raises what flash_attention does.
+
+    >>> query = numpy.zeros((2, 4, 64), numpy.float16)  # every key that takes part weighs the same
+    >>> value = numpy.full((2, 4, 64), 7, numpy.float16)
+    >>> value[:, 2] = 9
+    >>> mask = numpy.array([[True, False, True, False]])  # of keys, for every head and query
+    >>> out = jit.scaled_dot_product_attention(query, query, value, attn_mask=mask)
+    >>> out.shape, float(out[1, 3, 0])
+    ((2, 4, 64), 8.0)
+)doc";
+
+inline constexpr const char* kExplainSdpaDoc =
+    R"(explain_scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False)
 --
 
 What the call would run, as a JSON text; see kiln.explain.

@@ -11,6 +11,9 @@ PyObject* flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t cou
                                 PyObject* keywords);
 PyObject* explain_flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                                         PyObject* keywords);
+PyObject* sdpa_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
+PyObject* explain_sdpa_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
+                             PyObject* keywords);
 PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
 PyObject* explain_gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                              PyObject* keywords);

@@ -56,6 +56,15 @@ const PyGetSetDef* c_getter(PyObject* type, const char* name) {
   return reinterpret_cast<PyGetSetDescrObject*>(attribute.ptr())->d_getset;  // lives with the type
 }
 
+[[noreturn]] void refuse_subclass(PyObject* object, const std::string& module, Subject subject) {
+  const std::string message = std::string(subject.op) + ": " + subject.argument + " is a " +
+                              type_name(object) +
+                              ", a subclass of torch.Tensor that may not own plain memory; pass a "
+                              "torch.Tensor or torch.nn.Parameter";
+  if (is_in_package(module, "torch._subclasses")) throw TracedTensorError(message);
+  throw TypeError(message);
+}
+
 Framework find_framework(PyObject* object, Subject subject) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject* type_object = reinterpret_cast<PyObject*>(type);
@@ -63,11 +72,7 @@ Framework find_framework(PyObject* object, Subject subject) {
   const std::string name = attribute_text(type_object, "__qualname__");
   Framework framework{.type = type};
   if (inherits_torch_tensor(type)) {
-    if (!is_plain_torch_type(module, name)) {
-      throw_type(subject, "is a " + type_name(object) +
-                              ", a subclass of torch.Tensor that may not own plain memory; pass a "
-                              "torch.Tensor or torch.nn.Parameter");
-    }
+    if (!is_plain_torch_type(module, name)) refuse_subclass(object, module, subject);
     framework.is_torch = true;
     framework.requires_grad = c_getter(type_object, "requires_grad");
     framework.api = exchange_api_of(type_object);

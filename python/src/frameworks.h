@@ -8,6 +8,7 @@
 #include <string>
 
 #include "dlpack.h"
+#include "kiln/error.h"
 
 namespace kiln::python {
 
@@ -29,6 +30,13 @@ struct Framework {
 struct Subject {
   const char* op;
   const char* argument;
+};
+
+// Of a tensor without memory, by which PyTorch finds out what a call would give: a FakeTensor, or a
+// FunctionalTensor. An operation hands its call to its operator then.
+class TracedTensorError : public TypeError {
+ public:
+  using TypeError::TypeError;
 };
 
 [[noreturn]] void throw_type(Subject subject, const std::string& what);

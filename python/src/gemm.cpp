@@ -9,6 +9,7 @@
 #include "kiln/kiln.h"
 #include "output.h"
 #include "tensor.h"
+#include "traced.h"
 
 namespace kiln::python {
 namespace {
@@ -190,7 +191,7 @@ Slots parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
 }  // namespace
 
 PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  return guarded([&]() -> PyObject* {
+  return guarded_or_traced(kOp, args, count, keywords, [&]() -> PyObject* {
     GemmCall call(parse(args, count, keywords));
     py::object out;
     if (call.out().given()) {

@@ -1,4 +1,6 @@
 // The extension module kiln._core.
+#include <string_view>
+
 #include "docstrings.h"
 #include "entries.h"
 #include "errors.h"
@@ -24,14 +26,17 @@ void register_entries(py::module_& module) {
   static PyMethodDef definitions[] = {
       {"flash_attention", as_method(&flash_attention_entry), flags, kFlashAttentionDoc},
       {"gemm", as_method(&gemm_entry), flags, kGemmDoc},
+      {"scaled_dot_product_attention", as_method(&sdpa_entry), flags, kSdpaDoc},
       {"explain_flash_attention", as_method(&explain_flash_attention_entry), flags,
        kExplainFlashAttentionDoc},
+      {"explain_scaled_dot_product_attention", as_method(&explain_sdpa_entry), flags,
+       kExplainSdpaDoc},
       {"explain_gemm", as_method(&explain_gemm_entry), flags, kExplainGemmDoc},
   };
-  add_entry(module, definitions[0], "kiln.jit");
-  add_entry(module, definitions[1], "kiln.jit");
-  add_entry(module, definitions[2], "kiln._core");
-  add_entry(module, definitions[3], "kiln._core");
+  for (PyMethodDef& definition : definitions) {
+    const bool is_public = !std::string_view(definition.ml_name).starts_with("explain_");
+    add_entry(module, definition, is_public ? "kiln.jit" : "kiln._core");
+  }
 }
 
 }  // namespace

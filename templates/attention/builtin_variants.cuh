@@ -1,5 +1,5 @@
-// The variants behind the keyword arguments: causal, window, softcap, alibi_slopes, sinks. Their
-// Slots are written by the host in this order.
+// The variants behind the keyword arguments: softcap, alibi_slopes, attn_mask, causal, window,
+// sinks. Their Slots are written by the host in this order.
 #pragma once
 #include "/kiln/attention/variant.cuh"
 
@@ -61,6 +61,26 @@ struct Alibi : DefaultHooks<Alibi> {
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
     const i64 offset = at.b * batch_stride.value + at.h * head_stride.value;
     return logit - load_constant(slopes.value + offset) * to_float(abs(at.q - at.kv));
+  }
+};
+
+// Tensors [batch, heads, len_q, len_kv] of the caller's, with a stride of 0 where they broadcast:
+// true where the key is visible, or added to the logit.
+struct MaskTensor : DefaultHooks<MaskTensor> {
+  VariantTensor<bool, 4> visible_pairs;
+  static constexpr bool kMasks = true;
+
+  __device__ __forceinline__ bool keep(const Position& at) const {
+    return visible_pairs.at(at.b, at.h, at.row, at.kv);
+  }
+};
+template <class T>
+struct BiasTensor : DefaultHooks<BiasTensor<T>> {
+  VariantTensor<T, 4> bias;
+  static constexpr bool kTransformsLogits = true;
+
+  __device__ __forceinline__ float logits(float logit, const Position& at) const {
+    return logit + bias.at(at.b, at.h, at.row, at.kv);
   }
 };
 

@@ -20,7 +20,8 @@ SPECS = {
     },
     "attention_all_options": {
         **ATTENTION, "head_dim": 192, "head_dim_v": 128, "mask": "window",
-        "softcap": True, "alibi": True, "sinks": "bfloat16", "aligned": False,
+        "softcap": True, "alibi": True, "sinks": "bfloat16", "attn_mask": "float32",
+        "aligned": False,
     },
     "attention_variant": {
         **ATTENTION, "mask": "causal",

@@ -285,7 +285,8 @@ TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells")
   AttentionOptions options;
   options.sinks = contiguous_view(at(3), DType::f32, 0, 4);
   options.alibi_slopes = contiguous_view(at(2), DType::f32, 0, 4);
-  options.window_left = 8;  // its words lie between those of the slopes and the sinks
+  options.attn_mask = contiguous_view(at(10), DType::boolean, 0, 1, 4, 16, 16);
+  options.window_left = 8;  // its words lie between those of the mask and the sinks
   options.variant = &bound;
   AttentionProblem problem;
   check_attention(q, q, q, q, lse, options, problem);
@@ -294,15 +295,18 @@ TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells")
                            {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
   std::optional<Plan> plan;
   REQUIRE(try_plan_flash_attention(q, q, q, q, lse, options, plan).ok());
-  // q, k, v, out, lse, alibi_slopes, sinks, bias: each is found where the call itself puts it.
-  const void* const order[] = {memory, memory, memory, memory, at(1), at(2), at(3), at(4)};
+  // q, k, v, out, lse, alibi_slopes, attn_mask, sinks, bias: each is found where the call itself
+  // puts it.
+  const void* const order[] = {memory, memory, memory, memory, at(1), at(2), at(10), at(3), at(4)};
   REQUIRE(problem.arguments.pointers() == std::size(order));
   for (std::size_t i = 0; i < std::size(order); ++i) {
     CHECK(problem.arguments.pointer(i) == reinterpret_cast<std::uint64_t>(order[i]));
   }
   // Only q to out are moved in vectors.
-  CHECK(plan->try_launch({memory, memory, memory, memory, at(5), at(6), at(7), at(9)}).ok());
-  CHECK_FALSE(plan->try_launch({at(1), memory, memory, memory, at(5), at(6), at(7), at(9)}).ok());
+  CHECK(
+      plan->try_launch({memory, memory, memory, memory, at(5), at(6), at(11), at(7), at(9)}).ok());
+  CHECK_FALSE(
+      plan->try_launch({at(1), memory, memory, memory, at(5), at(6), at(11), at(7), at(9)}).ok());
 }
 
 TEST_CASE("plans have twins that report instead of throwing") {

@@ -7,6 +7,7 @@
 #include "jit/calls.h"
 #include "jit/gemm_tuning.h"
 #include "jit/kernel_source.h"
+#include "jit/sdpa.h"
 #include "kiln/control.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_driver.h"
@@ -88,9 +89,20 @@ TEST_CASE("a hot attention call with every option allocates nothing") {
   options.window_left = 16;
   options.softcap = 30.0f;
   options.sinks = options.alibi_slopes = contiguous_view(kMemory, DType::f32, 0, 4);
+  options.attn_mask = contiguous_view(kMemory, DType::boolean, 0, 1, 1, 64, 64);
   options.variant = &bound;
   CHECK(hot_allocations<AttentionProblem>([&](AttentionProblem& problem) {
           check_attention(q, q, q, q, {}, options, problem);
+        }) == 0);
+}
+
+TEST_CASE("a hot call of PyTorch's form allocates nothing") {
+  const TensorView q = contiguous_view(kMemory, DType::bf16, 0, 1, 4, 64, 64);
+  const TensorView mask = contiguous_view(kMemory, DType::f32, 0, 64, 64);
+  CHECK(hot_allocations<AttentionProblem>([&](AttentionProblem& problem) {
+          const SdpaCall call = check_sdpa(q, q, q, mask, q, {});
+          problem.names = kSdpaNames;
+          check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
         }) == 0);
 }
 

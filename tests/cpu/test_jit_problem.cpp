@@ -86,11 +86,11 @@ TEST_CASE("attention: each bad argument is named in one sentence") {
   }
   SECTION("heads") {
     call.k = half({2, 7, 3, 64}), call.v = half({2, 7, 3, 32});
-    CHECK(contains(call.error(), "a multiple of k's heads, got 8 heads for 3"));
+    CHECK(contains(call.error(), "a multiple of the heads of k, got 8 heads for 3"));
   }
   SECTION("k and v lengths") {
     call.v = half({2, 6, 4, 32});
-    CHECK(contains(call.error(), "v must have k's batch, length and heads"));
+    CHECK(contains(call.error(), "v must have the batch, length and heads of k"));
   }
   SECTION("last stride") {
     call.q.strides[3] = 2;

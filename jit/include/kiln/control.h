@@ -45,6 +45,10 @@ void clear_memory_cache();
 std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                                     const TensorView& out, const TensorView& lse,
                                     const AttentionOptions& options);
+std::string explain_scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                                 const TensorView& value,
+                                                 const TensorView& attn_mask, const TensorView& out,
+                                                 const SdpaOptions& options = {});
 std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                          const GemmOptions& options);
 

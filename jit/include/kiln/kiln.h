@@ -54,16 +54,20 @@ struct Workspace {
 enum class AttentionLayout { bshd, bhsd };
 
 struct AttentionOptions {
-  bool causal = false;  // aligned bottom-right: query i sees keys up to i + len_kv - len_q
+  bool causal = false;    // aligned bottom-right: query i sees keys up to i + len_kv - len_q
+  bool top_left = false;  // with causal: query i sees keys up to i instead; excludes a window
   // Keys visible before and after the diagonal one, both inclusive; -1 = open.
   std::int64_t window_left = -1, window_right = -1;
-  float softcap = 0.0f;        // 0 = none; else cap * tanh(logit / cap) after the scale
-  std::optional<float> scale;  // default 1 / sqrt(head_dim)
-  TensorView sinks;            // [heads], f32, f16 or bf16: one more logit in the denominator
-  TensorView alibi_slopes;     // [heads] or [batch, heads], f32: logit -= slope * |q - kv|
+  float softcap = 0.0f;          // 0 = none; else cap * tanh(logit / cap) after the scale
+  std::optional<float> scale{};  // default 1 / sqrt(head_dim)
+  TensorView sinks{};            // [heads], f32, f16 or bf16: one more logit in the denominator
+  TensorView alibi_slopes{};     // [heads] or [batch, heads], f32: logit -= slope * |q - kv|
+  // [batch or 1, heads or 1, len_q or 1, len_kv or 1] with any strides; expanded dimensions
+  // (stride 0) cost nothing. boolean: true = visible. f32 or q's dtype: added to the logits.
+  TensorView attn_mask{};
   const BoundVariant* variant = nullptr;
   AttentionLayout layout = AttentionLayout::bshd;
-  Workspace workspace;
+  Workspace workspace{};
 };
 
 // out = softmax(scale * q k^T, options) v.
@@ -79,6 +83,31 @@ void flash_attention(const TensorView& q, const TensorView& k, const TensorView&
 Status try_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                            const TensorView& out, const TensorView& lse,
                            const AttentionOptions& options = {}, void* stream = nullptr) noexcept;
+
+struct SdpaOptions {
+  bool is_causal = false;        // aligned top-left: query i sees keys up to i; excludes attn_mask
+  std::optional<float> scale{};  // default 1 / sqrt(head_dim)
+  bool enable_gqa = false;       // heads of key and value divide query's instead of being equal
+  Workspace workspace{};         // not asked where the batch takes several launches
+};
+
+// PyTorch's scaled_dot_product_attention, forward and without dropout:
+//   query [batch.., heads, len_q, head_dim], key [batch.., heads, len_kv, head_dim],
+//   value [batch.., heads, len_kv, head_dim_v], out [batch.., heads, len_q, head_dim_v]
+// of 2 to 5 dimensions, f16 or bf16, with a unit last stride. Batch dimensions and, without
+// enable_gqa, heads broadcast where they are 1 or missing. `attn_mask`, when given, broadcasts to
+// [batch.., heads, len_q, len_kv] and is read with its own strides, never expanded: boolean (true =
+// visible), or f32 or query's dtype, added to the logits. A row without visible keys gives 0.
+// A batch of two dimensions that do not lie in memory as one is computed by a launch for each entry
+// of the first.
+void scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                  const TensorView& value, const TensorView& attn_mask,
+                                  const TensorView& out, const SdpaOptions& options = {},
+                                  void* stream = nullptr);
+Status try_scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                        const TensorView& value, const TensorView& attn_mask,
+                                        const TensorView& out, const SdpaOptions& options = {},
+                                        void* stream = nullptr) noexcept;
 
 // --------------------------------------------------------------------------------------- GEMM
 
@@ -112,15 +141,15 @@ struct GemmTile {
 
 struct GemmOptions {
   bool trans_a = false, trans_b = false;  // shorthand for transposing the last two dimensions
-  TensorView bias;                        // [n] or [batch, 1, n]
-  TensorView residual;                    // like out
+  TensorView bias{};                      // [n] or [batch, 1, n]
+  TensorView residual{};                  // like out
   Activation activation = Activation::none;
   Gate gate = Gate::none;
   float alpha = 1.0f;
   // f32, factors of the sum beside alpha: [] or [1] for all outputs, [m] or [m, 1] for each row;
   // with a batch also [batch, m, 1] instead. Read by the kernel, so nothing waits for their values.
-  TensorView scale_a;
-  TensorView scale_b;       // likewise: [] or [1]; [n] or [1, n] for each column; [batch, 1, n]
+  TensorView scale_a{};
+  TensorView scale_b{};     // likewise: [] or [1]; [n] or [1, n] for each column; [batch, 1, n]
   bool allow_tf32 = false;  // required for f32 inputs
   // For f8 inputs: sums over all of K stay in the tensor cores, which keep about 14 bits of them.
   // Without it they are added up in f32 after every 128 of K.
@@ -129,9 +158,9 @@ struct GemmOptions {
   // A C++ expression of `acc` (alpha * the sum * the scales, float), `bias`, `residual` (floats),
   // `row`, `col` and `batch` that replaces bias, activation and residual. Empty = none. Read during
   // the call.
-  std::string_view epilogue;
-  std::optional<GemmTile> config;
-  Workspace workspace;
+  std::string_view epilogue{};
+  std::optional<GemmTile> config{};
+  Workspace workspace{};
 };
 
 // out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
@@ -154,6 +183,8 @@ Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
 TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype,
                        const GemmOptions& options = {});
 TensorView flash_attention_output(const TensorView& q, const TensorView& v);
+TensorView scaled_dot_product_attention_output(const TensorView& query, const TensorView& key,
+                                               const TensorView& value, bool enable_gqa = false);
 
 // --------------------------------------------------------------------------------------- plans
 
@@ -166,8 +197,8 @@ class Plan {
   // Of launches that may overlap each needs its own.
   std::size_t workspace_bytes() const;
   // Pointers of the tensors that were given when planning, in this order:
-  //   attention  q, k, v, out, lse, alibi_slopes, sinks, the variant's tensors as it lists them
-  //   gemm       a, b, out, bias, residual, scale_a, scale_b
+  //   attention  q, k, v, out, lse, alibi_slopes, attn_mask, sinks, the variant's tensors in its
+  //   order gemm       a, b, out, bias, residual, scale_a, scale_b
   // Shapes and strides are the planned ones. Where the plan's kernel moves whole vectors, its
   // pointers must be multiples of 16 bytes: q to out when these four and their strides were (null
   // counts as such), a and b when both were, the rest of gemm's when all of them were, but for

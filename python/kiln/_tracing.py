@@ -1,0 +1,60 @@
+"""Teaches torch.compile what stands for kiln.jit's C entries, when it is first used.
+
+torch._dynamo takes over a second to import, so it is not imported for this: whoever imports it,
+before or after kiln, gets it with kiln.operators registered.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+_DYNAMO = "torch._dynamo"
+
+
+def install() -> None:
+    """Registers now where torch._dynamo is imported, else when it is."""
+    if _DYNAMO in sys.modules:
+        _register()
+    else:
+        sys.meta_path.insert(0, _Finder())
+
+
+def _register() -> None:
+    import torch
+
+    from . import operators
+
+    for entry, traced in operators.TRACED.items():
+        torch.compiler.substitute_in_graph(entry)(traced)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds torch._dynamo, once, as if it were not there, with a step after its own import."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != _DYNAMO:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module keeps its own loader, as if nobody had stood in between.
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _register()

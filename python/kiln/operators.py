@@ -1,0 +1,267 @@
+"""The operations as PyTorch operators, torch.ops.kiln.*: for torch.compile, torch.export and fake
+tensors.
+
+Importing this module imports torch and registers them. Eager calls of kiln.jit never come here:
+they are one C entry. The functions below stand for kiln.jit's where PyTorch traces: they take the
+same arguments and call the operators, whose kernels are those C entries again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import _core
+
+_LIBRARY = torch.library.Library("kiln", "DEF")
+
+_ATTENTION = (
+    "Tensor q, Tensor k, Tensor v, *, bool causal=False, SymInt[] window=[-1, -1], "
+    "float softcap=0.0, float? scale=None, Tensor? sinks=None, Tensor? alibi_slopes=None, "
+    "str layout='bshd'"
+)
+_GEMM = (
+    "Tensor a, Tensor b, *, bool trans_a=False, bool trans_b=False, Tensor? bias=None, "
+    "str? activation=None, str? gate=None, Tensor? residual=None, Tensor? scale_a=None, "
+    "Tensor? scale_b=None, float alpha=1.0, str? precision=None, str accumulator='float32', "
+    "str? epilogue=None, int[]? config=None"
+)
+_SDPA = (
+    "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
+    "bool is_causal=False, *, float? scale=None, bool enable_gqa=False"
+)
+_TILE_KEYS = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
+
+
+def _refuse_grad(op: str, tensors: dict[str, Any]) -> None:
+    # As the C entries do; where PyTorch traces, they see the tensors only when it is too late.
+    if not torch.is_grad_enabled():
+        return
+    for name, tensor in tensors.items():
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+            raise ValueError(
+                f"{op}: {name} requires grad, and Kiln computes the forward pass only; call it "
+                "under torch.no_grad() or pass tensor.detach()"
+            )
+
+
+def _attention_lse(*args: Any, **kwargs: Any) -> Any:
+    return _core.flash_attention(*args, **kwargs, return_lse=True)
+
+
+def _attention_out(*args: Any, out: Any, lse: Any = None, **kwargs: Any) -> None:
+    _core.flash_attention(*args, **kwargs, out=out, lse=lse)
+
+
+def _gemm(*args: Any, config: Any = None, **kwargs: Any) -> Any:
+    return _core.gemm(*args, **kwargs, config=None if config is None else tuple(config))
+
+
+def _gemm_out(*args: Any, out: Any, **kwargs: Any) -> None:
+    _gemm(*args, **kwargs, out=out)
+
+
+# ------------------------------------------------------------- shapes and dtypes, without memory
+
+
+def _fake_attention(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    _refuse_grad("flash_attention", {"q": q, "k": k, "v": v})
+    return q.new_empty((*q.shape[:-1], v.shape[-1]))
+
+
+def _fake_attention_lse(q: Any, k: Any, v: Any, *, layout: str = "bshd", **options: Any) -> Any:
+    batch, one, other, _ = q.shape
+    heads_and_rows = (other, one) if layout == "bshd" else (one, other)
+    lse = q.new_empty((batch, *heads_and_rows), dtype=torch.float32)
+    return _fake_attention(q, k, v), lse
+
+
+def _fake_sdpa(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, *rest: Any, **options: Any
+) -> Any:
+    tensors = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    _refuse_grad("scaled_dot_product_attention", tensors)
+    enable_gqa = options.get("enable_gqa", False)
+    kept = 3 if enable_gqa else 2  # dimensions that do not broadcast
+    leads = [tensor.shape[:-kept] for tensor in (query, key, value)]
+    lead = torch.broadcast_shapes(*leads)
+    return query.new_empty((*lead, *query.shape[-kept:-1], value.shape[-1]))
+
+
+def _fake_gemm(
+    a: Any,
+    b: Any,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    activation: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    **options: Any,
+) -> Any:
+    _refuse_grad("gemm", {"a": a, "b": b, **options})
+    m = a.shape[-1 if trans_a else -2]
+    n = b.shape[-2 if trans_b else -1]
+    if activation in ("swiglu", "geglu", "geglu_tanh"):
+        n = n // 2
+    lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    eight_bits = a.dtype in (torch.float8_e4m3fn, torch.float8_e5m2)
+    own = torch.bfloat16 if eight_bits else a.dtype
+    return a.new_empty((*lead, m, n), dtype=own if out_dtype is None else out_dtype)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Of an operator that writes to its arguments."""
+
+
+# Name, schema, kernel, fake kernel.
+_OPERATORS = (
+    ("flash_attention", f"({_ATTENTION}) -> Tensor", _core.flash_attention, _fake_attention),
+    (
+        "flash_attention_lse",
+        f"({_ATTENTION}) -> (Tensor, Tensor)",
+        _attention_lse,
+        _fake_attention_lse,
+    ),
+    (
+        "flash_attention_out",
+        f"({_ATTENTION}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
+        _attention_out,
+        _nothing,
+    ),
+    (
+        "scaled_dot_product_attention",
+        f"({_SDPA}) -> Tensor",
+        _core.scaled_dot_product_attention,
+        _fake_sdpa,
+    ),
+    ("gemm", f"({_GEMM}, ScalarType? out_dtype=None) -> Tensor", _gemm, _fake_gemm),
+    ("gemm_out", f"({_GEMM}, Tensor(a!) out) -> ()", _gemm_out, _nothing),
+)
+for _name, _schema, _kernel, _fake in _OPERATORS:
+    _LIBRARY.define(_name + _schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"kiln::{_name}", _fake, lib=_LIBRARY)
+
+_OPS = torch.ops.kiln
+
+# -------------------------------------------------- what stands for kiln.jit where PyTorch traces
+
+
+def flash_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    scale: float | None = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: Any = None,
+    layout: str = "bshd",
+    out: Any = None,
+    lse: Any = None,
+    return_lse: bool = False,
+) -> Any:
+    """kiln.jit.flash_attention as operators; a variant is no argument of theirs."""
+    if variant is not None:
+        raise TypeError(
+            "flash_attention: variant cannot be traced, because an operator of PyTorch takes "
+            "tensors and numbers only; call it outside of torch.compile, under "
+            "torch.compiler.disable"
+        )
+    _refuse_grad("flash_attention", {"q": q, "k": k, "v": v})
+    options = {
+        "causal": causal,
+        "window": list(window),
+        "softcap": softcap,
+        "scale": scale,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "layout": layout,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.flash_attention_lse(q, k, v, **options)
+        return _OPS.flash_attention(q, k, v, **options)
+    if out is None:
+        out = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    if lse is None and return_lse:
+        heads, rows = (2, 1) if layout == "bshd" else (1, 2)
+        lse = q.new_empty((q.shape[0], q.shape[heads], q.shape[rows]), dtype=torch.float32)
+    _OPS.flash_attention_out(q, k, v, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """kiln.jit.scaled_dot_product_attention as an operator."""
+    _refuse_grad("scaled_dot_product_attention", {"query": query, "key": key, "value": value})
+    return _OPS.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    bias: Any = None,
+    activation: str | None = None,
+    gate: str | None = None,
+    residual: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    alpha: float = 1.0,
+    out: Any = None,
+    out_dtype: Any = None,
+    precision: str | None = None,
+    accumulator: str = "float32",
+    epilogue: str | None = None,
+    config: Any = None,
+) -> Any:
+    """kiln.jit.gemm as operators; out_dtype is a torch.dtype or its name."""
+    _refuse_grad("gemm", {"a": a, "b": b, "bias": bias, "residual": residual})
+    if isinstance(config, dict):
+        config = [config[key] for key in _TILE_KEYS if key in config]
+    if isinstance(out_dtype, str):
+        out_dtype = getattr(torch, out_dtype)
+    options = {
+        "trans_a": trans_a,
+        "trans_b": trans_b,
+        "bias": bias,
+        "activation": activation,
+        "gate": gate,
+        "residual": residual,
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+        "alpha": alpha,
+        "precision": precision,
+        "accumulator": accumulator,
+        "epilogue": epilogue,
+        "config": None if config is None else list(config),
+    }
+    if out is None:
+        return _OPS.gemm(a, b, **options, out_dtype=out_dtype)
+    _OPS.gemm_out(a, b, **options, out=out)
+    return out
+
+
+TRACED = {
+    _core.flash_attention: flash_attention,
+    _core.scaled_dot_product_attention: scaled_dot_product_attention,
+    _core.gemm: gemm,
+}

@@ -1,0 +1,31 @@
+// Calls with tensors that PyTorch traces with: the operators of kiln.operators take them.
+#pragma once
+
+#include "errors.h"
+#include "frameworks.h"
+
+namespace kiln::python {
+
+// kiln.operators.<op> of the same arguments; a new reference.
+inline PyObject* call_operator(const char* op, PyObject* const* args, Py_ssize_t count,
+                               PyObject* keywords) {
+  const py::object function = py::module_::import("kiln.operators").attr(op);
+  return take(PyObject_Vectorcall(function.ptr(), args, static_cast<std::size_t>(count), keywords))
+      .release()
+      .ptr();
+}
+
+// guarded(body), but for traced tensors.
+template <class Body>
+PyObject* guarded_or_traced(const char* op, PyObject* const* args, Py_ssize_t count,
+                            PyObject* keywords, Body&& body) noexcept {
+  return guarded([&]() -> PyObject* {
+    try {
+      return body();
+    } catch (const TracedTensorError&) {
+      return call_operator(op, args, count, keywords);
+    }
+  });
+}
+
+}  // namespace kiln::python
