@@ -242,8 +242,9 @@ def diagnose() -> dict[str, Any]:
 
     Raises nothing: what is missing is in the report's `problem` fields.
 
-        >>> sorted(kiln.diagnose())
-        ['cache', 'device', 'devices', 'driver', 'environment', 'nvrtc', 'version']
+        >>> report = kiln.diagnose()
+        >>> report["version"] == kiln.__version__, report["nvrtc"]["problem"]
+        (True, '')
     """
     return json.loads(_core.diagnose())
 
