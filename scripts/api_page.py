@@ -23,8 +23,8 @@ OPENING = """\
 
 <!-- Made by scripts/api_page.py from the docstrings: change these, then run `make docs`. -->
 
-Every example below was run on the emulated device; `help()` shows the same texts. The C++ headers
-in `jit/include/kiln` are the manual of the C++ API.
+Every example below was run on the emulated device; `help()` shows the same texts. What an error's
+text means is in [troubleshooting.md](troubleshooting.md); C++ and C are in [cpp.md](cpp.md).
 """
 
 
