@@ -17,13 +17,14 @@ sources := $(shell find $(rooms) -type f -not -path '*/__pycache__/*') \
 test_sources := $(shell find tests \( -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt \))
 cpp_files = $(shell find $(rooms) tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' \))
 
-.PHONY: help demo test mutants bench plots setup build format lint clean
+.PHONY: help demo test mutants bench plots docs setup build format lint clean
 help:
 	@echo "make demo    the main job: compile, cache, inspect and run two kernels (emulated without a GPU)"
 	@echo "make test    all tests; without a GPU, tests/gpu is skipped and says so"
 	@echo "make mutants mutation testing of every shipped kernel on the emulated device"
 	@echo "make bench   Kiln beside its peers, short form, into build/bench; needs a GPU"
 	@echo "make plots   figures of build/bench/*.json (or results=...) into docs/benchmarks"
+	@echo "make docs    docs/api.md from the docstrings, the README's figure from docs/performance.md"
 	@echo "make setup   system packages, .venv/ with the package and its command kiln"
 	@echo "make build   the libraries, the Python module and the C++ tests, in build/dev"
 	@echo "make format | lint | clean"
@@ -43,6 +44,10 @@ bench: $(stamps)/package $(stamps)/test_packages $(stamps)/bench_packages
 results ?= $(wildcard build/bench/*.json)
 plots: $(stamps)/bench_packages
 	$(bin)/python bench/plots.py $(results) --out docs/benchmarks
+
+docs: $(stamps)/package
+	@$(bin)/python scripts/api_page.py
+	@$(bin)/python scripts/results_figure.py
 
 setup: $(stamps)/package
 build: $(stamps)/build

@@ -1,7 +1,4 @@
-"""The main job, end to end: two kernels compiled, cached, inspected, run and checked.
-
-What `make demo` runs. Without a GPU the kernels of an H200 run on the emulated device.
-"""
+"""What `make demo` runs: two kernels compiled, cached, inspected, run (emulated without a GPU)."""
 
 import os
 import tempfile
@@ -18,16 +15,15 @@ SPECS = [
 devices = kiln.diagnose()["devices"]
 arch = "sm_" + devices[0]["compute_capability"].replace(".", "") if devices else "sm_90a"
 print(f"Kiln {kiln.__version__}: two kernels for {arch}, from templates to machine code\n")
-
 for attempt in ("cold cache", "once more"):
     for kernel in kiln.prewarm(SPECS, arch)["kernels"]:
         seconds = f"{kernel['seconds']:7.3f} s"
         print(f"  {attempt}: {kernel['outcome']:8} {seconds}  {kernel['what']}")
 for spec in SPECS:
     kernel = kiln.inspect(spec, arch)[0]
-    shared = kernel["dynamic_shared_bytes"] // 1024
-    print(f"  {spec['op']}: {kernel['registers']} registers a thread, {shared} KB of shared "
-          f"memory, {kernel['spill_bytes']} bytes spilled")  # fmt: skip
+    print(f"  {spec['op']}: {kernel['registers']} registers a thread, "
+          f"{kernel['dynamic_shared_bytes'] // 1024} KB of shared memory, "
+          f"{kernel['spill_bytes']} bytes spilled")  # fmt: skip
 if not devices:
     import demo_emulated
 
@@ -48,9 +44,8 @@ def compare(name, ours, peers):
             call()
         torch.cuda.synchronize()
         milliseconds.append((time.perf_counter() - start) / 20 * 1e3)
-    print(
-        "  {}: {:.3f} ms, PyTorch {:.3f} ms, difference {:.1e}".format(name, *milliseconds, error)
-    )
+    kiln_ms, torch_ms = milliseconds
+    print(f"  {name}: {kiln_ms:.3f} ms, PyTorch {torch_ms:.3f} ms, difference {error:.1e}")
 
 
 q, k, v = torch.randn(3, 1, 4096, 16, 128, device="cuda", dtype=torch.bfloat16)

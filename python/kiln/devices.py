@@ -8,9 +8,6 @@ from . import _core
 class device:
     """Sets the device of this thread's calls on host memory, until the end of a `with` or for good.
 
-        kiln.device("emulator:sm_90a", schedule="late", seed=3)
-        with kiln.device("cuda"): ...
-
     choice    "auto": the emulated device where there is no CUDA driver, with one notice; else as
               "cuda" or "cuda:1": NumPy arrays are copied to that GPU and the results back, which
               the call waits for; CPU tensors are refused. "emulator" or "emulator:sm_80": the
@@ -22,6 +19,11 @@ class device:
     The last three belong to the emulator, and may be written behind it:
     "emulator:sm_90a,late,seed=3,checks=off". A tensor in a GPU's memory always goes to its own
     device. KILN_DEVICE sets the process's default. Raises ValueError for anything else.
+
+        >>> a = numpy.ones((16, 16), numpy.float16)
+        >>> with kiln.device("emulator:sm_80", schedule="late", seed=3):
+        ...     kiln.explain("gemm", a, a)["arch"]
+        'sm_80'
     """
 
     def __init__(

@@ -26,6 +26,11 @@ class TensorMap:
     swizzle  0, 32, 64 or 128 bytes
 
     Raises ValueError for what cuTensorMapEncodeTiled refuses.
+
+        >>> array = numpy.zeros((64, 64), numpy.float16)
+        >>> map = kiln.TensorMap(array, box=(8, 64), swizzle=128)
+        >>> len(map.words)  # the bytes of the parameter
+        128
     """
 
     def __init__(self, array: Any, box: Sequence[int], *, swizzle: int = 0) -> None:
@@ -79,6 +84,19 @@ def emulate(
 
     Raises kiln.EmulatorError for a module that is no sound PTX, a wrong launch or a fault of the
     kernel; ValueError and TypeError for arguments that do not fit the parameters.
+
+        >>> ptx = (
+        ...     ".version 8.0 .target sm_80 .address_size 64 "
+        ...     ".entry fill(.param .u64 out, .param .u32 value) {"
+        ...     "  .reg .b32 %r<2>; .reg .b64 %d<2>;"
+        ...     "  ld.param.u64 %d0, [out]; ld.param.u32 %r0, [value];"
+        ...     "  mov.u32 %r1, %tid.x; mul.wide.u32 %d1, %r1, 4; add.s64 %d0, %d0, %d1;"
+        ...     "  st.global.u32 [%d0], %r0; ret; }"
+        ... )
+        >>> out = numpy.zeros(4, numpy.uint32)
+        >>> kiln.emulate(ptx, block=4, arguments=[out, 7])
+        >>> out.tolist()
+        [7, 7, 7, 7]
     """
     text = module_text(ptx)
     facts = find_entry(_core.ptx_entries(text), entry)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "docstrings.h"
 #include "entries.h"
 #include "errors.h"
 #include "jit/compiler.h"
@@ -166,7 +167,7 @@ void register_control(py::module_& module) {
   module.def("set_python_paths", &set_python_paths);
   module.def("set_log", &set_log_callback);
   register_cache(module);
-  py::class_<NoCompileContext>(module, "NoCompile")
+  py::class_<NoCompileContext>(module, "NoCompile", kNoCompileDoc)
       .def(py::init<>())
       .def("__enter__",
            [](NoCompileContext& self) { self.scopes.push_back(std::make_unique<NoCompile>()); })

@@ -1,6 +1,7 @@
 // Python's exceptions for Kiln's.
 #include "errors.h"
 
+#include "docstrings.h"
 #include "kiln/error.h"
 
 namespace kiln::python {
@@ -110,32 +111,11 @@ void set_python_error(std::exception_ptr error) noexcept {
 }
 
 void register_exceptions(py::module_& module) {
-  error_type = add_type(module, "Error",
-                        "The base of what Kiln raises beside ValueError and "
-                        "TypeError.",
-                        PyExc_RuntimeError);
-  compile_error_type =
-      add_type(module, "CompileError",
-               "NVRTC refused a source, or no NVRTC could be loaded. `log` is "
-               "NVRTC's log, `path` that of the source: your template file, or the name "
-               "of what Kiln generated.",
-               error_type);
-  cuda_error_type = add_type(module, "CudaError",
-                             "A CUDA driver call failed, or no device can be used. `call`, `name` "
-                             "and `message` are the failed call, the error's name and the driver's "
-                             "words; the first two are empty where there was no call.",
-                             error_type);
-  compile_disabled_type = add_type(
-      module, "CompileDisabled",
-      "A kernel was not in the cache while compiling is off, or a stream was capturing. `spec` "
-      "names the kernel for kiln.prewarm([spec]).",
-      error_type);
-  emulator_error_type =
-      add_type(module, "EmulatorError",
-               "The emulated device refused a kernel or trapped it. `fault` says what it found; "
-               "`kernel`, `block`, `warp`, `lane`, `ptx_line`, `instruction` and `source` say "
-               "where, None when that is unknown.",
-               error_type);
+  error_type = add_type(module, "Error", kErrorDoc, PyExc_RuntimeError);
+  compile_error_type = add_type(module, "CompileError", kCompileErrorDoc, error_type);
+  cuda_error_type = add_type(module, "CudaError", kCudaErrorDoc, error_type);
+  compile_disabled_type = add_type(module, "CompileDisabled", kCompileDisabledDoc, error_type);
+  emulator_error_type = add_type(module, "EmulatorError", kEmulatorErrorDoc, error_type);
   py::register_local_exception_translator([](std::exception_ptr error) {
     if (error) set_python_error(error);
   });
