@@ -59,12 +59,12 @@ $(stamps)/venv: scripts/requirements.txt scripts/system_packages.sh
 	@$(bin)/python -m pip install -qq -r scripts/requirements.txt
 	@mkdir -p $(stamps) && touch $@
 
-# PyTorch serves the tests of CPU tensors, ml_dtypes those of NumPy's bfloat16; the package itself
-# needs neither.
+# The frameworks whose tensors the tests hand in, ml_dtypes for NumPy's bfloat16; the package itself
+# needs none of them.
 $(stamps)/test_packages: $(stamps)/venv
-	@echo "== .venv: PyTorch and ml_dtypes for the tests"
-	@$(bin)/python -c 'import torch, ml_dtypes' 2>/dev/null || \
-	  $(bin)/python -m pip install -qq 'torch==2.13.0' 'ml_dtypes>=0.5'
+	@echo "== .venv: PyTorch, JAX and ml_dtypes for the tests"
+	@$(bin)/python -c 'import torch, jax, ml_dtypes' 2>/dev/null || \
+	  $(bin)/python -m pip install -qq 'torch==2.13.0' jax 'ml_dtypes>=0.5'
 	@touch $@
 
 # The wheel is made in build/dev, where the preset compiled the module: nothing compiles twice.

@@ -90,6 +90,7 @@ Framework find_framework(PyObject* object, Subject subject) {
     framework.transport = Transport::numpy;
   } else if (has_attribute(object, "__dlpack__") && has_attribute(object, "__dlpack_device__")) {
     framework.transport = Transport::dlpack;
+    framework.is_jax = is_in_package(module, "jaxlib") || is_in_package(module, "jax");
   } else if (has_attribute(object, "__cuda_array_interface__")) {
     framework.transport = Transport::array_interface;
   } else {

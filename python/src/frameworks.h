@@ -21,6 +21,7 @@ struct Framework {
   PyTypeObject* type = nullptr;
   Transport transport = Transport::dlpack;
   bool is_torch = false;               // has grad mode
+  bool is_jax = false;                 // read through DLPack, allocates by a call of its own
   const DlExchangeApi* api = nullptr;  // of Transport::exchange
   // PyTorch's C getter of requires_grad, a tenth of the cost of an attribute; null = ask by name.
   const PyGetSetDef* requires_grad = nullptr;

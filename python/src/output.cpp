@@ -89,11 +89,25 @@ py::object allocate_cupy(const TensorArgument& like, TensorView& view) {
   return tensor;
 }
 
+// JAX's arrays are immutable to its users; nobody has seen this one yet. It is complete before
+// it is written to, and JAX knows nothing of our stream, so the call waits: TensorIntake::finish.
+py::object allocate_jax(const TensorArgument& like, TensorView& view) {
+  const py::object array =
+      py::module_::import("jax.numpy")
+          .attr("empty")(shape_of(view), py::arg("dtype") = name(view.dtype),
+                         py::arg("device") = py::handle(like.object).attr("device"));
+  array.attr("block_until_ready")();
+  view.data =
+      reinterpret_cast<void*>(py::cast<std::uintptr_t>(array.attr("unsafe_buffer_pointer")()));
+  return array;
+}
+
 bool can_allocate(const Framework& framework) {
   switch (framework.transport) {
     case Transport::exchange:
       return framework.api->allocate != nullptr && framework.api->managed_to_object != nullptr;
     case Transport::dlpack:
+      return framework.is_jax;
     case Transport::array_interface:
       return false;
     default:
@@ -112,6 +126,8 @@ py::object allocate_like(const TensorArgument& like, TensorView& view, Subject s
         return allocate_torch(like, view);
       case Transport::cupy:
         return allocate_cupy(like, view);
+      case Transport::dlpack:
+        return allocate_jax(like, view);
       default:
         return allocate_numpy(like, view);
     }

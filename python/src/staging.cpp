@@ -4,6 +4,7 @@
 
 #include "jit/device_errors.h"
 #include "kiln/error.h"
+#include "runtime/cuda/cuda_device.h"
 
 namespace kiln::python {
 namespace {
@@ -72,6 +73,10 @@ void* StagedArrays::reserve(std::size_t bytes) {
 
 void StagedArrays::upload() {
   unlocked([&] { staging_->upload(inputs_); });
+}
+
+void synchronize(int ordinal, void* stream) {
+  unlocked([&] { runtime::cuda_device(ordinal).synchronize(stream); });
 }
 
 void StagedArrays::download() {

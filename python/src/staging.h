@@ -31,6 +31,9 @@ class StagedArrays {
   std::vector<runtime::HostCopy> inputs_, outputs_;
 };
 
+// Waits for the stream, without the GIL. Throws CudaError.
+void synchronize(int ordinal, void* stream);
+
 // Elements from a view's first to its last, and how far before its `data` the first one lies.
 struct ElementSpan {
   std::int64_t before = 0, count = 0;

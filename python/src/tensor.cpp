@@ -128,11 +128,13 @@ void TensorIntake::read_compact(TensorArgument& argument) {
 py::object TensorIntake::allocate(const TensorArgument& like, TensorView& view, const char* name) {
   py::object tensor = allocate_like(like, view, {op_, name});
   if (staged_) staged_->add_output(view);
+  waits_ = like.framework.is_jax && !is_host_;
   return tensor;
 }
 
 void TensorIntake::finish() {
   if (staged_) staged_->download();
+  if (waits_) synchronize(device_ordinal_, stream_);
 }
 
 void TensorIntake::refuse_grad(std::span<TensorArgument> arguments) const {
@@ -237,7 +239,8 @@ void TensorIntake::read_dlpack(TensorArgument& argument) {
 void TensorIntake::read_capsule(TensorArgument& argument, const py::object& capsule) {
   bool is_read_only = false;
   const DlTensor& tensor = tensor_of(capsule.ptr(), {op_, argument.name}, is_read_only);
-  if (argument.written && is_read_only) {
+  // JAX exports its arrays as if they could be written to.
+  if (argument.written && (is_read_only || argument.framework.is_jax)) {
     throw_type({op_, argument.name},
                "is read-only (its framework's arrays are immutable); pass a "
                "PyTorch or CuPy tensor to write to");

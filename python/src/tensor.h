@@ -46,7 +46,7 @@ class TensorIntake {
   py::object allocate(const TensorArgument& like, TensorView& view, const char* name);
   // Where the call's arrays are staged: device memory that no framework gives.
   StagedArrays* staged() { return staged_ ? &*staged_ : nullptr; }
-  // Ends the call: outputs that are NumPy arrays of a GPU's work are there.
+  // Ends the call: outputs that are NumPy's or JAX's are there.
   void finish();
 
   // The caller's current stream on the tensors' device.
@@ -78,6 +78,7 @@ class TensorIntake {
   HostArrays host_arrays_;
   bool is_host_ = false;   // emulated
   bool is_array_ = false;  // NumPy arrays, on their way to a GPU
+  bool waits_ = false;     // an output's framework does not know our stream
   std::optional<StagedArrays> staged_;
   const char* device_argument_ = nullptr;  // the argument that set device_ordinal_
   bool has_stream_ = false;
