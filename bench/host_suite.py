@@ -38,6 +38,7 @@ def measure(short=False):
     except ImportError as error:
         left_out["Triton"] = f"not installed: {error}"
     samples = host_times(calls, rounds=20 if short else 60)
+    samples.update(host_times(_array_calls(), rounds=10 if short else 30, loops=1))
     return {"host": {name: summary(times) for name, times in samples.items()}, "left_out": left_out}
 
 
@@ -61,6 +62,25 @@ def _kiln_calls(q, k, v):
     placed = {name: (contextlib.nullcontext, call) for name, call in calls.items()}
     placed["kiln attention, out=, grad mode on"] = torch.enable_grad, calls["kiln attention, out="]
     return placed
+
+
+def _array_calls():
+    """64 MB of NumPy arrays to the GPU, 21 MB back; each call waits for its result."""
+    arrays = [x.cpu().numpy() for x in torch.randn(3, 5, 16, 2048, 64, device="cuda").half()]
+
+    def through_torch():
+        tensors = [torch.from_numpy(array).cuda() for array in arrays]
+        return scaled_dot_product_attention(*tensors).cpu().numpy()
+
+    ours = jit.scaled_dot_product_attention(*arrays)
+    difference = abs(ours.astype("float32") - through_torch().astype("float32")).max()
+    if not difference < LIMIT:
+        raise RuntimeError(f"NumPy's attention differs from PyTorch's by {difference:.3g}")
+    calls = {
+        "kiln SDPA of NumPy arrays": lambda: jit.scaled_dot_product_attention(*arrays),
+        "NumPy to CUDA, SDPA, back": through_torch,
+    }
+    return {name: (contextlib.nullcontext, call) for name, call in calls.items()}
 
 
 def _peer_calls(q, heads):
