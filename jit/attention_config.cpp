@@ -18,28 +18,30 @@ namespace {
 // residents, work, masks, since; the reason; where they count, max_keys and spills_on.
 constexpr AttentionConfig kConfigs[] = {
     // Up to 16 rows of all the heads that share a KV head: decode.
-    {16, 64, 16, 32, 4, 4, 1, 3, true, 2, Work::heavy, Masks::any, 80,
+    {16, 64, 16, 32, 4, 4, 1, 3, true, 2, Work::gather, Masks::any, 80,
      "decode: a warp streams keys by itself, 64 KB a multiprocessor under way; 4.05 TB/s"},
-    {16, 64, 16, 32, 4, 4, 1, 2, true, 1, Work::heavy, Masks::any, 80, "the same in 68 KB"},
-    {80, 128, 16, 16, 4, 4, 1, 3, true, 2, Work::heavy, Masks::any, 80,
+    {16, 64, 16, 32, 4, 4, 1, 2, true, 1, Work::gather, Masks::any, 80, "the same in 68 KB"},
+    {80, 128, 16, 16, 4, 4, 1, 3, true, 2, Work::gather, Masks::any, 80,
      "decode: a warp streams keys by itself, 64 KB a multiprocessor under way; 4.45 TB/s"},
-    {80, 128, 16, 16, 4, 4, 1, 2, true, 1, Work::heavy, Masks::any, 80, "the same in 68 KB"},
-    {144, 256, 16, 16, 4, 4, 1, 2, true, 1, Work::heavy, Masks::any, 80,
+    {80, 128, 16, 16, 4, 4, 1, 2, true, 1, Work::gather, Masks::any, 80, "the same in 68 KB"},
+    {144, 256, 16, 16, 4, 4, 1, 2, true, 1, Work::gather, Masks::any, 80,
      "decode: 64 KB under way with one CTA; 4.06 TB/s"},
-    {144, 256, 16, 16, 2, 2, 1, 2, true, 1, Work::heavy, Masks::any, 80, "the same in 72 KB"},
+    {144, 256, 16, 16, 2, 2, 1, 2, true, 1, Work::gather, Masks::any, 80, "the same in 72 KB"},
 
     // Up to 64 such rows, or any number of rows where wide tiles leave multiprocessors idle.
-    {16, 64, 64, 64, 4, 1, 1, 2, true, 2, Work::heavy, Masks::any, 80,
+    {16, 64, 64, 64, 4, 1, 1, 2, true, 2, Work::gather, Masks::any, 80,
      "a few queries: 16 rows a warp"},
-    {80, 128, 64, 64, 4, 1, 1, 2, true, 2, Work::heavy, Masks::any, 80,
+    {80, 128, 64, 64, 4, 1, 1, 2, true, 2, Work::gather, Masks::any, 80,
      "a few queries: 16 rows a warp"},
-    {80, 128, 64, 64, 4, 1, 1, 1, true, 1, Work::heavy, Masks::any, 80, "the same in 48 KB"},
+    {80, 128, 64, 64, 4, 1, 1, 1, true, 1, Work::gather, Masks::any, 80, "the same in 48 KB"},
     {144, 192, 64, 64, 4, 1, 1, 1, true, 1, Work::medium, Masks::any, 80, "a few queries"},
     {256, 256, 64, 64, 4, 1, 2, 1, true, 2, Work::medium, Masks::any, 80,
      "a few queries: 32 rows for two warps", 0, 10},
     {208, 256, 64, 64, 4, 1, 1, 1, true, 1, Work::medium, Masks::any, 80, "a few queries"},
     {144, 256, 64, 32, 4, 1, 1, 2, true, 1, Work::heavy, Masks::any, 80,
      "a few queries, heavy code"},
+    {144, 256, 64, 16, 4, 1, 1, 2, true, 1, Work::gather, Masks::any, 80,
+     "a few queries: 32 keys spill with a mask on sm_90"},
 
     // Many queries that see few keys: all tiles are masked, and what happens before the first and
     // after the last weighs as much as they do, so that more and smaller CTAs hide each other's.
@@ -57,6 +59,8 @@ constexpr AttentionConfig kConfigs[] = {
      "the same with code at every logit"},
     {16, 64, 128, 64, 4, 1, 1, 2, false, 1, Work::heavy, Masks::any, 80,
      "room for the user's code"},
+    {16, 64, 64, 64, 4, 1, 1, 2, false, 2, Work::gather, Masks::any, 80,
+     "16 rows a warp: room for the loads of a mask"},
     {80, 128, 128, 64, 4, 1, 1, 2, false, 2, Work::light, Masks::any, 80,
      "32 rows a warp, two stages: 385 TFLOP/s at 4k; 128x32 355, 64x64 314", 0, 10},
     {80, 128, 128, 48, 4, 1, 1, 2, false, 2, Work::medium, Masks::any, 90,
@@ -65,7 +69,7 @@ constexpr AttentionConfig kConfigs[] = {
      "80 KB: two CTAs on sm_80", 0, 10},
     {80, 128, 128, 32, 4, 1, 1, 2, false, 2, Work::light, Masks::any, 100,
      "room for ptxas on sm_100, which spills the wider tiles; not measured there"},
-    {80, 128, 64, 64, 4, 1, 1, 1, false, 2, Work::heavy, Masks::any, 80,
+    {80, 128, 64, 64, 4, 1, 1, 1, false, 2, Work::gather, Masks::any, 80,
      "16 rows a warp: room for the user's code; two CTAs even in 100 KB"},
     {144, 192, 64, 64, 4, 1, 1, 1, false, 1, Work::medium, Masks::any, 80,
      "16 rows a warp; one stage, so that two CTAs fit"},
@@ -73,13 +77,13 @@ constexpr AttentionConfig kConfigs[] = {
      "32 rows for two warps, each with half of O's columns: 331 TFLOP/s at 4k; 16 rows a warp 314"},
     {208, 256, 64, 64, 4, 1, 1, 1, false, 1, Work::medium, Masks::any, 80,
      "16 rows a warp; one stage, so that two CTAs fit: 314 TFLOP/s at 4k, two stages of 32 286"},
-    {144, 256, 64, 32, 4, 1, 1, 1, false, 1, Work::heavy, Masks::any, 80,
+    {144, 256, 64, 32, 4, 1, 1, 1, false, 1, Work::gather, Masks::any, 80,
      "room for the user's code"},
 };
 
 Work work_of(const AttentionTraits& traits) {
-  const bool reads_a_tensor = traits.variant != Digest128{} || traits.attn_mask != DType::none;
-  if (reads_a_tensor || !traits.aligned) return Work::heavy;
+  if (traits.attn_mask != DType::none) return Work::gather;
+  if (traits.variant != Digest128{} || !traits.aligned) return Work::heavy;
   return traits.softcap || traits.alibi ? Work::medium : Work::light;
 }
 

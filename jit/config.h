@@ -14,9 +14,10 @@
 namespace kiln {
 
 // What a kernel does beside its products, which a tile must leave registers for. Light: causal and
-// window masks, sinks. Medium: our code at every logit (softcap, ALiBi). Heavy: a user's or an attn_mask's,
-// or copies through registers (tensors that are not 16-byte aligned).
-enum class Work : std::uint8_t { light, medium, heavy };
+// window masks, sinks. Medium: our code at every logit (softcap, ALiBi). Heavy: a user's, or copies
+// through registers (tensors that are not 16-byte aligned). Gather: a load at every logit, of an
+// attn_mask, whose addresses take registers too.
+enum class Work : std::uint8_t { light, medium, heavy, gather };
 enum class Masks : std::uint8_t { any, none, some };
 
 struct AttentionConfig {

@@ -1,5 +1,6 @@
 // The closed list of built-in kernels: what the compile tests walk. Properties that a table does
-// not know (sinks' dtype, attn_mask's, bias, activation) each appear alone, not in every combination.
+// not know (sinks' dtype, attn_mask's, bias, activation) each appear alone, not in every
+// combination.
 #include <algorithm>
 
 #include "jit/config.h"
@@ -40,8 +41,10 @@ std::vector<AttentionTraits> attention_traits() {
     for (const AttentionTraits& traits : {softcap, alibi, sinks, all}) list.push_back(traits);
     if (dim != dim_v || dim % 64 != 0) continue;
     base.mask = Mask::none;
-    for (DType dtype : {DType::boolean, DType::bf16, DType::f32}) {
+    for (const auto& [dtype, aligned] :
+         {std::pair{DType::boolean, true}, {DType::boolean, false}, {DType::bf16, true}}) {
       base.attn_mask = dtype;
+      base.aligned = aligned;
       list.push_back(base);
     }
   }
