@@ -109,8 +109,10 @@ def preload(spec: Spec | str, device: int | None = None) -> None:
 
 
 def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
-    """Source, PTX, registers, shared memory and spills of each kernel that a spec stands for."""
-    return json.loads(_core.inspect(_spec_text(spec), arch))
+    """Source, PTX, cubin (bytes), registers, shared memory and spills of each kernel that a spec
+    stands for."""
+    report, cubins = _core.inspect(_spec_text(spec), arch)
+    return [{**kernel, "cubin": cubin} for kernel, cubin in zip(json.loads(report), cubins)]
 
 
 def enumerate_specs(arch: str) -> list[dict[str, Any]]:

@@ -64,7 +64,7 @@ TEST_CASE("a folder below a regular file is a warning for reader and writer") {
   CHECK(cache.lock(key_of(1), 10));
   CHECK(cache.list().empty());
   CHECK(cache.verify().empty());
-  CHECK(cache.prune(1).removed == 0);
+  CHECK(cache.prune({.max_bytes = 1}).removed.size() == 0);
   CHECK_FALSE(cache.layers()[0].usable);
   CHECK(box.warned_of("Not a directory"));
   CHECK(box.warnings.size() == 2);
@@ -101,7 +101,7 @@ TEST_CASE("a folder that this user may read but not write serves hits and warns 
         }
         if (box.warnings.size() != 1 || !box.warned_of("Permission denied")) return false;
         const Pruned cleared = cache.clear();
-        return cleared.removed == 0 && cleared.failed == 1 && cache.get(key_of(1)) &&
+        return cleared.removed.size() == 0 && cleared.failed == 1 && cache.get(key_of(1)) &&
                cleared.problem.find("cannot remove") != std::string::npos;
       },
       ordinary_user())));

@@ -5,33 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from .. import control
+from .output import Unavailable
 
 FLUSH_BYTES = 512 << 20  # far more than any GPU's L2
-
-
-class NoGpu(Exception):
-    """Nothing can be measured here; the message says what is missing."""
 
 
 class TorchGpu:
     """PyTorch's current device."""
 
     def __init__(self, torch: Any) -> None:
+        self.torch: Any = torch  # for what it computes beside us
         self._torch = torch
         self.ordinal = torch.cuda.current_device()
         self.out_of_memory = torch.cuda.OutOfMemoryError
         self._large = torch.ones(FLUSH_BYTES // 4, device="cuda")
 
-    def random(self, rows: int, columns: int, dtype: str) -> Any:
-        """A matrix of normal numbers."""
+    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A tensor of normal numbers."""
         torch = self._torch
         drawn = "bfloat16" if dtype.startswith("float8") else dtype
-        matrix = torch.randn(rows, columns, device="cuda", dtype=getattr(torch, drawn))
-        return matrix.to(getattr(torch, dtype))
+        tensor = torch.randn(shape, device="cuda", dtype=getattr(torch, drawn))
+        return tensor.to(getattr(torch, dtype))
 
-    def empty(self, rows: int, columns: int, dtype: str) -> Any:
-        """A matrix of anything."""
-        return self._torch.empty(rows, columns, device="cuda", dtype=getattr(self._torch, dtype))
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A tensor of anything."""
+        return self._torch.empty(shape, device="cuda", dtype=getattr(self._torch, dtype))
 
     def as_float(self, matrix: Any) -> Any:
         """A copy in float32."""
@@ -60,19 +58,21 @@ class TorchGpu:
 class CupyGpu:
     """CuPy's current device; CuPy has float16 and float32 alone."""
 
+    torch: Any = None
+
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
         self.ordinal = cupy.cuda.Device().id
         self.out_of_memory = cupy.cuda.memory.OutOfMemoryError
         self._large = cupy.ones(FLUSH_BYTES // 4, dtype="float32")
 
-    def random(self, rows: int, columns: int, dtype: str) -> Any:
-        """A matrix of normal numbers."""
-        return self._cupy.random.standard_normal((rows, columns), dtype="float32").astype(dtype)
+    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An array of normal numbers."""
+        return self._cupy.random.standard_normal(shape, dtype="float32").astype(dtype)
 
-    def empty(self, rows: int, columns: int, dtype: str) -> Any:
-        """A matrix of anything."""
-        return self._cupy.empty((rows, columns), dtype=dtype)
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An array of anything."""
+        return self._cupy.empty(shape, dtype=dtype)
 
     def as_float(self, matrix: Any) -> Any:
         """A copy in float32."""
@@ -98,13 +98,13 @@ class CupyGpu:
 
 
 def find_gpu(*dtypes: str) -> TorchGpu | CupyGpu:
-    """The GPU through what can hold these dtypes on it. Raises NoGpu."""
+    """The GPU through what can hold these dtypes on it. Raises Unavailable."""
     report = control.diagnose()
     if not report["devices"]:
-        raise NoGpu(f"no GPU: {report['driver']['problem'] or 'the driver finds none'}")
+        raise Unavailable(f"no GPU: {report['driver']['problem'] or 'the driver finds none'}")
     for device in report["devices"]:
         if "problem" in device:
-            raise NoGpu(f"cuda:{device['ordinal']} cannot be used: {device['problem']}")
+            raise Unavailable(f"cuda:{device['ordinal']} cannot be used: {device['problem']}")
     torch_problem = cupy_problem = "is not installed"
     try:
         import torch
@@ -122,7 +122,8 @@ def find_gpu(*dtypes: str) -> TorchGpu | CupyGpu:
         if all(dtype in ("float16", "float32") for dtype in dtypes):
             return CupyGpu(cupy)
         cupy_problem = f"has no {' or '.join(sorted(set(dtypes) - {'float16', 'float32'}))}"
-    raise NoGpu(
+    raise Unavailable(
         "memory on the GPU comes from PyTorch or CuPy: "
-        f"PyTorch {torch_problem}, CuPy {cupy_problem}"
+        f"PyTorch {torch_problem}, CuPy {cupy_problem}; install PyTorch with CUDA, or CuPy and "
+        "measure float16"
     )
