@@ -129,6 +129,19 @@ def test_prewarm_prints_a_table(kiln_command, spec_file):
     assert "1 kernels: 1 compiled, 0 cached" in run.stdout
 
 
+def test_check_says_what_is_missing(kiln_command, spec_file):
+    arguments = ["prewarm", "--spec", spec_file, "--arch", "sm_90", "--check"]
+    run = kiln_command(*arguments)
+    assert run.code == CHECK_FAILED
+    (row,) = [line for line in run.stdout.splitlines() if line.startswith("gemm bfloat16 nt")]
+    assert "tile 32x64x128x4" in row and "missing" in row
+    assert "1 missing" in run.stdout and "without --check" in run.stdout
+    kiln_command(*arguments[:-1])
+    complete = kiln_command(*arguments)
+    assert complete.code == OK
+    assert complete.stdout.startswith("1 kernels: 0 compiled, 1 cached")
+
+
 def test_prewarm_reads_stdin(kiln_command):
     text = json.dumps([ONE_KERNEL])
     run = kiln_command("prewarm", "--spec", "-", "--arch", "sm_90", "--check", "--json", stdin=text)
