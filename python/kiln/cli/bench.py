@@ -121,19 +121,30 @@ def _add_attention(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kv-len", type=int, help="of k and v; default: as long as q")
     parser.add_argument("--causal", action="store_true", help="aligned at the bottom right")
     parser.add_argument("--window", type=int, metavar="LEFT", help="keys before the diagonal one")
-    parser.add_argument("--dtype", type=dtype_name, default="bfloat16")
+    parser.add_argument("--dtype", type=dtype_name, default="bfloat16", help="default: bfloat16")
     parser.set_defaults(cases=_attention_cases)
 
 
 def _add_gemm(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--m", type=sizes, required=True, metavar="M,...")
-    parser.add_argument("--n", type=sizes, required=True, metavar="N,...")
-    parser.add_argument("--k", type=sizes, required=True, metavar="K,...")
-    parser.add_argument("--dtype", type=operand_dtype_name, default="bfloat16")
+    parser.add_argument("--m", type=sizes, required=True, metavar="M,...", help="rows of a and out")
+    parser.add_argument(
+        "--n", type=sizes, required=True, metavar="N,...", help="columns of b and out"
+    )
+    parser.add_argument(
+        "--k", type=sizes, required=True, metavar="K,...", help="columns of a, rows of b"
+    )
+    parser.add_argument(
+        "--dtype", type=operand_dtype_name, default="bfloat16", help="default: bfloat16"
+    )
     parser.add_argument(
         "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
     )
-    parser.add_argument("--layout", choices=["nn", "nt", "tn", "tt"], default="nt")
+    parser.add_argument(
+        "--layout",
+        choices=["nn", "nt", "tn", "tt"],
+        default="nt",
+        help="of a, then b; t = stored transposed; default: nt",
+    )
     parser.add_argument(
         "--precision", choices=["full", "fast"], default="full", help="of 8-bit floats"
     )

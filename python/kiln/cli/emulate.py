@@ -34,17 +34,36 @@ def add_parser(commands: Any) -> None:
     parser.epilog = f"{SPEC_HELP}\n{parser.epilog}"
     parser.add_argument("file", help="PTX as nvcc -ptx, NVRTC or a person writes it")
     parser.add_argument("--entry", help="the kernel's name; default: the only one")
-    parser.add_argument("--grid", type=_triple, default=(1, 1, 1), help="X[,Y[,Z]]; default: 1")
-    parser.add_argument("--block", type=_triple, default=(32, 1, 1), help="default: 32")
-    parser.add_argument("--cluster", type=_triple, default=(1, 1, 1), help="default: 1")
+    parser.add_argument(
+        "--grid", type=_triple, default=(1, 1, 1), help="blocks, X[,Y[,Z]]; default: 1"
+    )
+    parser.add_argument(
+        "--block", type=_triple, default=(32, 1, 1), help="threads, as --grid; default: 32"
+    )
+    parser.add_argument(
+        "--cluster",
+        type=_triple,
+        default=(1, 1, 1),
+        help="blocks of a cluster, as --grid; default: 1",
+    )
     parser.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
     parser.add_argument(
         "--arg", dest="arguments", metavar="SPEC", action="append", default=[], help="see below"
     )
     parser.add_argument("--arch", help="of the device, such as sm_90a; default: the file's target")
-    parser.add_argument("--schedule", choices=["late", "eager"], default="late")
+    parser.add_argument(
+        "--schedule",
+        choices=["late", "eager"],
+        default="late",
+        help="when asynchronous work is done; default: late",
+    )
     parser.add_argument("--seed", type=int, default=0, help="shuffles warps and blocks; 0 = not")
-    parser.add_argument("--no-checks", dest="checks", action="store_false")
+    parser.add_argument(
+        "--no-checks",
+        dest="checks",
+        action="store_false",
+        help="of races, uninitialised reads and fences",
+    )
     parser.add_argument("--steps", type=int, default=0, help="warp instructions a block may take")
     parser.add_argument(
         "--trace", type=_trace, metavar="BLOCK:THREAD", help="print that thread's instructions"

@@ -55,7 +55,10 @@ def add_parser(commands: Any) -> None:
         [
             ("kiln inspect flash_attention --head-dim 128 --causal --arch sm_90a", ""),
             ("kiln inspect flash_attention --head-dim 64 --block-q 64 --arch sm_80 --sass", ""),
-            ("kiln inspect flash_attention --head-dim 64 --arch sm_80 --diff 128x64x2 64x64x2", ""),
+            (
+                "kiln inspect flash_attention --head-dim 64 --arch sm_80 --diff 128x128x1 64x64x2",
+                "",
+            ),
         ],
     )
     add_attention(attention)

@@ -61,16 +61,25 @@ def add_parser(commands: Any) -> None:
         ],
     )
     what = gemm.add_mutually_exclusive_group(required=True)
-    what.add_argument("--shape", action="append", type=shape, metavar="MxNxK", help="repeatable")
+    what.add_argument(
+        "--shape", action="append", type=shape, metavar="MxNxK", help="of a product; repeatable"
+    )
     what.add_argument("--model", help="a known model, or the path of a config.json")
     gemm.add_argument(
         "--m", type=sizes, metavar="M,...", help="with --model; default: 1,16,64,512,4096"
     )
-    gemm.add_argument("--dtype", type=operand_dtype_name, default="bfloat16")
+    gemm.add_argument(
+        "--dtype", type=operand_dtype_name, default="bfloat16", help="default: bfloat16"
+    )
     gemm.add_argument(
         "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
     )
-    gemm.add_argument("--layout", choices=["nn", "nt", "tn", "tt"], default="nt")
+    gemm.add_argument(
+        "--layout",
+        choices=["nn", "nt", "tn", "tt"],
+        default="nt",
+        help="of a, then b; t = stored transposed; default: nt",
+    )
     gemm.add_argument(
         "--precision", choices=["full", "fast"], default="full", help="of 8-bit floats"
     )
