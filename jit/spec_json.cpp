@@ -83,7 +83,8 @@ class Fields {
   }
   void finish() const {
     for (const auto& item : object_.items()) {
-      if (!seen_.contains(item.key())) refuse("unknown field '" + item.key() + "'");
+      if (!seen_.contains(item.key()))
+        refuse("unknown field '" + item.key() + "'; docs/prewarm.md lists the fields there are");
     }
   }
 
@@ -125,7 +126,11 @@ std::vector<int> matching_rows(std::span<const Config> table, const std::vector<
   for (int row : rows) {
     if (matches(table[static_cast<std::size_t>(row)])) kept.push_back(row);
   }
-  if (kept.empty()) refuse("its tile is not a row of the config table for these properties");
+  if (kept.empty())
+    refuse(
+        "its tile is not a row of the config table for these properties; leave the tile fields "
+        "out, "
+        "or take a row that kiln inspect lists");
   return kept;
 }
 

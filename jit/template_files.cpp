@@ -29,7 +29,7 @@ const FolderFiles& read_folder(const std::string& folder) {
       auto text = read_whole_file(it->path());
       if (!text)
         throw std::invalid_argument("KILN_TEMPLATE_DIR: " + it->path().string() +
-                                    " cannot be read");
+                                    " cannot be read; make it readable, or unset the variable");
       const auto relative = std::filesystem::relative(it->path(), folder).generic_string();
       read->texts.emplace("/kiln/" + relative, std::move(*text));
     }

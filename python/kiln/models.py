@@ -97,13 +97,13 @@ def _read_config(path: str) -> dict[str, Any]:
         except ValueError as error:  # no JSON, or no UTF-8
             raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(config, dict):
-        raise ValueError(f"{path} holds no JSON object; it is not a model's config.json")
+        raise ValueError(f"{path} holds no JSON object; give the path of a model's config.json")
     return config
 
 
 def _check_config(text: Any, path: str) -> None:
     if not isinstance(text, dict):
-        raise ValueError(f"{path}: text_config is no JSON object")
+        raise ValueError(f"{path}: text_config must be a JSON object, got {text!r}")
     if "hidden_size" not in text:
         raise ValueError(
             f"{path} has no field 'hidden_size', so it is no config.json of a decoder: give a "

@@ -193,7 +193,9 @@ void register_control(py::module_& module) {
       .def("__enter__",
            [](NoCompileContext& self) { self.scopes.push_back(std::make_unique<NoCompile>()); })
       .def("__exit__", [](NoCompileContext& self, const py::args&) {
-        if (self.scopes.empty()) throw std::runtime_error("no_compile: left without being entered");
+        if (self.scopes.empty())
+          throw std::runtime_error(
+              "no_compile: left without being entered; write `with kiln.no_compile():`");
         self.scopes.pop_back();
       });
 }
