@@ -20,12 +20,18 @@ struct FolderFiles {
 
 const FolderFiles& read_folder(const std::string& folder) {
   static FolderFiles* const result = [&] {
-    auto* read = new FolderFiles;
     std::error_code error;
+    // Asked first: another folder, the root even, is not walked through.
+    if (!std::filesystem::exists(std::filesystem::path(folder) / "base/types.cuh", error)) {
+      throw std::invalid_argument(
+          "KILN_TEMPLATE_DIR=" + folder +
+          " holds no base/types.cuh; point it to a templates/ folder of Kiln");
+    }
+    auto* read = new FolderFiles;
     for (auto it = std::filesystem::recursive_directory_iterator(folder, error);
          !error && it != std::filesystem::recursive_directory_iterator(); it.increment(error)) {
       const auto extension = it->path().extension();
-      if (!it->is_regular_file() || (extension != ".cuh" && extension != ".h")) continue;
+      if (!it->is_regular_file(error) || (extension != ".cuh" && extension != ".h")) continue;
       auto text = read_whole_file(it->path());
       if (!text)
         throw std::invalid_argument("KILN_TEMPLATE_DIR: " + it->path().string() +
@@ -36,11 +42,6 @@ const FolderFiles& read_folder(const std::string& folder) {
     for (const auto& [name, text] : read->texts) read->files.push_back({name, text});
     return read;
   }();
-  if (!result->texts.contains("/kiln/base/types.cuh")) {
-    throw std::invalid_argument(
-        "KILN_TEMPLATE_DIR=" + folder +
-        " holds no base/types.cuh; point it to a templates/ folder of Kiln");
-  }
   return *result;
 }
 
