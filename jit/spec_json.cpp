@@ -341,8 +341,13 @@ std::vector<OwnedSpec> specs_from_json(const json& spec, int arch) {
 }
 
 std::vector<json> parse_specs(const std::string& text) {
-  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) refuse("not valid JSON");
+  json parsed;
+  try {
+    parsed = json::parse(text);
+  } catch (const json::parse_error& error) {
+    refuse("the text is not valid JSON: byte " + std::to_string(error.byte) +
+           " is not what may follow there");
+  }
   if (parsed.is_array()) return parsed.get<std::vector<json>>();
   return {parsed};
 }

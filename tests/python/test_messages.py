@@ -145,7 +145,7 @@ CALLS = [
     (lambda: kiln.device("emulator:sm_20"), ValueError, "the emulator does not model 'sm_20'"),
     (lambda: kiln.device("emulator:fast"), ValueError, "options are late, eager, seed=N, checks="),
     (lambda: kiln.explain("conv"), ValueError, "explain: op must be one of flash_attention, gemm"),
-    (lambda: kiln.prewarm("{", "sm_80"), ValueError, "not valid JSON"),
+    (lambda: kiln.prewarm("{", "sm_80"), ValueError, "not valid JSON: byte 2"),
     (
         lambda: kiln.prewarm({"op": "conv"}, "sm_80"),
         ValueError,
