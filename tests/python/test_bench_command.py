@@ -1,6 +1,8 @@
 """`kiln bench`: its arithmetic, its checks and its report; the times themselves need a GPU."""
 
 import json
+import subprocess
+import sys
 
 import kiln
 import numpy as np
@@ -141,7 +143,7 @@ def command(monkeypatch):
     from kiln import cli
 
     device = {"name": "NVIDIA H200", "ordinal": 0}
-    monkeypatch.setattr(bench, "find_gpu", lambda *dtypes: TorchCpu())
+    monkeypatch.setattr(bench, "find_gpu", lambda *dtypes, **options: TorchCpu())
     monkeypatch.setattr(bench.control, "diagnose", lambda: {"devices": [device]})
 
     def run(*arguments):
@@ -218,3 +220,47 @@ def test_a_gpu_without_pytorch_or_cupy(kiln_command, fake_driver):
     assert (run.code, run.stdout) == (ENVIRONMENT, "")
     assert "memory on the GPU comes from PyTorch or CuPy" in run.stderr
     assert "install PyTorch with CUDA, or CuPy" in run.stderr
+
+
+@no_driver
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["gemm", "--m", "1,32", "--n", "64", "--k", "64"],
+        ["flash_attention", "--shape", "1x8x4x64", "--kv-heads", "2", "--causal"],
+    ],
+)
+def test_through_the_driver_alone(kiln_command, fake_driver, arguments):
+    flags = ["--dtype", "f16", "--seconds", "0"]
+    run = kiln_command("bench", *arguments, *flags, "--json", LD_LIBRARY_PATH=fake_driver)
+    assert run.code == OK, run.stderr
+    report = run.json()
+    assert (report["device"], report["peaks"]) == ("Fake GPU", {})
+    for result in report["results"]:
+        assert result["us"] == pytest.approx(100)  # as every span of time on the fake driver
+        assert result["tflops"] == pytest.approx(result["flops"] / 1e8)
+        assert (result["peer"], result["why_no_peer"]) == (None, "PyTorch is not here")
+    table = kiln_command("bench", *arguments, *flags, LD_LIBRARY_PATH=fake_driver).stdout
+    assert "Fake GPU, its peaks are not listed here" in table
+    assert "PyTorch is not here: Kiln alone, its result unchecked" in table
+
+
+@no_driver
+def test_arrays_of_the_driver(environment, fake_driver):
+    script = """
+import json
+from kiln.cli.driver_gpu import DriverGpu, OutOfMemory
+gpu = DriverGpu()
+array = gpu.random((3, 4, 5), "float32")
+shown = array.__cuda_array_interface__
+turned = array.T.__cuda_array_interface__
+before = gpu.event()
+gpu.flush()
+print(json.dumps([shown["strides"], turned["shape"], turned["strides"], shown["typestr"],
+                  gpu.microseconds(before, gpu.event()), gpu.ordinal]))
+"""
+    variables = {**environment, "LD_LIBRARY_PATH": fake_driver}
+    out = subprocess.check_output([sys.executable, "-c", script], env=variables)
+    shown, shape, strides, kind, us, ordinal = json.loads(out)
+    assert (shown, shape, strides) == ([80, 20, 4], [5, 4, 3], [4, 20, 80])
+    assert (kind, us, ordinal) == ("<f4", pytest.approx(100), 0)

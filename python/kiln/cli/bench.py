@@ -25,8 +25,9 @@ from .sizes import seconds, sizes
 from .terminal import Painted, Progress
 
 _METHOD = """Kiln and PyTorch take turns in one process, the L2 flushed before each call; figures
-are medians, and the results are compared first. Needs a GPU, and PyTorch or CuPy for its memory;
-without PyTorch, Kiln is measured alone. The emulated device is never timed."""
+are medians, and the results are compared first. Needs a GPU. Without PyTorch, Kiln is measured
+alone, in float16 or float32; without CuPy either, calls get no workspace, so that none splits its
+tiles. The emulated device is never timed."""
 
 
 def add_parser(commands: Any) -> None:
@@ -84,7 +85,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measures and prints."""
     cases = options.cases(options)
-    gpu = find_gpu(*{case.dtype for case in cases})
+    gpu = find_gpu(*{dtype for case in cases for dtype in case.dtypes}, may_be_bare=True)
     device = control.diagnose()["devices"][gpu.ordinal]
     peaks = peaks_of(device["name"])
     progress, results = Progress(len(cases)), []

@@ -43,6 +43,11 @@ class AttentionCase:
 
     op = "flash_attention"
 
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Of the tensors."""
+        return (self.dtype,)
+
     def __str__(self) -> str:
         text = f"{self.batch} x {self.length} x {self.heads} x {self.head_dim}"
         if self.kv_length != self.length:
@@ -125,6 +130,11 @@ class GemmCase:
     def dtype(self) -> str:
         """Of a and b."""
         return self.kind.dtype
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Of the tensors."""
+        return (self.kind.dtype, self.kind.out_dtype)
 
     def flops(self) -> int:
         """A product and a sum for each element and step of k."""

@@ -31,9 +31,10 @@ def measure(case: Any, gpu: Any, seconds: float, peaks: dict[str, float]) -> dic
 
 def check_result(case: Any, calls: Calls, gpu: Any) -> bool:
     """Whether there was something to compare Kiln's result with; compiles and warms up too."""
-    ours = gpu.as_float(calls.kiln())
+    result = calls.kiln()
     if calls.peer is None:
         return False
+    ours = gpu.as_float(result)
     theirs = gpu.as_float(calls.peer())
     limit = 2 * _EPSILON[case.dtype] * (abs(theirs) + abs(theirs).max() / 4)
     if not bool((abs(ours - theirs) <= limit).all()):  # so that a NaN is no match

@@ -144,8 +144,10 @@ def check_results(
             error = _FAST_SUM_ERROR if kind.precision == "fast" else _SUM_ERROR
             limit = relative * size + error * size.max()
         if not bool((abs(values - expected) <= limit).all()):  # so that a NaN is no match
-            raise Error(f"tune gemm: {shape}: the results of tiles {name} and {first} differ; "
-                "please report this, with the output of `kiln doctor`")
+            raise Error(
+                f"tune gemm: {shape}: the results of tiles {name} and {first} differ; "
+                "please report this, with the output of `kiln doctor`"
+            )
 
 
 def _config_of(explained: Mapping[str, Any]) -> Config:

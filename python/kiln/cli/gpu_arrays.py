@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import control
+from .driver_gpu import DriverGpu
 from .output import Unavailable
 
 FLUSH_BYTES = 512 << 20  # far more than any GPU's L2
+_PLAIN = {"float16", "float32"}  # what arrays without a framework's dtypes can hold
 
 
 class TorchGpu:
@@ -97,8 +99,9 @@ class CupyGpu:
         self._cupy.cuda.Device().synchronize()
 
 
-def find_gpu(*dtypes: str) -> TorchGpu | CupyGpu:
-    """The GPU through what can hold these dtypes on it. Raises Unavailable."""
+def find_gpu(*dtypes: str, may_be_bare: bool = False) -> TorchGpu | CupyGpu | DriverGpu:
+    """The GPU through what can hold these dtypes on it: PyTorch, CuPy or, if that suffices, the
+    driver alone. Raises Unavailable."""
     report = control.diagnose()
     if not report["devices"]:
         raise Unavailable(f"no GPU: {report['driver']['problem'] or 'the driver finds none'}")
@@ -119,11 +122,13 @@ def find_gpu(*dtypes: str) -> TorchGpu | CupyGpu:
     except ImportError:
         pass
     else:
-        if all(dtype in ("float16", "float32") for dtype in dtypes):
+        if set(dtypes) <= _PLAIN:
             return CupyGpu(cupy)
-        cupy_problem = f"has no {' or '.join(sorted(set(dtypes) - {'float16', 'float32'}))}"
+        cupy_problem = f"has no {' or '.join(sorted(set(dtypes) - _PLAIN))}"
+    if may_be_bare and set(dtypes) <= _PLAIN:
+        return DriverGpu()
     raise Unavailable(
         "memory on the GPU comes from PyTorch or CuPy: "
         f"PyTorch {torch_problem}, CuPy {cupy_problem}; install PyTorch with CUDA, or CuPy and "
-        "measure float16"
+        "measure float16, which kiln bench does without either"
     )
