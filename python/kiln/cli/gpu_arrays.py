@@ -17,25 +17,24 @@ class TorchGpu:
 
     def __init__(self, torch: Any) -> None:
         self.torch: Any = torch  # for what it computes beside us
-        self._torch = torch
         self.ordinal = torch.cuda.current_device()
         self.out_of_memory = torch.cuda.OutOfMemoryError
         self._large = torch.ones(FLUSH_BYTES // 4, device="cuda")
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
         """A tensor of normal numbers."""
-        torch = self._torch
+        torch = self.torch
         drawn = "bfloat16" if dtype.startswith("float8") else dtype
         tensor = torch.randn(shape, device="cuda", dtype=getattr(torch, drawn))
         return tensor.to(getattr(torch, dtype))
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         """A tensor of anything."""
-        return self._torch.empty(shape, device="cuda", dtype=getattr(self._torch, dtype))
+        return self.torch.empty(shape, device="cuda", dtype=getattr(self.torch, dtype))
 
     def as_float(self, matrix: Any) -> Any:
         """A copy in float32."""
-        return matrix.to(self._torch.float32, copy=True)
+        return matrix.to(self.torch.float32, copy=True)
 
     def flush(self) -> None:
         """Leaves nothing of the caller's in L2. It reads: what a memset leaves there, the timed
@@ -44,7 +43,7 @@ class TorchGpu:
 
     def event(self) -> Any:
         """A time stamp of the stream."""
-        event = self._torch.cuda.Event(enable_timing=True)
+        event = self.torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
@@ -54,7 +53,7 @@ class TorchGpu:
 
     def synchronize(self) -> None:
         """Waits for the device."""
-        self._torch.cuda.synchronize()
+        self.torch.cuda.synchronize()
 
 
 class CupyGpu:
