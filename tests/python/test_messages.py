@@ -180,6 +180,71 @@ CALLS = [
         "must be 'late' or 'eager', got 'now'",
     ),
     (lambda: kiln.emulate(3), TypeError, "emulate: ptx must be text or a path, got int"),
+    (lambda: gemm(scale_a=array(3, dtype=np.float32)), ValueError, "[] or [1] (one for all), or ["),
+    (lambda: gemm(scale_a=array(16)), TypeError, "scale_a must be float32, got float16"),
+    (
+        lambda: gemm(out=array(16, 16), out_dtype="float32"),
+        TypeError,
+        "but out is float16; give one of the two",
+    ),
+    (
+        lambda: gemm(array(2, 16, 32), array(3, 32, 16)),
+        ValueError,
+        "must have a's batch or 1, got 3 for",
+    ),
+    (lambda: gemm(gate="halves"), ValueError, "is for the activations swiglu, geglu and geglu_tan"),
+    (
+        lambda: gemm(activation="relu", epilogue="acc"),
+        ValueError,
+        "cannot be combined with epilogue; write it in the expression",
+    ),
+    (
+        lambda: with_variant({"t": 3.0}, tensors={"t": "f32[h]"}, logits="t"),
+        TypeError,
+        "must be a tensor",
+    ),
+    (
+        lambda: kiln.prewarm({"op": "gemm", "loads": "bytes"}, "sm_80"),
+        ValueError,
+        "must be elements, boxes or vectors, got 'bytes'",
+    ),
+    (
+        lambda: kiln.prewarm({"op": "gemm", "block_m": "16"}, "sm_80"),
+        ValueError,
+        "has the wrong type: it must be",
+    ),
+    (
+        lambda: kiln.prewarm(
+            {"op": "flash_attention", "head_dim": 64, "variant": {"x": 1}}, "sm_80"
+        ),
+        ValueError,
+        "spec: field 'variant'",
+    ),
+    (lambda: gemm(activation="geglu", epilogue="acc"), ValueError, "cannot be gated with an epi"),
+    (lambda: kiln.emulate(KERNEL, block=(64, 32)), kiln.EmulatorError, "threads; at most 1024"),
+    (
+        lambda: kiln.emulate(KERNEL, block=2048),
+        kiln.EmulatorError,
+        "each size is 1 to 1024x1024x64",
+    ),
+    (lambda: kiln.emulate(KERNEL, cluster=2, grid=2), kiln.EmulatorError, "clusters need sm_90 or"),
+    (
+        lambda: kiln.emulate(KERNEL.replace("sm_80", "sm_90a"), arch="sm_80"),
+        kiln.EmulatorError,
+        "does not run on",
+    ),
+    (
+        lambda: kiln.emulate(KERNEL, shared_bytes=1 << 20),
+        kiln.EmulatorError,
+        "bytes of shared memory a block; ",
+    ),
+    (lambda: kiln.emulate(KERNEL, arguments=[1]), ValueError, "takes 0 arguments"),
+    (
+        lambda: kiln.emulate(KERNEL, grid=(1, 0)),
+        ValueError,
+        "must be 1 to 3 positive whole numbers",
+    ),
+    (lambda: kiln.emulate(KERNEL, entry="other"), ValueError, "the module has no kernel 'other'"),
     (
         lambda: kiln.inspect({"op": "gemm", "block_m": 16, "epilogue": "acc +* 2"}, "sm_80"),
         kiln.CompileError,
@@ -227,6 +292,8 @@ FLAGS = [
     ("tune gemm --shape 1x2x3 --m 4 --out t", "--m belongs to --model; a --shape has its own M"),
     ("tune gemm --shape 1x2x3 --out /", "--out / is a folder; give the path of a file"),
     ("cache prune", "cache prune needs --max-size, --older-than or --older-than-nvrtc"),
+    ("cache prune --max-size much", "must be like 500M or 2G and below 2^63, got 'much'"),
+    ("bench gemm --m 1 --n 1 --k 1 --seconds x", "must be seconds from 0 to 3600, got 'x'"),
     ("cache prune --older-than x", "must be days from 0 to 36500, got 'x'"),
     ("cache prune --older-than-nvrtc x", "the NVRTC version must be like 13.0, got 'x'"),
     ("emulate x.ptx --grid 0", "must be X[,Y[,Z]], each at least 1, got '0'"),
