@@ -98,8 +98,13 @@ class Fields {
   std::set<std::string> seen_;
 };
 
+constexpr int kNotGiven = std::numeric_limits<int>::min();
+
 std::uint16_t head_dim(Fields& fields, const char* field, int otherwise) {
   const int dim = fields.integer(field, otherwise);
+  if (dim == kNotGiven) {
+    refuse(std::string("field '") + field + "' is missing; give a multiple of 8 up to 256");
+  }
   if (dim < 8 || dim > 256 || dim % 8 != 0) {
     refuse(std::string("field '") + field + "' must be a multiple of 8 up to 256, got " +
            std::to_string(dim));
@@ -140,7 +145,7 @@ std::vector<OwnedSpec> attention_specs(Fields& fields, int arch) {
   AttentionTraits traits;
   traits.dtype = fields.dtype("dtype", DType::bf16);
   if (traits.dtype == DType::f32) refuse("field 'dtype' must be float16 or bfloat16 for attention");
-  traits.head_dim = head_dim(fields, "head_dim", 0);
+  traits.head_dim = head_dim(fields, "head_dim", kNotGiven);
   traits.head_dim_v = head_dim(fields, "head_dim_v", traits.head_dim);
   traits.mask = parse_mask(fields.text("mask", "none"));
   traits.softcap = fields.boolean("softcap", false);

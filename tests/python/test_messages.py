@@ -154,6 +154,11 @@ CALLS = [
     (lambda: kiln.prewarm({"op": "gemm"}, "sm_8"), ValueError, "unknown arch 'sm_8'; expected one"),
     (lambda: kiln.prewarm({"op": "gemm", "x": 1}, "sm_80"), ValueError, "docs/prewarm.md lists"),
     (
+        lambda: kiln.prewarm({"op": "flash_attention"}, "sm_80"),
+        ValueError,
+        "field 'head_dim' is missing; give a multiple of 8 up to 256",
+    ),
+    (
         lambda: kiln.prewarm({"op": "gemm", "block_m": 7}, "sm_80"),
         ValueError,
         "leave the tile fields out, or take a row that kiln inspect lists",
