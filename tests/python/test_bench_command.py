@@ -126,10 +126,29 @@ def test_a_wrong_result_is_an_error():
         bench_measure.check_result(PRODUCT, calls, gpu)
 
 
+def test_a_peer_that_refuses_is_left_out_with_its_reason():
+    def refuse():
+        raise TypeError("got an unexpected keyword argument 'enable_gqa'\nmore")
+
+    def full():
+        raise MemoryError("2 GiB wanted")
+
+    calls = bench_cases.Calls(lambda: None, refuse, "PyTorch SDPA", "")
+    left = bench_measure.without_refusals(calls, HostGpu())
+    assert left.peer is None
+    assert left.why_no_peer == (
+        "PyTorch SDPA refuses: got an unexpected keyword argument 'enable_gqa'"
+    )
+    with pytest.raises(MemoryError):
+        bench_measure.without_refusals(bench_cases.Calls(full, full, "x", ""), HostGpu())
+
+
 def test_without_a_peer():
     with kiln.device("emulator:sm_80"):
         windowed = with_window(3, causal=True).prepare(TorchCpu())
         assert (windowed.peer, windowed.why_no_peer) == (None, "SDPA has no windows")
+        keyless = AttentionCase(1, 9, 1, 64, 1, 7, "float16", causal=True, window=None)
+        assert keyless.prepare(TorchCpu()).why_no_peer == "SDPA makes NaN of rows without keys"
         result = bench_measure.measure(PRODUCT, HostGpu(), 0, {"half": 100, "tb_per_s": 2})
     assert (result["peer"], result["checked"]) == (None, False)
     assert result["us"] == 5

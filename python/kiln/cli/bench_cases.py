@@ -94,11 +94,16 @@ class AttentionCase:
         def call() -> Any:
             return jit.flash_attention(q, k, v, out=out, **options)
 
-        reason = "" if self.window is None else "SDPA has no windows"
-        if gpu.torch is None:
-            reason = "PyTorch is not here"
+        reason = self._why_no_sdpa(gpu)
         peer = None if reason else self._sdpa(gpu.torch, q, k, v)
         return Calls(call, peer, "PyTorch SDPA", reason)
+
+    def _why_no_sdpa(self, gpu: Any) -> str:
+        if gpu.torch is None:
+            return "PyTorch is not here"
+        if self.causal and self.kv_length < self.length:
+            return "SDPA makes NaN of rows without keys"
+        return "" if self.window is None else "SDPA has no windows"
 
     def _sdpa(self, torch: Any, q: Any, k: Any, v: Any) -> Callable[[], Any]:
         q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
@@ -106,12 +111,17 @@ class AttentionCase:
         # SDPA's own is_causal has its diagonal at the top left, and one query sees every key.
         if self.causal and self.length == self.kv_length:
             options["is_causal"] = True
-        elif self.causal and self.length > 1:
-            from torch.nn.attention.bias import causal_lower_right
-
-            options["attn_mask"] = causal_lower_right(self.length, self.kv_length)
+        needs_bias = self.causal and 1 < self.length != self.kv_length
         sdpa = torch.nn.functional.scaled_dot_product_attention
-        return lambda: sdpa(q, k, v, **options).transpose(1, 2)
+
+        def call() -> Any:
+            if needs_bias and "attn_mask" not in options:
+                from torch.nn.attention.bias import causal_lower_right
+
+                options["attn_mask"] = causal_lower_right(self.length, self.kv_length)
+            return sdpa(q, k, v, **options).transpose(1, 2)
+
+        return call
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from typing import Any
@@ -22,11 +23,26 @@ def peaks_of(device_name: str) -> dict[str, float]:
 
 def measure(case: Any, gpu: Any, seconds: float, peaks: dict[str, float]) -> dict[str, Any]:
     """One case: medians of calls that take turns. Raises kiln.Error for a wrong result."""
-    calls = case.prepare(gpu)
+    calls = without_refusals(case.prepare(gpu), gpu)
     checked = check_result(case, calls, gpu)
     timed = {"kiln": calls.kiln, **({"peer": calls.peer} if calls.peer else {})}
     times = take_turns(timed, gpu, seconds, always="peer", slack=float("inf"))
     return summary(case, calls, times, checked, peaks)
+
+
+def without_refusals(calls: Calls, gpu: Any) -> Calls:
+    """The calls without a peer that refuses, as older versions do; the reason is kept."""
+    if calls.peer is None:
+        return calls
+    try:
+        calls.peer()
+    except gpu.out_of_memory:
+        raise
+    except (RuntimeError, TypeError, ImportError) as error:
+        what = str(error).strip() or type(error).__name__
+        reason = f"{calls.peer_name} refuses: {what.splitlines()[0]}"
+        return dataclasses.replace(calls, peer=None, why_no_peer=reason)
+    return calls
 
 
 def check_result(case: Any, calls: Calls, gpu: Any) -> bool:
