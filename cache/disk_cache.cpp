@@ -13,6 +13,7 @@
 #include "cache/entry_file.h"
 #include "cache/key_lock.h"
 #include "cache/layer.h"
+#include "cache/prune.h"
 
 namespace kiln::cache {
 namespace {
@@ -41,13 +42,6 @@ std::string user_name(uid_t user) {
   return status == 0 && found ? found->pw_name : std::to_string(user);
 }
 
-void add_side_file(const Layer& layer, EntryInfo& info) {
-  auto side = read_side_file(layer.paths(info.key), info.key, layer.trust());
-  if (!side.value) return;
-  info.pinned = side.value->pinned;
-  info.description = std::move(side.value->description);
-}
-
 std::uint64_t stored_bytes(const EntryPaths& files) {
   std::uint64_t bytes = 0;
   for (const auto* path : {&files.cubin, &files.ptx, &files.json}) {
@@ -62,18 +56,22 @@ void sweep(const Layer::Scan& scan) {
   for (const auto& path : scan.litter) ::unlink(path.c_str());
 }
 
-// Why a folder is not used, and the cure that its kind of trust admits.
-std::string refusal(const Layer& layer, const Layer::Verdict& verdict) {
-  const char* cure = "Correct KILN_CACHE_DIR or KILN_CACHE_PATH, or the folder.";
+// What cures a folder that is not used, as its kind of trust admits.
+std::string cure(const Layer& layer, const Layer::Verdict& verdict) {
   if (verdict.distrusted && layer.trust() == Trust::kOwnerOnly) {
-    cure =
-        "Use a folder that only its owner can write (chmod go-w); if others are meant to write it, "
-        "name it in KILN_CACHE_DIR.";
-  } else if (verdict.distrusted) {
-    cure = "Take the right to write it from everybody (chmod -R o-w), or name another folder.";
+    return "use a folder that only its owner can write (chmod go-w); if others are meant to write "
+           "it, name it in KILN_CACHE_DIR";
   }
+  if (verdict.distrusted) {
+    return "take the right to write it from everybody (chmod -R o-w), or name another folder";
+  }
+  return layer.writable() ? "correct KILN_CACHE_DIR, or the folder"
+                          : "correct KILN_CACHE_PATH, or the folder";
+}
+
+std::string refusal(const Layer& layer, const Layer::Verdict& verdict) {
   return "the cache folder " + layer.root().string() + " " + verdict.fault +
-         ", so it is not used. " + cure;
+         ", so it is not used: " + cure(layer, verdict);
 }
 
 }  // namespace
@@ -100,9 +98,6 @@ struct DiskCache::Impl {
   bool must_scan() const;
   void remember(const Layer::Scan& scan);
   void account(const Layer& layer, std::uint64_t bytes, const Key& fresh);
-  void drop(const Layer& layer, const EntryInfo& entry, Layer::Scan& scan, Pruned& pruned);
-  void shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit, const Key* fresh,
-              Pruned& pruned);
 };
 
 void DiskCache::Impl::warn_once(const std::string& cause, const std::string& text) {
@@ -162,8 +157,8 @@ void DiskCache::Impl::account(const Layer& layer, std::uint64_t bytes, const Key
   sweep(scan);
   // A tenth below the limit, so that a full cache is not scanned again at every write.
   if (max_bytes != 0 && scan.bytes > max_bytes) {
-    Pruned pruned;
-    shrink(layer, scan, max_bytes - max_bytes / 10, &fresh, pruned);
+    const Pruned pruned =
+        prune_layer(layer, scan, {.max_bytes = max_bytes - max_bytes / 10}, &fresh);
     if (!pruned.problem.empty()) warn_once("remove", pruned.problem);
   }
   remember(scan);
@@ -172,34 +167,6 @@ void DiskCache::Impl::account(const Layer& layer, std::uint64_t bytes, const Key
                           std::to_string(scanned_bytes) + " bytes, more than the limit of " +
                           std::to_string(max_bytes) +
                           ". Raise KILN_CACHE_MAX_SIZE, or clear the cache and prewarm less.");
-  }
-}
-
-// What is gone, by us or by others, no longer counts in `scan`.
-void DiskCache::Impl::drop(const Layer& layer, const EntryInfo& entry, Layer::Scan& scan,
-                           Pruned& pruned) {
-  const Layer::Removal removal = layer.remove(entry);
-  if (removal == Layer::Removal::kFailed) {
-    ++pruned.failed;
-    pruned.problem = "cannot remove entries from " + layer.root().string() +
-                     "; make the folder writable for this user.";
-  }
-  const bool removed = removal == Layer::Removal::kRemoved;
-  if (removed) ++pruned.removed;
-  if (removed || removal == Layer::Removal::kGone) scan.bytes -= entry.bytes;
-}
-
-// Removes least recently used entries, except pinned ones and `fresh`, until `limit` holds.
-void DiskCache::Impl::shrink(const Layer& layer, Layer::Scan& scan, std::uint64_t limit,
-                             const Key* fresh, Pruned& pruned) {
-  std::sort(scan.entries.begin(), scan.entries.end(),
-            [](const EntryInfo& a, const EntryInfo& b) { return a.last_used < b.last_used; });
-  for (EntryInfo& entry : scan.entries) {
-    if (scan.bytes <= limit) break;
-    if (fresh && entry.key == *fresh) continue;
-    add_side_file(layer, entry);
-    if (entry.pinned) continue;
-    drop(layer, entry, scan, pruned);
   }
 }
 
@@ -283,6 +250,11 @@ std::vector<LayerInfo> DiskCache::layers() const {
     info.writable = layer.writable();
     info.usable = verdict.usable() || (verdict.missing && layer.writable());
     info.verdict = info.usable ? "ok" : verdict.fault;
+    if (!info.usable) info.advice = cure(layer, verdict);
+    if (const std::string fault = layer.write_fault(); info.usable && !fault.empty()) {
+      info.verdict = fault;
+      info.advice = "make it writable, or set KILN_CACHE_DIR to a folder that is (empty: none)";
+    }
     info.owner = verdict.missing ? "" : user_name(verdict.owner);
     info.mode = verdict.mode;
     if (verdict.usable()) {
@@ -324,37 +296,25 @@ std::vector<VerifyResult> DiskCache::verify() const {
   return results;
 }
 
-Pruned DiskCache::prune(std::uint64_t max_bytes,
-                        const std::function<bool(const EntryInfo&)>& expired) {
-  Pruned pruned;
+Pruned DiskCache::prune(const PruneOptions& options) {
   const Layer* layer = impl_->writable();
-  if (!layer) return pruned;
+  if (!layer) return {};
   if (const Layer::Verdict verdict = layer->inspect(); !verdict.usable()) {
-    if (!verdict.missing) pruned.problem = refusal(*layer, verdict);
-    return pruned;
+    Pruned nothing;
+    if (!verdict.missing) nothing.problem = refusal(*layer, verdict);
+    return nothing;
   }
   Layer::Scan scan = layer->scan();
-  sweep(scan);
-  if (expired) {
-    std::vector<EntryInfo> kept;
-    for (EntryInfo& entry : scan.entries) {
-      add_side_file(*layer, entry);
-      if (!expired(entry)) {
-        kept.push_back(std::move(entry));
-        continue;
-      }
-      impl_->drop(*layer, entry, scan, pruned);
-    }
-    scan.entries = std::move(kept);
-  }
-  impl_->shrink(*layer, scan, max_bytes, nullptr, pruned);
-  std::lock_guard lock(impl_->size_mutex);
+  if (!options.dry_run) sweep(scan);
+  Pruned pruned = prune_layer(*layer, scan, options);
+  if (options.dry_run) return pruned;
+  const std::lock_guard lock(impl_->size_mutex);
   impl_->remember(scan);
   return pruned;
 }
 
 Pruned DiskCache::clear() {
-  return prune(0, [](const EntryInfo&) { return true; });
+  return prune({.expired = [](const EntryInfo&) { return true; }});
 }
 
 }  // namespace kiln::cache

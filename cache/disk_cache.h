@@ -24,9 +24,10 @@ struct LayerInfo {
   std::filesystem::path path;
   bool writable = false;
   bool usable = false;
-  std::string verdict;  // why it is not usable, or "ok"
-  std::string owner;
-  unsigned mode = 0;  // permission bits
+  std::string verdict;  // what is wrong with it, or "ok"
+  std::string advice;   // what to do about that, a sentence; else empty
+  std::string owner;    // empty for a folder that does not exist
+  unsigned mode = 0;    // permission bits
   std::uint64_t entries = 0, bytes = 0;
 };
 
@@ -46,10 +47,19 @@ struct VerifyResult {
   std::string fault;  // empty when sound
 };
 
+// What may go. Pinned entries stay, but for those that `expired` names.
+struct PruneOptions {
+  std::uint64_t max_bytes = UINT64_MAX;  // least recently used go until the rest fits (0 = none)
+  std::int64_t unused_since = 0;         // those not used since go; in seconds since the epoch
+  std::function<bool(const EntryInfo&)> expired = nullptr;
+  bool dry_run = false;  // only tell what would go
+};
+
 struct Pruned {
-  std::size_t removed = 0;
-  std::size_t failed = 0;  // entries that could not be removed
-  std::string problem;     // why those, or the whole folder, were left alone; else empty
+  std::vector<EntryInfo> removed;
+  std::size_t failed = 0;       // entries that could not be removed
+  std::size_t kept_pinned = 0;  // what the limits would have taken, had it not been pinned
+  std::string problem;          // why entries, or the whole folder, were left alone; else empty
 };
 
 struct Hit {
@@ -102,11 +112,8 @@ class DiskCache {
   std::vector<LayerInfo> layers() const;
   std::vector<EntryInfo> list() const;
   std::vector<VerifyResult> verify() const;
-  // Both touch the writable layer only. `prune` removes those that `expired` names, pinned or not,
-  // then least recently used unpinned entries until `max_bytes` holds (0 = none is kept). `clear`
-  // removes all, pinned ones too.
-  Pruned prune(std::uint64_t max_bytes,
-               const std::function<bool(const EntryInfo&)>& expired = nullptr);
+  // Both touch the writable layer only. `clear` removes all, pinned ones too.
+  Pruned prune(const PruneOptions& options);
   Pruned clear();
 
  private:

@@ -53,6 +53,20 @@ Layer::Verdict Layer::inspect(const fs::path& folder) const {
   return verdict;
 }
 
+std::string Layer::write_fault() const {
+  if (!writable_) return "";
+  fs::path folder = root_;
+  struct stat status{};
+  while (::stat(folder.c_str(), &status) != 0 && folder.has_relative_path()) {
+    folder = folder.parent_path();  // what the first write creates is decided by what there is
+  }
+  const int access = ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS);
+  if (access == 0 && S_ISDIR(status.st_mode)) return "";
+  const std::string why = access == 0 ? errno_text(ENOTDIR) : errno_text(errno);
+  return folder == root_ ? "cannot be written: " + why
+                         : "cannot be created in " + folder.string() + ": " + why;
+}
+
 std::string Layer::make_root() const {
   struct stat status{};
   if (::stat(root_.c_str(), &status) == 0) return "";

@@ -33,6 +33,9 @@ class Layer {
   };
   Verdict inspect() const;
 
+  // Why a writable folder cannot be written, or created where it is missing; else empty.
+  std::string write_fault() const;
+
   // The folder (or its locks) made ready for writing; returns what failed, or an empty string.
   std::string make_root() const;
   std::string make_shard(const Key& key) const;

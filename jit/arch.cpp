@@ -37,10 +37,11 @@ int arch_index(Capability capability) {
     if (arch.since.major == capability.major && arch.since.minor <= capability.minor) found = i;
   }
   if (found < 0) {
-    throw std::invalid_argument("no kernels for compute capability " +
-                                std::to_string(capability.major) + "." +
-                                std::to_string(capability.minor) + "; supported: " + known_archs() +
-                                " and devices that run their code");
+    throw std::invalid_argument(
+        "no kernels for compute capability " + std::to_string(capability.major) + "." +
+        std::to_string(capability.minor) + "; supported: " + known_archs() +
+        " and devices that run their code; choose such a GPU "
+        "(CUDA_VISIBLE_DEVICES) or the emulated device (KILN_DEVICE=emulator)");
   }
   return found;
 }

@@ -41,7 +41,7 @@ void check_head_dim(Subject subject, std::int64_t dim) {
 int check_length(Subject subject, std::int64_t size, const char* what) {
   if (size > kMaxLength) {
     throw_value(subject, std::string("has ") + std::to_string(size) + " " + what +
-                             "; at most 2^30 - 1 are supported");
+                             "; at most 2^30 - 1 are supported: split the call");
   }
   return static_cast<int>(size);
 }
@@ -120,7 +120,10 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.len_q = problem.len_q, p.len_kv = problem.len_kv;
   p.splits = 1;
   p.scale = options.scale ? *options.scale : 1.0f / std::sqrt(static_cast<float>(q.shape[3]));
-  if (!std::isfinite(p.scale)) throw_value({problem.names.op, "scale"}, "must be finite");
+  if (!std::isfinite(p.scale)) {
+    throw_value({problem.names.op, "scale"},
+                "must be a finite number, got " + std::to_string(p.scale));
+  }
   CallArguments& arguments = problem.arguments;
   arguments.set_params(p);
   arguments.add_pointer(offsetof(AttentionParams, q), q, false);

@@ -47,7 +47,8 @@ struct NvrtcInfo {
   std::string version;  // "13.0"
   std::string build;    // 8 hex digits of a digest over the builtins library, or empty
   std::vector<int> archs;
-  std::string problem;  // why none could be loaded, with the cure
+  std::vector<std::string> passed_over;  // libraries found before it, and why they cannot be used
+  std::string problem;                   // why none could be loaded, with the cure
 };
 
 // Search order: `nvrtc_override` (wrong = an error) -> already loaded in the process -> pip's

@@ -106,7 +106,7 @@ std::string explain(const Problem& problem, const char* op) {
       .dump(-1, ' ', false, json::error_handler_t::replace);  // "layer" and "why" have paths
 }
 
-json inspect_one(const OwnedSpec& owned) {
+json inspect_one(const OwnedSpec& owned, std::vector<std::string>* cubins) {
   const KernelSource source = source_of(owned.spec, owned.texts());
   auto hit = disk_cache().get(source.key);
   const cache::Entry entry = hit ? hit->entry : compile_entry(source, "inspect");
@@ -124,6 +124,7 @@ json inspect_one(const OwnedSpec& owned) {
   result["cubin_bytes"] = entry.cubin.size();
   result["source"] = source.source;
   result["ptx"] = entry.ptx;
+  if (cubins != nullptr) cubins->push_back(entry.cubin);
   return result;
 }
 
@@ -195,12 +196,13 @@ std::string list_gemm_configs(const std::string& spec, const std::string& arch, 
   return configs.dump();
 }
 
-std::string inspect(const std::string& spec, const std::string& arch) {
+std::string inspect(const std::string& spec, const std::string& arch,
+                    std::vector<std::string>* cubins) {
   const BlockingScope blocking;
   json kernels = json::array();
   for (const json& one : parse_specs(spec)) {
     for (const OwnedSpec& owned : specs_from_json(one, arch_index(parse_arch(arch)))) {
-      kernels.push_back(inspect_one(owned));
+      kernels.push_back(inspect_one(owned, cubins));
     }
   }
   return kernels.dump();

@@ -33,7 +33,10 @@ Matrix as_matrix(const char* argument, const TensorView& t, bool transposed) {
   }
   if (m.batch == 1) m.batch_stride = 0;
   for (std::int64_t extent : {m.batch, m.rows, m.cols}) {
-    if (extent > kMaxExtent) throw_value({kOp, argument}, "is too large: " + shape_text(t));
+    if (extent > kMaxExtent) {
+      throw_value({kOp, argument}, "must have sizes of at most 2^31 - 1025, got " + shape_text(t) +
+                                       "; split the product");
+    }
   }
   return m;
 }
@@ -261,7 +264,9 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   p.m = problem.m, p.n = static_cast<int>(columns), p.k = problem.k, p.batch = problem.batch;
   p.alpha = options.alpha;
   p.splits = 1, p.whole_tiles = std::numeric_limits<int>::max();
-  if (!std::isfinite(p.alpha)) throw_value({kOp, "alpha"}, "must be finite");
+  if (!std::isfinite(p.alpha)) {
+    throw_value({kOp, "alpha"}, "must be a finite number, got " + std::to_string(p.alpha));
+  }
   if (options.bias.given()) {
     p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
     traits.bias = options.bias.dtype;

@@ -91,6 +91,11 @@ class Search {
   using Found = std::unique_ptr<const Nvrtc>;
 
   void note(const std::string& what) { tried_ += (tried_.empty() ? "" : "; ") + what; }
+  // Of a library that is there, which a user may expect to be taken.
+  void pass_over(const std::string& what) {
+    note(what);
+    passed_over_.push_back(what);
+  }
 
   bool allows(int major) const {
     return search_.driver_version == 0 || major <= search_.driver_version / 1000;
@@ -103,7 +108,7 @@ class Search {
   // Checks an opened library and completes its description; notes why it cannot be used.
   Found accept(void* handle, const std::string& label, const char* how) {
     const auto reject = [&](const std::string& why) {
-      note(label + ": " + why);
+      pass_over(label + ": " + why);
       return nullptr;
     };
     auto api = std::make_unique<Nvrtc>();
@@ -136,6 +141,7 @@ class Search {
                  .version = version_text(version),
                  .build = digest_of_file(builtins),
                  .archs = supported_archs(*api),
+                 .passed_over = passed_over_,
                  .problem = {}};
     if (api->info.archs.empty()) return reject("it lists no architectures");
     return api;
@@ -149,7 +155,7 @@ class Search {
     }
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-      note(path.string() + ": " + dlerror());
+      pass_over(path.string() + ": " + dlerror());
       return nullptr;
     }
     Found found = accept(handle, path.string(), how);
@@ -166,7 +172,7 @@ class Search {
       if (!fs::exists(path, ignored)) continue;
       any = true;
       if (!allows(major)) {
-        note(path.string() + too_new());
+        pass_over(path.string() + too_new());
       } else if (auto found = open_file(path, how)) {
         return found;
       }
@@ -247,6 +253,7 @@ class Search {
 
   const NvrtcSearch& search_;
   std::string tried_;
+  std::vector<std::string> passed_over_;
 };
 
 // The process's choice. Never freed: threads may compile while the process exits.

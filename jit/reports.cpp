@@ -1,9 +1,9 @@
-// Statistics, diagnosis and the cache's tools, as JSON.
-#include <charconv>
+// Statistics and diagnosis, as JSON. The cache's reports are in cache_reports.cpp.
 #include <nlohmann/json.hpp>
-#include <optional>
 
+#include "jit/arch.h"
 #include "jit/blocking.h"
+#include "jit/cache_reports.h"
 #include "jit/compile_policy.h"
 #include "jit/device_choice.h"
 #include "jit/engine.h"
@@ -24,13 +24,19 @@ const char* name(JitMode mode) {
 
 json device_report(int ordinal) {
   const runtime::DeviceInfo& info = runtime::cuda_device(ordinal).info();
-  return {{"ordinal", ordinal},
-          {"name", info.name},
-          {"compute_capability",
-           std::to_string(info.compute_major) + "." + std::to_string(info.compute_minor)},
-          {"sm_count", info.sm_count},
-          {"shared_bytes_per_block", info.shared_bytes_per_block},
-          {"memory_bytes", info.memory_bytes}};
+  json report{{"ordinal", ordinal},
+              {"name", info.name},
+              {"compute_capability",
+               std::to_string(info.compute_major) + "." + std::to_string(info.compute_minor)},
+              {"sm_count", info.sm_count},
+              {"shared_bytes_per_block", info.shared_bytes_per_block},
+              {"memory_bytes", info.memory_bytes}};
+  try {
+    (void)arch_index({info.compute_major, info.compute_minor});
+  } catch (const std::invalid_argument& error) {
+    report["problem"] = error.what();
+  }
+  return report;
 }
 
 json devices_report() {
@@ -61,48 +67,6 @@ json choice_report() {
     report["problem"] = error.what();
   }
   return report;
-}
-
-json layers_report() {
-  json layers = json::array();
-  for (const cache::LayerInfo& layer : disk_cache().layers()) {
-    layers.push_back({{"path", layer.path.string()},
-                      {"writable", layer.writable},
-                      {"usable", layer.usable},
-                      {"verdict", layer.verdict},
-                      {"owner", layer.owner},
-                      {"mode", layer.mode},
-                      {"entries", layer.entries},
-                      {"bytes", layer.bytes}});
-  }
-  return layers;
-}
-
-// Paths may hold bytes that are no UTF-8; a report with a replacement character beats none.
-std::string text_of(const json& report) {
-  return report.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::string text_of(const cache::Pruned& pruned) {
-  return text_of(
-      json{{"removed", pruned.removed}, {"failed", pruned.failed}, {"problem", pruned.problem}});
-}
-
-// The numbers of a dotted version, without zeros at the end, so that 13 equals 13.0; none when the
-// text is no version.
-std::optional<std::vector<int>> parse_version(std::string_view text) {
-  std::vector<int> parts;
-  for (const char *at = text.data(), *end = at + text.size();;) {
-    int part = 0;
-    const auto [next, error] = std::from_chars(at, end, part);
-    if (error != std::errc{} || part < 0 || *at == '-') return std::nullopt;
-    parts.push_back(part);
-    if (next == end) break;
-    if (*next != '.') return std::nullopt;
-    at = next + 1;
-  }
-  while (!parts.empty() && parts.back() == 0) parts.pop_back();
-  return parts;
 }
 
 }  // namespace
@@ -159,6 +123,7 @@ std::string diagnose() {
                 {"version", nvrtc.version},
                 {"build", nvrtc.build},
                 {"archs", nvrtc.archs},
+                {"passed_over", nvrtc.passed_over},
                 {"problem", nvrtc.problem}}},
               {"devices", devices_report()},
               {"device", choice_report()},
@@ -167,56 +132,9 @@ std::string diagnose() {
                {{"KILN_JIT", name(jit_mode())},
                 {"KILN_TEMPLATE_DIR", s.template_dir},
                 {"KILN_NVRTC", s.nvrtc},
+                {"CUDA_HOME", s.cuda_home},
                 {"KILN_TUNING", s.tuning}}}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);  // as text_of
-}
-
-std::string cache_info() { return text_of(json{{"layers", layers_report()}}); }
-
-std::string cache_list() {
-  json entries = json::array();
-  for (const cache::EntryInfo& entry : disk_cache().list()) {
-    entries.push_back({{"key", entry.key.hex()},
-                       {"path", entry.path.string()},
-                       {"layer", entry.layer},
-                       {"what", entry.description.value("what", "")},
-                       {"arch", entry.description.value("arch", "")},
-                       {"nvrtc_version", entry.description.value("nvrtc_version", "")},
-                       {"bytes", entry.bytes},
-                       {"pinned", entry.pinned},
-                       {"last_used", entry.last_used}});
-  }
-  return text_of(entries);
-}
-
-std::string cache_verify() {
-  json faults = json::array();
-  const auto results = disk_cache().verify();
-  for (const cache::VerifyResult& result : results) {
-    if (result.fault.empty()) continue;
-    faults.push_back(
-        {{"key", result.key.hex()}, {"path", result.path.string()}, {"fault", result.fault}});
-  }
-  for (const cache::LayerInfo& layer : disk_cache().layers()) {
-    if (layer.usable) continue;  // nothing in it was read
-    faults.push_back({{"key", ""}, {"path", layer.path.string()}, {"fault", layer.verdict}});
-  }
-  return text_of(json{{"checked", results.size()}, {"faults", faults}});
-}
-
-std::string cache_clear() { return text_of(disk_cache().clear()); }
-
-std::string cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc) {
-  if (older_than_nvrtc.empty()) return text_of(disk_cache().prune(max_bytes));
-  const auto limit = parse_version(older_than_nvrtc);
-  if (!limit) {
-    throw std::invalid_argument("cache prune: the NVRTC version must be like 13.0, got '" +
-                                older_than_nvrtc + "'");
-  }
-  return text_of(disk_cache().prune(max_bytes, [&](const cache::EntryInfo& entry) {
-    const auto version = parse_version(entry.description.value("nvrtc_version", ""));
-    return version && *version < *limit;  // an entry that does not tell is not known to be old
-  }));
+      .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace kiln

@@ -86,7 +86,8 @@ class Fields {
   }
   void finish() const {
     for (const auto& item : object_.items()) {
-      if (!seen_.contains(item.key())) refuse("unknown field '" + item.key() + "'");
+      if (!seen_.contains(item.key()))
+        refuse("unknown field '" + item.key() + "'; docs/prewarm.md lists the fields there are");
     }
   }
 
@@ -100,8 +101,13 @@ class Fields {
   std::set<std::string> seen_;
 };
 
+constexpr int kNotGiven = std::numeric_limits<int>::min();
+
 std::uint16_t head_dim(Fields& fields, const char* field, int otherwise) {
   const int dim = fields.integer(field, otherwise);
+  if (dim == kNotGiven) {
+    refuse(std::string("field '") + field + "' is missing; give a multiple of 8 up to 256");
+  }
   if (dim < 8 || dim > 256 || dim % 8 != 0) {
     refuse(std::string("field '") + field + "' must be a multiple of 8 up to 256, got " +
            std::to_string(dim));
@@ -128,7 +134,11 @@ std::vector<int> matching_rows(std::span<const Config> table, const std::vector<
   for (int row : rows) {
     if (matches(table[static_cast<std::size_t>(row)])) kept.push_back(row);
   }
-  if (kept.empty()) refuse("its tile is not a row of the config table for these properties");
+  if (kept.empty())
+    refuse(
+        "its tile is not a row of the config table for these properties; leave the tile fields "
+        "out, "
+        "or take a row that kiln inspect lists");
   return kept;
 }
 
@@ -138,7 +148,7 @@ std::vector<OwnedSpec> attention_specs(Fields& fields, int arch) {
   AttentionTraits traits;
   traits.dtype = fields.dtype("dtype", DType::bf16);
   if (traits.dtype == DType::f32) refuse("field 'dtype' must be float16 or bfloat16 for attention");
-  traits.head_dim = head_dim(fields, "head_dim", 0);
+  traits.head_dim = head_dim(fields, "head_dim", kNotGiven);
   traits.head_dim_v = head_dim(fields, "head_dim_v", traits.head_dim);
   traits.mask = parse_mask(fields.text("mask", "none"));
   traits.softcap = fields.boolean("softcap", false);
@@ -341,8 +351,13 @@ std::vector<OwnedSpec> specs_from_json(const json& spec, int arch) {
 }
 
 std::vector<json> parse_specs(const std::string& text) {
-  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) refuse("not valid JSON");
+  json parsed;
+  try {
+    parsed = json::parse(text);
+  } catch (const json::parse_error& error) {
+    refuse("the text is not valid JSON: byte " + std::to_string(error.byte) +
+           " is not what may follow there");
+  }
   if (parsed.is_array()) return parsed.get<std::vector<json>>();
   return {parsed};
 }

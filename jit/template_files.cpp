@@ -20,27 +20,28 @@ struct FolderFiles {
 
 const FolderFiles& read_folder(const std::string& folder) {
   static FolderFiles* const result = [&] {
-    auto* read = new FolderFiles;
     std::error_code error;
+    // Asked first: another folder, the root even, is not walked through.
+    if (!std::filesystem::exists(std::filesystem::path(folder) / "base/types.cuh", error)) {
+      throw std::invalid_argument(
+          "KILN_TEMPLATE_DIR=" + folder +
+          " holds no base/types.cuh; point it to a templates/ folder of Kiln");
+    }
+    auto* read = new FolderFiles;
     for (auto it = std::filesystem::recursive_directory_iterator(folder, error);
          !error && it != std::filesystem::recursive_directory_iterator(); it.increment(error)) {
       const auto extension = it->path().extension();
-      if (!it->is_regular_file() || (extension != ".cuh" && extension != ".h")) continue;
+      if (!it->is_regular_file(error) || (extension != ".cuh" && extension != ".h")) continue;
       auto text = read_whole_file(it->path());
       if (!text)
         throw std::invalid_argument("KILN_TEMPLATE_DIR: " + it->path().string() +
-                                    " cannot be read");
+                                    " cannot be read; make it readable, or unset the variable");
       const auto relative = std::filesystem::relative(it->path(), folder).generic_string();
       read->texts.emplace("/kiln/" + relative, std::move(*text));
     }
     for (const auto& [name, text] : read->texts) read->files.push_back({name, text});
     return read;
   }();
-  if (!result->texts.contains("/kiln/base/types.cuh")) {
-    throw std::invalid_argument(
-        "KILN_TEMPLATE_DIR=" + folder +
-        " holds no base/types.cuh; point it to a templates/ folder of Kiln");
-  }
   return *result;
 }
 

@@ -183,15 +183,16 @@ def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
 
     Each has `what`, `config`, `path`, `why`, `key`, `spec`; `source` and `ptx`; `registers` and
     `threads`; `dynamic_shared_bytes`, `spill_bytes`, `local_bytes` and `cubin_bytes`;
-    `compile_seconds`, `nvrtc_version`, `warnings`. Raises ValueError for a spec or an arch that is
-    none, kiln.CompileError for what does not compile.
+    `compile_seconds`, `nvrtc_version`, `warnings`; `cubin`, as bytes. Raises ValueError for a spec
+    or an arch that is none, kiln.CompileError for what does not compile.
 
         >>> spec = {"op": "gemm", "dtype": "float16", "block_m": 32, "stages": 4}
         >>> kernels = kiln.inspect(spec, "sm_80")
         >>> [kernel["spill_bytes"] for kernel in kernels], "mma.sync" in kernels[0]["ptx"]
         ([0], True)
     """
-    return json.loads(_core.inspect(_spec_text(spec), arch))
+    report, cubins = _core.inspect(_spec_text(spec), arch)
+    return [{**kernel, "cubin": cubin} for kernel, cubin in zip(json.loads(report), cubins)]
 
 
 def enumerate_specs(arch: str) -> list[dict[str, Any]]:

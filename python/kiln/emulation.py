@@ -224,7 +224,9 @@ def _span(array: Any, where: str) -> tuple[int, tuple[int, int, bool]]:
         address, is_read_only = facts["data"]
         shape, strides, size = array.shape, array.strides, array.itemsize
         if facts["typestr"][1] == "O":
-            raise TypeError(f"emulate: {where} is an array of Python objects")
+            raise TypeError(
+                f"emulate: {where} is an array of Python objects; give it a dtype of numbers"
+            )
     elif hasattr(array, "data_ptr") and str(getattr(array, "device", "")) == "cpu":
         address, is_read_only = array.data_ptr(), False
         size = array.element_size()

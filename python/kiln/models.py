@@ -26,7 +26,10 @@ def known_models() -> dict[str, dict[str, Any]]:
 
 
 def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
-    """A model's name and shapes, from the table (case-insensitive) or a config.json."""
+    """A model's name and shapes, from the table (case-insensitive) or from a config.json, named
+    itself or by its folder."""
+    if os.path.isfile(os.path.join(name_or_path, "config.json")):
+        name_or_path = os.path.join(name_or_path, "config.json")
     if name_or_path.endswith(".json"):
         return name_or_path, _from_config(_read_config(name_or_path), name_or_path)
     models = known_models()
@@ -94,16 +97,23 @@ def _read_config(path: str) -> dict[str, Any]:
         except ValueError as error:  # no JSON, or no UTF-8
             raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(config, dict):
-        raise ValueError(f"{path} holds no JSON object; it is not a model's config.json")
+        raise ValueError(f"{path} holds no JSON object; give the path of a model's config.json")
     return config
 
 
 def _check_config(text: Any, path: str) -> None:
     if not isinstance(text, dict):
-        raise ValueError(f"{path}: text_config is no JSON object")
-    for field in ("hidden_size", "num_attention_heads"):
-        if field not in text:
-            raise ValueError(f"{path} has no field '{field}'; it is not a model's config.json")
+        raise ValueError(f"{path}: text_config must be a JSON object, got {text!r}")
+    if "hidden_size" not in text:
+        raise ValueError(
+            f"{path} has no field 'hidden_size', so it is no config.json of a decoder: give a "
+            "model's own, or its kernels in a spec file (docs/prewarm.md)"
+        )
+    if "num_attention_heads" not in text:
+        raise ValueError(
+            f"{path} leaves 'num_attention_heads' to the model's code: add it, and 'head_dim' and "
+            "'num_key_value_heads', to a copy of the file"
+        )
     for field in (*_SIZES, "hidden_size", "num_attention_heads"):
         value = text.get(field)
         if value is not None and (type(value) is not int or value < 1):
@@ -112,8 +122,23 @@ def _check_config(text: Any, path: str) -> None:
         if text.get(field):
             raise ValueError(
                 f"{path} describes latent attention ('{field}'), whose heads and projections "
-                "cannot be read off the fields used here; give the kernels in a spec file"
+                "cannot be read off the fields used here; give the kernels in a spec file "
+                "(docs/prewarm.md)"
             )
+    _check_heads(text, path)
+
+
+def _check_heads(text: dict[str, Any], path: str) -> None:
+    heads, kv_heads = text["num_attention_heads"], text.get("num_key_value_heads")
+    if kv_heads and heads % kv_heads:
+        raise ValueError(
+            f"{path}: 'num_key_value_heads' must divide the {heads} attention heads, got {kv_heads}"
+        )
+    if not text.get("head_dim") and text["hidden_size"] % heads:
+        raise ValueError(
+            f"{path} has no 'head_dim', and {heads} heads do not divide 'hidden_size', "
+            f"{text['hidden_size']}: add 'head_dim' to a copy of the file"
+        )
 
 
 def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:

@@ -119,13 +119,15 @@ std::int64_t int64_argument(PyObject* object, Subject subject) {
   const py::object number = take(PyNumber_Index(object));
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-  if (overflow != 0) throw_value(subject, "is out of range: " + repr_of(object));
+  if (overflow != 0) throw_value(subject, "must fit an integer of 64 bits, got " + repr_of(object));
   return value;
 }
 
 int int_argument(PyObject* object, Subject subject) {
   const std::int64_t value = int64_argument(object, subject);
-  if (value != static_cast<int>(value)) throw_value(subject, "is out of range: " + repr_of(object));
+  if (value != static_cast<int>(value)) {
+    throw_value(subject, "must fit an integer of 32 bits, got " + repr_of(object));
+  }
   return static_cast<int>(value);
 }
 

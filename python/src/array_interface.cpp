@@ -43,7 +43,8 @@ DlDataType element_type(py::handle object, const std::string& typestr, Subject s
         return {kDlComplex, bits, 1};
     }
   }
-  throw_type(subject, "has the element type \"" + typestr + "\", which Kiln does not compute with");
+  throw_type(subject, "has the element type \"" + typestr +
+                          "\", which Kiln does not compute with; cast it, to bfloat16 say");
 }
 
 int device_ordinal(py::handle object, const void* data) {
@@ -66,12 +67,15 @@ void read_strides(py::handle strides, int item_bytes, ArrayInterface& array, Sub
     return;
   }
   const auto bytes = py::cast<py::tuple>(strides);
-  if (static_cast<int>(bytes.size()) != rank) throw_value(subject, "has strides of another rank");
+  if (static_cast<int>(bytes.size()) != rank)
+    throw_value(subject,
+                "has strides of another rank than its shape; correct its __cuda_array_interface__");
   for (int i = 0; i < rank; ++i) {
     const auto stride = py::cast<std::int64_t>(bytes[i]);
     if (stride % item_bytes != 0) {
-      throw_value(subject, "has a stride of " + std::to_string(stride) +
-                               " bytes, which is no whole number of elements");
+      throw_value(subject,
+                  "has a stride of " + std::to_string(stride) +
+                      " bytes, which is no whole number of elements; make a contiguous copy");
     }
     array.strides[i] = stride / item_bytes;
   }
@@ -102,14 +106,18 @@ ArrayInterface read_interface(const TensorArgument& argument, const char* op) {
   for (int i = 0; i < tensor.ndim; ++i) array.shape[i] = py::cast<std::int64_t>(shape[i]);
   tensor.dtype = element_type(object, py::cast<std::string>(interface["typestr"]), subject);
   tensor.data = reinterpret_cast<void*>(py::cast<std::uintptr_t>(data[0]));
-  if (argument.written && py::cast<bool>(data[1])) throw_type(subject, "is read-only");
+  if (argument.written && py::cast<bool>(data[1]))
+    throw_type(subject, "is read-only; pass an array that can be written");
   tensor.device =
       is_host ? DlDevice{kDlCpu, 0} : DlDevice{kDlCuda, device_ordinal(object, tensor.data)};
   read_strides(get(interface, "strides"), tensor.dtype.bits / 8, array, subject);
   const py::object stream = get(interface, "stream");
   if (!stream.is_none()) {
     const auto handle = py::cast<std::uintptr_t>(stream);
-    if (handle == 0) throw_value(subject, "names stream 0, which __cuda_array_interface__ forbids");
+    if (handle == 0)
+      throw_value(
+          subject,
+          "names stream 0, which __cuda_array_interface__ forbids; give 1 for the default stream");
     // 1 and 2 are CUDA's own handles of the legacy and the per-thread default stream.
     array.stream = handle == 1 ? nullptr : reinterpret_cast<void*>(handle);
   }

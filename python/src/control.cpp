@@ -1,7 +1,9 @@
 // Everything around the operations. Reports cross as JSON texts; the Python package parses them.
 #include <pybind11/stl.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -93,6 +95,19 @@ std::string prewarm_specs(const std::string& specs, std::vector<std::string> arc
   return report;
 }
 
+// The report, and the cubins as bytes.
+py::tuple inspect_kernels(const std::string& spec, const std::string& arch) {
+  std::vector<std::string> cubins;
+  std::string report;
+  {
+    const py::gil_scoped_release unlocked;
+    report = inspect(spec, arch, &cubins);
+  }
+  py::list images;
+  for (const std::string& cubin : cubins) images.append(py::bytes(cubin));
+  return py::make_tuple(report, images);
+}
+
 py::dict nvrtc_facts(bool load) {
   NvrtcInfo info;
   {
@@ -138,8 +153,15 @@ void register_cache(py::module_& module) {
   module.def("cache_list", &cache_list, unlocked());
   module.def("cache_verify", &cache_verify, unlocked());
   module.def("cache_clear", &cache_clear, unlocked());
-  module.def("cache_prune", &cache_prune, py::arg("max_bytes"), py::arg("older_than_nvrtc"),
-             unlocked());
+  module.def(
+      "cache_prune",
+      [](std::optional<std::uint64_t> max_bytes, std::int64_t unused_since,
+         const std::string& older_than_nvrtc, bool dry_run) {
+        return cache_prune(
+            {max_bytes.value_or(UINT64_MAX), unused_since, older_than_nvrtc, dry_run});
+      },
+      py::kw_only(), py::arg("max_bytes"), py::arg("unused_since"), py::arg("older_than_nvrtc"),
+      py::arg("dry_run"), unlocked());
 }
 
 }  // namespace
@@ -158,7 +180,7 @@ void register_control(py::module_& module) {
   module.def("clear_memory_cache", &clear_memory_cache, unlocked());
   module.def("prewarm", &prewarm_specs);
   module.def("preload", &preload, unlocked());
-  module.def("inspect", &inspect, unlocked());
+  module.def("inspect", &inspect_kernels);
   module.def("enumerate_specs", &enumerate_specs, unlocked());
   module.def("gemm_configs", &list_gemm_configs, unlocked());
   module.def("set_tuning", &set_tuning, unlocked());
@@ -172,7 +194,9 @@ void register_control(py::module_& module) {
       .def("__enter__",
            [](NoCompileContext& self) { self.scopes.push_back(std::make_unique<NoCompile>()); })
       .def("__exit__", [](NoCompileContext& self, const py::args&) {
-        if (self.scopes.empty()) throw std::runtime_error("no_compile: left without being entered");
+        if (self.scopes.empty())
+          throw std::runtime_error(
+              "no_compile: left without being entered; write `with kiln.no_compile():`");
         self.scopes.pop_back();
       });
 }

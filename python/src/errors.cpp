@@ -94,7 +94,9 @@ void translate(std::exception_ptr error) {
   } catch (const std::exception& e) {
     PyErr_SetString(error_type, e.what());
   } catch (...) {
-    PyErr_SetString(error_type, "an exception that is not a std::exception left Kiln's C++ code");
+    PyErr_SetString(
+        error_type,
+        "an exception that is not a std::exception left Kiln's C++ code; please report this");
   }
 }
 

@@ -328,7 +328,7 @@ void TensorIntake::set_view(TensorArgument& argument, const DlTensor& tensor) {
   view.dtype = dtype_of(tensor.dtype);
   if (view.dtype == DType::other) {
     throw_type(subject, "has dtype " + dlpack_type_text(tensor.dtype) +
-                            ", which Kiln does not compute with");
+                            ", which Kiln does not compute with; cast it, to bfloat16 say");
   }
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   view.device_type = device_type();

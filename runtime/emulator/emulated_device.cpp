@@ -64,18 +64,20 @@ std::string triple(const std::array<unsigned, 3>& n) {
 
 // CUDA C++ Programming Guide, "Technical specifications": sizes that every launch must keep to.
 void check_shape(const Program& program, const DeviceLimits& limits, const LaunchShape& shape) {
-  constexpr std::array<std::uint64_t, 3> kGrid = {0x7fffffff, 65535, 65535};
-  constexpr std::array<std::uint64_t, 3> kBlock = {1024, 1024, 64};
+  constexpr std::array<unsigned, 3> kGrid = {0x7fffffff, 65535, 65535};
+  constexpr std::array<unsigned, 3> kBlock = {1024, 1024, 64};
   constexpr std::uint64_t kMaxClusterBlocks = 16;  // non-portable size
   const Function& function = *program.function;
   std::uint64_t threads = 1, cluster = 1, required = 1, most = 1;
   bool has_required = false, has_most = false;
   for (std::size_t i = 0; i < 3; ++i) {
     if (shape.grid[i] == 0 || shape.grid[i] > kGrid[i]) {
-      refuse(program, "a grid of " + triple(shape.grid) + " blocks");
+      refuse(program,
+             "a grid of " + triple(shape.grid) + " blocks; each size is 1 to " + triple(kGrid));
     }
     if (shape.block[i] == 0 || shape.block[i] > kBlock[i]) {
-      refuse(program, "blocks of " + triple(shape.block) + " threads");
+      refuse(program,
+             "blocks of " + triple(shape.block) + " threads; each size is 1 to " + triple(kBlock));
     }
     if (shape.cluster[i] == 0 || shape.grid[i] % shape.cluster[i] != 0) {
       refuse(program, "the grid " + triple(shape.grid) + " is no multiple of the cluster " +
@@ -99,7 +101,8 @@ void check_shape(const Program& program, const DeviceLimits& limits, const Launc
                         std::to_string(most));
   }
   if (cluster > 1 && limits.major < 9) refuse(program, "clusters need sm_90 or newer");
-  if (cluster > kMaxClusterBlocks) refuse(program, "clusters of more than 16 blocks");
+  if (cluster > kMaxClusterBlocks)
+    refuse(program, "a cluster of " + std::to_string(cluster) + " blocks; at most 16 are allowed");
   const std::uint64_t shared = std::uint64_t{program.shared_bytes} + shape.dynamic_shared_bytes;
   if (shared > limits.shared_per_block) {
     refuse(program, std::to_string(shared) + " bytes of shared memory a block; " + limits.name +

@@ -277,6 +277,14 @@ TEST_CASE("a wrong override is an error that names it, never a search", "[compil
     CHECK_FALSE(opens({.nvrtc_override = KILN_FAKE_CUDA}));
     CHECK(mentions(problem, "it has no nvrtc"));
   }
+  SECTION("a broken library beside a sound one is passed over, and said so") {
+    compile_text(kScale);
+    fs::create_symlink(nvrtc_info(false).path, folder.path() / "libnvrtc.so.12");
+    const auto found = open_nvrtc({.nvrtc_override = folder.path().string()}, problem);
+    REQUIRE(found != nullptr);
+    REQUIRE(found->info.passed_over.size() == 1);
+    CHECK(mentions(found->info.passed_over[0], (folder.path() / "libnvrtc.so.13").string()));
+  }
   SECTION("newer than the driver") {
     compile_text(kScale);
     const NvrtcInfo info = nvrtc_info(false);

@@ -64,7 +64,7 @@ TEST_CASE("a folder below a regular file is a warning for reader and writer") {
   CHECK(cache.lock(key_of(1), 10));
   CHECK(cache.list().empty());
   CHECK(cache.verify().empty());
-  CHECK(cache.prune(1).removed == 0);
+  CHECK(cache.prune({.max_bytes = 1}).removed.size() == 0);
   CHECK_FALSE(cache.layers()[0].usable);
   CHECK(box.warned_of("Not a directory"));
   CHECK(box.warnings.size() == 2);
@@ -100,12 +100,34 @@ TEST_CASE("a folder that this user may read but not write serves hits and warns 
           if (!cache.get(key_of(1)) || cache.put(key_of(i), entry_of(i))) return false;
         }
         if (box.warnings.size() != 1 || !box.warned_of("Permission denied")) return false;
+        const LayerInfo layer = cache.layers()[0];  // entries are read all the same
+        if (!layer.usable || layer.verdict != "cannot be written: Permission denied") return false;
         const Pruned cleared = cache.clear();
-        return cleared.removed == 0 && cleared.failed == 1 && cache.get(key_of(1)) &&
+        return cleared.removed.size() == 0 && cleared.failed == 1 && cache.get(key_of(1)) &&
                cleared.problem.find("cannot remove") != std::string::npos;
       },
       ordinary_user())));
   for (const fs::path& path : {box.store(), shard}) ::chmod(path.c_str(), 0700);
+}
+
+TEST_CASE("a folder that cannot be created is told before the first write") {
+  CacheBox box;
+  box.options.directory = box.folder.path() / "file" / "store";
+  CHECK(DiskCache(box.options).layers()[0].verdict == "ok");
+  spill(box.folder.path() / "file", "");
+  const LayerInfo layer = DiskCache(box.options).layers()[0];
+  CHECK_FALSE(layer.usable);
+  CHECK_FALSE(layer.advice.empty());
+  ::chmod(box.folder.path().c_str(), 0755);
+  box.options.directory = box.folder.path() / "store";
+  CHECK(succeeded(start_child(
+      [&] {
+        const LayerInfo denied = DiskCache(box.options).layers()[0];
+        const std::string where = box.folder.path().string();
+        return denied.verdict == "cannot be created in " + where + ": Permission denied" &&
+               denied.advice.find("KILN_CACHE_DIR") != std::string::npos;
+      },
+      ordinary_user())));
 }
 
 TEST_CASE("a folder that this user may not read is a warning") {

@@ -96,7 +96,7 @@ TEST_CASE("two processes pruning and writing do not trip each other") {
       DiskCache cache(box.options);
       for (int n = 0; n < 20; ++n) {
         if (!cache.put(key_of(n), entry_of(n))) return false;
-        if (i % 2 == 0) cache.prune(20000);
+        if (i % 2 == 0) cache.prune({.max_bytes = 20000});
         const auto hit = cache.get(key_of(n));
         if (hit && !same(hit->entry, entry_of(n))) return false;
       }

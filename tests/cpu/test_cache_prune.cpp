@@ -24,15 +24,15 @@ TEST_CASE("pruning removes the least recently used first, until the limit holds"
   DiskCache cache(box.options);
   fill(box, cache, 5);
   const std::uint64_t all = total(cache);
-  CHECK(cache.prune(all).removed == 0);
-  CHECK(cache.prune(all - 1).removed == 1);
+  CHECK(cache.prune({.max_bytes = all}).removed.size() == 0);
+  CHECK(cache.prune({.max_bytes = all - 1}).removed.size() == 1);
   CHECK_FALSE(cache.get(key_of(1)));
-  CHECK(cache.prune(all / 2).removed == 2);
+  CHECK(cache.prune({.max_bytes = all / 2}).removed.size() == 2);
   CHECK(cache.get(key_of(4)));
   CHECK(cache.get(key_of(5)));
   CHECK(total(cache) <= all / 2);
   CHECK(names_under(box.store(), key_of(1).hex().substr(2)).empty());
-  CHECK(cache.prune(0).removed == 2);
+  CHECK(cache.prune({.max_bytes = 0}).removed.size() == 2);
   CHECK(cache.list().empty());
 }
 
@@ -41,7 +41,7 @@ TEST_CASE("using an entry makes it recent, at most once an hour") {
   DiskCache cache(box.options);
   fill(box, cache, 2);
   REQUIRE(cache.get(key_of(1)));
-  CHECK(cache.prune(total(cache) - 1).removed == 1);
+  CHECK(cache.prune({.max_bytes = total(cache) - 1}).removed.size() == 1);
   CHECK(cache.get(key_of(1)));
 
   set_age(box.file(1, ".cubin"), 3000);
@@ -82,7 +82,7 @@ TEST_CASE("pinned entries survive pruning, also after they are put again") {
   REQUIRE(cache.put(key_of(1), entry_of(1)));
   REQUIRE(cache.put(key_of(2), entry_of(2)));
   set_age(box.file(1, ".cubin"), 100000);
-  CHECK(cache.prune(1).removed == 1);
+  CHECK(cache.prune({.max_bytes = 1}).removed.size() == 1);
   CHECK(cache.get(key_of(1)));
   CHECK_FALSE(cache.get(key_of(2)));
 }
@@ -92,9 +92,41 @@ TEST_CASE("entries that the caller calls expired go, pinned or not, and only tho
   DiskCache cache(box.options);
   for (int i = 1; i <= 3; ++i) cache.put(key_of(i), entry_of(i), /*pinned=*/i == 2);
   const auto old = [](const EntryInfo& entry) { return entry.description["registers"] < 3; };
-  CHECK(cache.prune(UINT64_MAX, old).removed == 2);
+  CHECK(cache.prune({.expired = old}).removed.size() == 2);
   REQUIRE(cache.list().size() == 1);
   CHECK(cache.list()[0].key == key_of(3));
+}
+
+TEST_CASE("what was not used for long goes, but for pinned entries, which are counted") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  fill(box, cache, 3);  // used 99000, 98000 and 97000 seconds ago
+  REQUIRE(cache.pin(key_of(1)));
+  set_age(box.file(1, ".cubin"), 99000);
+  const Pruned pruned = cache.prune({.unused_since = std::time(nullptr) - 97500});
+  REQUIRE(pruned.removed.size() == 1);
+  CHECK(pruned.removed[0].key == key_of(2));
+  CHECK(pruned.removed[0].description["registers"] == 2);
+  CHECK(pruned.kept_pinned == 1);
+  CHECK(cache.list().size() == 2);
+}
+
+TEST_CASE("a dry run tells what would go and removes nothing") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  fill(box, cache, 4);
+  const fs::path litter = box.file(1, ".cubin").parent_path() / ".tmp-old";
+  spill(litter, "x");
+  set_age(litter, 4000);
+  PruneOptions options{.max_bytes = total(cache) / 2, .dry_run = true};
+  const Pruned foretold = cache.prune(options);
+  REQUIRE(foretold.removed.size() == 3);
+  CHECK(cache.list().size() == 4);
+  CHECK(fs::exists(litter));
+  options.dry_run = false;
+  const Pruned pruned = cache.prune(options);
+  REQUIRE(pruned.removed.size() == 3);
+  for (int i : {0, 1, 2}) CHECK(pruned.removed[i].key == foretold.removed[i].key);
 }
 
 TEST_CASE("clearing removes every entry and nothing else") {
@@ -105,7 +137,7 @@ TEST_CASE("clearing removes every entry and nothing else") {
   const fs::path shard = box.file(1, ".cubin").parent_path();
   spill(box.store() / "notes.txt", "mine");
   spill(shard / "photo.cubin", "mine");
-  CHECK(cache.clear().removed == 4);
+  CHECK(cache.clear().removed.size() == 4);
   CHECK(cache.list().empty());
   CHECK(names_under(box.store(), ".json").empty());
   CHECK(slurp(box.store() / "notes.txt") == "mine");
@@ -141,6 +173,6 @@ TEST_CASE("pin protects an entry that is there and says no for one that is not")
   CHECK(cache.pin(key_of(1)));
   CHECK(cache.pin(key_of(1)));
   CHECK_FALSE(cache.pin(key_of(2)));
-  CHECK(cache.prune(0).removed == 0);
+  CHECK(cache.prune({.max_bytes = 0}).removed.size() == 0);
   CHECK(cache.get(key_of(1)));
 }

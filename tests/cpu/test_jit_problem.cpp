@@ -110,7 +110,7 @@ TEST_CASE("attention: each bad argument is named in one sentence") {
   }
   SECTION("scale") {
     call.options.scale = std::nanf("");
-    CHECK(contains(call.error(), "scale must be finite"));
+    CHECK(contains(call.error(), "scale must be a finite number"));
   }
   SECTION("lse") {
     call.lse = half({2, 8, 5}, DType::bf16);

@@ -75,3 +75,16 @@ def spec_file(tmp_path):
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(ONE_KERNEL))
     return path
+
+
+@pytest.fixture
+def fake_driver(tmp_path):
+    """A folder with the fake driver of the C++ tests, for the LD_LIBRARY_PATH of a child: NVRTC,
+    which this process loads, looks for the driver too."""
+    built = pathlib.Path(__file__).parents[2] / "build/dev/tests/libfake_cuda.so"
+    found = os.environ.get("KILN_FAKE_CUDA") or built
+    assert pathlib.Path(found).exists(), "run make build: the C++ tests bring the fake driver"
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    (folder / "libcuda.so.1").symlink_to(found)
+    return str(folder)

@@ -56,7 +56,7 @@ def test_variant_must_be_one():
 
 def test_negative_softcap_and_infinite_scale():
     refuses(ValueError, "softcap", attention, softcap=-1.0)
-    refuses(ValueError, "scale must be finite", attention, scale=float("inf"))
+    refuses(ValueError, "scale must be a finite number", attention, scale=float("inf"))
 
 
 def test_unknown_activation():

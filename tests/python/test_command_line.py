@@ -16,12 +16,13 @@ OK, CHECK_FAILED, USAGE, COMPILE_FAILED, ENVIRONMENT = range(5)
 def test_version_and_help(kiln_command):
     assert re.fullmatch(r"kiln \d+\.\d+\.\d+\n", kiln_command("--version").stdout)
     assert "prewarm" in kiln_command("--help").stdout
+    alone = kiln_command()
+    assert (alone.code, alone.stdout) == (OK, kiln_command("--help").stdout)
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["polish"],
         ["prewarm"],
         ["cache"],
@@ -126,6 +127,19 @@ def test_prewarm_prints_a_table(kiln_command, spec_file):
     run = kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90", "--jobs", 1)
     assert run.code == OK
     assert "1 kernels: 1 compiled, 0 cached" in run.stdout
+
+
+def test_check_says_what_is_missing(kiln_command, spec_file):
+    arguments = ["prewarm", "--spec", spec_file, "--arch", "sm_90", "--check"]
+    run = kiln_command(*arguments)
+    assert run.code == CHECK_FAILED
+    (row,) = [line for line in run.stdout.splitlines() if line.startswith("gemm bfloat16 nt")]
+    assert "tile 32x64x128x4" in row and "missing" in row
+    assert "1 missing" in run.stdout and "without --check" in run.stdout
+    kiln_command(*arguments[:-1])
+    complete = kiln_command(*arguments)
+    assert complete.code == OK
+    assert complete.stdout.startswith("1 kernels: 0 compiled, 1 cached")
 
 
 def test_prewarm_reads_stdin(kiln_command):
@@ -253,9 +267,11 @@ def test_cache_commands(kiln_command, spec_file, cache_dir):
     assert kiln_command("cache", "verify").code == OK
     assert "/" in kiln_command("cache", "info").stdout
     older = kiln_command("cache", "prune", "--older-than-nvrtc", "99.0", "--json")
-    assert older.json() == {"removed": 1, "failed": 0, "problem": ""}
+    report = older.json()
+    assert [report[name] for name in ("removed", "failed", "problem")] == [1, 0, ""]
+    assert [gone["key"] for gone in report["entries"]] == [entry["key"]]
     kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
-    assert kiln_command("cache", "clear").stdout == "1 kernels removed\n"
+    assert re.fullmatch(r"1 kernels removed, .* KiB\n", kiln_command("cache", "clear").stdout)
     assert kiln_command("cache", "list", "--json").json() == []
 
 
@@ -276,7 +292,7 @@ def test_a_refused_folder_is_no_success(kiln_command, spec_file, cache_dir):
         run = kiln_command("cache", *arguments)
         assert run.code == ENVIRONMENT
         assert "is writable by" in run.stderr
-        assert run.stdout == "0 kernels removed\n"
+        assert run.stdout == "0 kernels removed, 0 B\n"
         report = kiln_command("cache", *arguments, "--json").json()
         assert report["removed"] == 0
         assert "chmod" in report["problem"]

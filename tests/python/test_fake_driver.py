@@ -3,14 +3,12 @@ hit. Where there is a real driver, tests/gpu does all this in earnest."""
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import kiln
 import pytest
 
-DEV_BUILD = pathlib.Path(__file__).parents[2] / "build/dev"
 SCRIPT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -98,13 +96,9 @@ print(json.dumps(report))
 
 
 @pytest.fixture
-def run_script(environment, tmp_path):
+def run_script(environment, fake_driver):
     """Runs a script on the fake driver and returns its report."""
-    found = os.environ.get("KILN_FAKE_CUDA") or DEV_BUILD / "tests/libfake_cuda.so"
-    assert pathlib.Path(found).exists(), "run make build: the C++ tests bring the fake driver"
-    (tmp_path / "libcuda.so.1").symlink_to(found)
-    # For this child alone: NVRTC, which prewarming loads, looks for the driver too.
-    variables = {**environment, "LD_LIBRARY_PATH": str(tmp_path)}
+    variables = {**environment, "LD_LIBRARY_PATH": fake_driver}
 
     def run(script=SCRIPT, *arguments):
         command = [sys.executable, "-c", script, os.path.dirname(__file__), *map(str, arguments)]

@@ -94,6 +94,66 @@ def test_config_json_of_a_mixture_with_windows(tmp_path):
     )
 
 
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "attention_bias": False,
+}
+GEMMA_2 = {
+    "model_type": "gemma2",
+    "hidden_size": 3584,
+    "intermediate_size": 14336,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 256,
+    "sliding_window": 4096,
+    "attn_logit_softcapping": 50.0,
+    "vocab_size": 256000,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "name"), [(LLAMA, "Llama-3.1-8B"), (GEMMA_2, "Gemma-2-9B")], ids=["llama", "gemma2"]
+)
+def test_a_published_config_gives_what_the_table_gives(tmp_path, config, name):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = models.load_model(str(tmp_path))  # the folder does as well as the file
+    assert found[0] == str(tmp_path / "config.json")
+    known = models.load_model(name)[1]
+    assert {field: found[1][field] for field in ("head_dim", "gemm", "softcap", "sinks")} == {
+        field: known[field] for field in ("head_dim", "gemm", "softcap", "sinks")
+    }
+    assert models.model_specs(found[1]) == models.model_specs(known)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"head_dim": None}, {"head_dim": 128}),
+        ({"head_dim": 64}, {"head_dim": 64}),  # Mistral-Nemo's differs from hidden / heads
+        ({"num_key_value_heads": None}, {"qkv": [3 * 4096, 4096]}),
+        ({"sliding_window": 4096}, {"window": 4096}),  # Mistral 7B v0.1
+        ({"sliding_window": None}, {"window": None}),
+        ({"sliding_window": 4096, "use_sliding_window": False}, {"window": None}),
+        ({"attention_bias": True}, {"bias": ["qkv"]}),
+        ({"n_routed_experts": 64}, {"gate_up": None}),  # experts are no plain products
+    ],
+)
+def test_what_a_config_may_leave_out_or_add(tmp_path, changes, expected):
+    given = {**LLAMA, **changes}
+    without_nulls = {name: value for name, value in given.items() if value is not None}
+    for config in (given, without_nulls):  # absent and null mean the same
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        model = models.load_model(str(tmp_path / "config.json"))[1]
+        for field, value in expected.items():
+            assert model.get(field, model["gemm"].get(field)) == value
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -103,6 +163,12 @@ def test_config_json_of_a_mixture_with_windows(tmp_path):
         ('{"text_config": 3}', "text_config"),
         ('{"hidden_size": "64", "num_attention_heads": 2}', "'hidden_size' must be a whole number"),
         ('{"hidden_size": 64, "num_attention_heads": 0}', "'num_attention_heads' must be"),
+        ('{"hidden_size": 2560, "model_type": "gemma3_text"}', "leaves 'num_attention_heads' to"),
+        ('{"hidden_size": 100, "num_attention_heads": 3}', "has no 'head_dim', and 3 heads do not"),
+        (
+            '{"hidden_size": 96, "num_attention_heads": 3, "num_key_value_heads": 2}',
+            "'num_key_value_heads' must divide the 3 attention heads, got 2",
+        ),
         (
             '{"hidden_size": 7168, "num_attention_heads": 128, "kv_lora_rank": 512}',
             "latent attention",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from kiln.cli import gemm_timing, tune
 from kiln.cli.gemm_timing import Kind, Measured, Shape
+from kiln.cli.turns import take_turns
 
 OK, CHECK_FAILED, USAGE, COMPILE_FAILED, ENVIRONMENT = range(5)
 WIDE = {"block_m": 128, "block_n": 256, "block_k": 64, "stages": 4, "cluster": 1}
@@ -187,7 +188,7 @@ def fake_calls(gpu, times, log):
 def test_calls_take_turns_and_slow_ones_leave():
     gpu, log = FakeGpu(), []
     calls = fake_calls(gpu, {"a": 10, "b": 12, "slow": 20, "model": 30}, log)
-    times = gemm_timing.take_turns(calls, gpu, 0, "model", now=lambda: gpu.now)
+    times = take_turns(calls, gpu, 0, "model", now=lambda: gpu.now)
     assert times == {"a": 10, "b": 12, "model": 30}
     assert [log.count(name) for name in ("a", "b", "slow", "model")] == [7, 7, 3, 7]
     assert gpu.flushes == len(log)
@@ -198,18 +199,18 @@ def test_calls_take_turns_and_slow_ones_leave():
 def test_the_time_allowed_is_kept():
     gpu, log = FakeGpu(), []
     calls = fake_calls(gpu, {"a": 10, "b": 10}, log)
-    gemm_timing.take_turns(calls, gpu, 50e3, now=lambda: gpu.now)
+    take_turns(calls, gpu, 50e3, now=lambda: gpu.now)
     assert 24 <= log.count("a") <= 26  # 2020 us a turn
 
 
 class NumpyGpu(FakeGpu):
     """Arrays that the emulated device takes."""
 
-    def random(self, rows, columns, dtype):
-        return np.random.default_rng(0).normal(size=(rows, columns)).astype(dtype)
+    def random(self, shape, dtype):
+        return np.random.default_rng(0).normal(size=shape).astype(dtype)
 
-    def empty(self, rows, columns, dtype):
-        return np.empty((rows, columns), dtype)
+    def empty(self, shape, dtype):
+        return np.empty(shape, dtype)
 
     def as_float(self, matrix):
         return matrix.astype(np.float32)
@@ -236,8 +237,8 @@ def test_measuring_on_the_emulated_device(monkeypatch):
 @pytest.mark.parametrize("wrong", ["nothing", "other"])
 def test_a_wrong_result_is_an_error(wrong):
     gpu = NumpyGpu()
-    out = gpu.empty(4, 8, "float16")
-    values = gpu.random(4, 8, "float16")
+    out = gpu.empty((4, 8), "float16")
+    values = gpu.random((4, 8), "float16")
 
     def good():
         out[...] = values
@@ -295,7 +296,7 @@ def test_without_a_gpu(kiln_command, tmp_path):
     run = kiln_command(*arguments, CUDA_VISIBLE_DEVICES="")
     assert (run.code, run.stdout) == (ENVIRONMENT, "")
     (line,) = run.stderr.splitlines()
-    assert line.startswith("kiln: tune: no GPU: ")
+    assert line.startswith("kiln: no GPU: ")
     assert not path.exists()
 
 
@@ -351,7 +352,7 @@ def test_what_was_measured_before_memory_ran_out_is_written(measured_command, ca
     path = tmp_path / "table.json"
     shapes = ["--shape", "1x256x512", "--shape", "4096x256x512"]
     assert measured_command("tune", "gemm", *shapes, "--out", path) == ENVIRONMENT
-    assert "4096 x 256 x 512 does not fit in the GPU's memory: 2 GiB" in capsys.readouterr().err
+    assert "4096 x 256 x 512 does not fit in the GPU's memory (2 GiB" in capsys.readouterr().err
     assert len(json.loads(path.read_text())["entries"]) == 1
 
 

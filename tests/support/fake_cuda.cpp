@@ -242,6 +242,42 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   return result;
 }
 
+// What kiln bench calls beside runtime/cuda. Every span of time is 0.1 ms.
+CUresult cuCtxSetCurrent(CUcontext context) {
+  fake().contexts() = {context};
+  return record("cuCtxSetCurrent");
+}
+
+CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
+  const CUresult result = record("cuMemAlloc");
+  static CUdeviceptr next = CUdeviceptr{1} << 40;
+  *pointer = next;
+  fake().pointers[next] = {};
+  next += (bytes + 255) / 256 * 256;
+  return result;
+}
+
+CUresult cuMemFree(CUdeviceptr) { return record("cuMemFree"); }
+
+CUresult cuMemcpyHtoD(CUdeviceptr, const void*, size_t) { return record("cuMemcpyHtoD"); }
+
+CUresult cuEventCreate(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(std::size_t{0x6000});
+  return record("cuEventCreate");
+}
+
+CUresult cuEventRecord(CUevent, CUstream) { return record("cuEventRecord"); }
+
+#undef cuEventElapsedTime  // newer headers rename it; every driver has the old name
+CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
+  *milliseconds = 0.1f;
+  return record("cuEventElapsedTime");
+}
+
+CUresult cuEventDestroy(CUevent) { return record("cuEventDestroy"); }
+
+CUresult cuCtxSynchronize() { return record("cuCtxSynchronize"); }
+
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void*,
                                 const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
                                 const cuuint32_t*, CUtensorMapInterleave,

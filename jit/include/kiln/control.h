@@ -88,7 +88,9 @@ std::string prewarm(const std::string& specs, const PrewarmOptions& options);
 void preload(const std::string& spec, std::optional<int> device_ordinal = std::nullopt);
 
 // Source, PTX, registers, shared memory, spills of each kernel that a spec stands for: JSON array.
-std::string inspect(const std::string& spec, const std::string& arch);
+// Their cubins, in the same order, go to `cubins` unless it is null.
+std::string inspect(const std::string& spec, const std::string& arch,
+                    std::vector<std::string>* cubins = nullptr);
 
 // Every spec that the built-in tables can give for an arch, one config row each: JSON array.
 std::string enumerate_specs(const std::string& arch);
@@ -101,10 +103,18 @@ std::string cache_info();    // {"layers": [..]}
 std::string cache_list();    // [{"key", "path", "what", "arch", "bytes", "pinned", "last_used"}]
 std::string cache_verify();  // {"checked", "faults": [{"key", "path", "fault"}]}; a folder
                              // that is not used is a fault without a key
-// {"removed", "failed", "problem"}: what went, what could not, and why (a sentence, or empty).
-// `older_than_nvrtc` is a version such as "13.0", or empty; another text is std::invalid_argument.
-std::string cache_clear();
-std::string cache_prune(std::uint64_t max_bytes, const std::string& older_than_nvrtc);
+// What pruning takes: least recently used kernels that are not pinned, until the limits hold; and
+// pinned or not, those that an older NVRTC compiled.
+struct CachePruning {
+  std::uint64_t max_bytes = UINT64_MAX;  // keep this much
+  std::int64_t unused_since = 0;         // keep what was used since; in seconds since the epoch
+  std::string older_than_nvrtc;          // "13.0", or empty; else std::invalid_argument
+  bool dry_run = false;                  // remove nothing, tell what would go
+};
+// {"removed", "bytes", "failed", "kept_pinned", "problem", "entries"}: how many went and are
+// listed, how many could not and why (a sentence, or empty), how many their pin saved.
+std::string cache_prune(const CachePruning& limits);
+std::string cache_clear();  // all of the writable folder, pinned or not
 
 // For language bindings: called around work that may block (locks, compiling, loading), so that
 // Python's GIL is released first. `enter` returns a token for `leave`.

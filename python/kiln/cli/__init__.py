@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from .. import CompileError, CudaError, Error, __version__
-from . import cache, doctor, emulate, inspect, prewarm, tune
-from .output import COMPILE_FAILED, ENVIRONMENT, USAGE, nvrtc_problem
+from . import bench, cache, doctor, emulate, inspect, prewarm, tune
+from .output import COMPILE_FAILED, ENVIRONMENT, OK, USAGE, Unavailable, nvrtc_problem
 
 # The machine's fault, not the command line's.
 _ENVIRONMENT_ERRORS = (
@@ -25,19 +25,43 @@ _ENVIRONMENT_ERRORS = (
 )
 
 
+_DESCRIPTION = """\
+Kiln compiles GPU kernels (attention, GEMM) at run time and keeps them in a cache. These commands
+look at the machine, fill and clean the cache, show what a kernel is made of, and measure it. Each
+has --json, with JSON alone on stdout, and a --help with examples."""
+_EPILOG = """\
+examples:
+  kiln doctor                                          what is here, and what to do about problems
+  kiln prewarm --model llama-3.1-8b --arch sm_90a      compile ahead, no GPU needed
+  kiln inspect gemm --arch sm_90a                      registers, shared memory, source, PTX, SASS
+  kiln bench gemm --m 4096 --n 4096 --k 4096           how fast is it here?
+
+exit codes: 0 ok, 1 a check failed, 2 usage, 3 a compile failed, 4 the environment (no NVRTC, no
+GPU where one is needed, a file or folder that cannot be used). All flags: docs/cli.md"""
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands; each command module adds its own."""
-    parser = argparse.ArgumentParser(prog="kiln", description="Kernels compiled at run time.")
+    parser = argparse.ArgumentParser(
+        prog="kiln",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"kiln {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (doctor, prewarm, tune, cache, inspect, emulate):
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for module in (doctor, prewarm, inspect, bench, tune, cache, emulate):
         module.add_parser(commands)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    options = make_parser().parse_args(arguments)
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return OK
     try:
         code = options.run(options)
         sys.stdout.flush()  # here, where a failure still has an exit code
@@ -52,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, USAGE)
     except CompileError as error:
         return _fail(error, ENVIRONMENT if nvrtc_problem() else COMPILE_FAILED)
-    except CudaError as error:
+    except (CudaError, Unavailable) as error:
         return _fail(error, ENVIRONMENT)
     except Error as error:
         return _fail(error, 1)

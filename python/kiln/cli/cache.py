@@ -9,36 +9,58 @@ import time
 from typing import Any
 
 from .. import _core
-from .output import CHECK_FAILED, ENVIRONMENT, OK, add_json_flag, byte_text, print_json, print_table
+from .output import (
+    CHECK_FAILED,
+    ENVIRONMENT,
+    OK,
+    add_command,
+    add_json_flag,
+    byte_text,
+    print_json,
+    print_table,
+)
+from .terminal import Painted, paint
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _NO_LIMIT = 2**63 - 1
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: Any) -> None:
     """Adds the command and its actions."""
-    parser = commands.add_parser("cache", help="look at, check and clean the kernel cache")
+    parser = add_command(
+        commands,
+        "cache",
+        "look at, check and clean the kernel cache",
+        """Looks at, checks and cleans the folders where compiled kernels are kept: the writable
+        one (KILN_CACHE_DIR) and the read-only ones after it (KILN_CACHE_PATH). Only the writable
+        one is ever changed. The whole story: docs/cache.md""",
+        [
+            ("kiln cache info", "folders, owners, sizes"),
+            ("kiln cache list", "every kernel"),
+            ("kiln cache prune --max-size 2G", "the least recently used go"),
+        ],
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    texts = {
-        info: "the layers, their sizes and whether they can be used",
-        list_entries: "every kernel",
-        verify: "check every entry; exit 1 when one is faulty",
-        prune: "remove the least recently used kernels that are not pinned",
-        clear: "remove every kernel of the writable folder",
-    }
-    for function, text in texts.items():
-        name = "list" if function is list_entries else function.__name__
-        action = actions.add_parser(name, help=text, description=text)
+    for name, (function, summary, description, examples) in _ACTIONS.items():
+        action = add_command(actions, name, summary, description, examples)
         add_json_flag(action)
         action.set_defaults(run=function)
         if function is prune:
-            action.add_argument("--max-size", type=_bytes, help="keep this much, such as 2G")
-            action.add_argument(
-                "--older-than-nvrtc",
-                default="",
-                metavar="VERSION",
-                help="remove what an older NVRTC compiled, such as 13.0",
-            )
+            _add_limits(action)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--max-size", type=_bytes, metavar="SIZE", help="keep this much: 500M, 2G")
+    parser.add_argument(
+        "--older-than", type=_days, metavar="DAYS", help="remove what was not used for this long"
+    )
+    parser.add_argument(
+        "--older-than-nvrtc",
+        default="",
+        metavar="VERSION",
+        help="remove what an older NVRTC compiled, such as 13.0; pinned or not",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would go")
 
 
 def info(options: argparse.Namespace) -> int:
@@ -48,18 +70,23 @@ def info(options: argparse.Namespace) -> int:
         print_json(report)
         return OK
     print_table(
-        ["folder", "writable", "entries", "size", "state"],
+        ["folder", "writable", "owner", "mode", "entries", "size", "state"],
         [
             [
                 layer["path"],
                 "yes" if layer["writable"] else "no",
+                layer["owner"] or "-",
+                layer["mode"] if layer["owner"] else "-",
                 layer["entries"],
                 byte_text(layer["bytes"]),
-                layer["verdict"],
+                Painted(layer["verdict"], "good" if layer["verdict"] == "ok" else "bad"),
             ]
             for layer in report["layers"]
         ],
     )
+    for layer in report["layers"]:
+        if layer["advice"]:
+            print(f"{layer['path']}: {layer['advice']}")
     return OK
 
 
@@ -69,7 +96,11 @@ def list_entries(options: argparse.Namespace) -> int:
     if options.json:
         print_json(entries)
         return OK
-    entries.sort(key=lambda entry: -entry["last_used"])
+    _print_entries(entries)
+    return OK
+
+
+def _print_entries(entries: list[dict[str, Any]]) -> None:
     print_table(
         ["key", "kernel", "arch", "size", "pinned", "last used"],
         [
@@ -81,10 +112,9 @@ def list_entries(options: argparse.Namespace) -> int:
                 "yes" if entry["pinned"] else "",
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["last_used"])),
             ]
-            for entry in entries
+            for entry in sorted(entries, key=lambda entry: -entry["last_used"])
         ],
     )
-    return OK
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -95,17 +125,28 @@ def verify(options: argparse.Namespace) -> int:
         print_json(report)
     else:
         for entry in faulty:
-            print(f"{entry['path']}: {entry['fault']}")
-        print(f"{report['checked']} entries checked, {len(faulty)} faulty")
+            print(f"{entry['path']}: {paint(entry['fault'], 'bad')}")
+        verdict = paint(f"{len(faulty)} faulty", "bad" if faulty else "good")
+        print(f"{report['checked']} entries checked, {verdict}")
+        if any(entry["key"] for entry in faulty):
+            print("a faulty entry counts as missing: the next call or prewarm builds it again")
     return CHECK_FAILED if faulty else OK
 
 
 def prune(options: argparse.Namespace) -> int:
-    """Removes by age."""
-    if options.max_size is None and not options.older_than_nvrtc:
-        raise ValueError("cache prune needs --max-size or --older-than-nvrtc")
-    keep = _NO_LIMIT if options.max_size is None else options.max_size
-    return _removed(json.loads(_core.cache_prune(keep, options.older_than_nvrtc)), options)
+    """Removes by size and by age."""
+    if options.max_size is None and options.older_than is None and not options.older_than_nvrtc:
+        raise ValueError("cache prune needs --max-size, --older-than or --older-than-nvrtc")
+    unused_since = 0 if options.older_than is None else time.time() - options.older_than * 86400
+    report = json.loads(
+        _core.cache_prune(
+            max_bytes=options.max_size,
+            unused_since=int(unused_since),
+            older_than_nvrtc=options.older_than_nvrtc,
+            dry_run=options.dry_run,
+        )
+    )
+    return _removed(report, options, options.dry_run)
 
 
 def clear(options: argparse.Namespace) -> int:
@@ -113,14 +154,32 @@ def clear(options: argparse.Namespace) -> int:
     return _removed(json.loads(_core.cache_clear()), options)
 
 
-def _removed(report: dict[str, Any], options: argparse.Namespace) -> int:
+def _removed(report: dict[str, Any], options: argparse.Namespace, is_dry: bool = False) -> int:
     if options.json:
-        print_json(report)
-    else:
-        print(f"{report['removed']} kernels removed")
-        if report["problem"]:
-            print(f"kiln: {report['problem']}", file=sys.stderr)
+        print_json({**report, "dry_run": is_dry})
+        return ENVIRONMENT if report["problem"] else OK
+    if is_dry and report["entries"]:
+        _print_entries(report["entries"])
+    done = "would be removed" if is_dry else "removed"
+    print(f"{report['removed']} kernels {done}, {byte_text(report['bytes'])}")
+    if report["kept_pinned"]:
+        print(
+            f"{report['kept_pinned']} pinned kernels kept, as they were prewarmed: "
+            "`kiln cache clear` removes them too"
+        )
+    if report["problem"]:
+        print(f"kiln: {report['problem']}", file=sys.stderr)
     return ENVIRONMENT if report["problem"] else OK
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days <= 36500:
+        raise argparse.ArgumentTypeError(f"must be days from 0 to 36500, got {text!r}")
+    return days
 
 
 def _bytes(text: str) -> int:
@@ -130,3 +189,47 @@ def _bytes(text: str) -> int:
     if size > _NO_LIMIT:
         raise argparse.ArgumentTypeError(f"must be like 500M or 2G and below 2^63, got {text!r}")
     return size
+
+
+_ACTIONS = {
+    "info": (
+        info,
+        "the folders, their owners, sizes and whether they can be used",
+        """Lists the folders in the order in which they are asked: owner, mode, number of kernels,
+        size, and what is wrong with one that is not used.""",
+        [("kiln cache info", ""), ("KILN_CACHE_PATH=/opt/kiln kiln cache info", "another layer")],
+    ),
+    "list": (
+        list_entries,
+        "every kernel",
+        """Lists every kernel of every folder, the most recently used first: key, what it is, arch,
+        size, whether prewarming pinned it.""",
+        [("kiln cache list", ""), ("kiln cache list --json", "with paths and NVRTC versions")],
+    ),
+    "verify": (
+        verify,
+        "check every entry; exit 1 when one is faulty",
+        """Reads every entry and compares it with its digests; exits with 1 when one is faulty or a
+        folder is not used. A faulty entry harms nobody: it counts as missing.""",
+        [("kiln cache verify", ""), ("kiln cache verify --json", "which, and what is wrong")],
+    ),
+    "prune": (
+        prune,
+        "remove the least recently used kernels that are not pinned",
+        """Removes kernels from the writable folder: the least recently used until the rest fits
+        --max-size, those not used for --older-than days, and those that an NVRTC older than
+        --older-than-nvrtc compiled. What was prewarmed is pinned and stays, but for the last.""",
+        [
+            ("kiln cache prune --max-size 2G", "keep the 2 GiB used last"),
+            ("kiln cache prune --older-than 30 --dry-run", "what was not used for 30 days?"),
+            ("kiln cache prune --older-than-nvrtc 13.0", "after an update: prewarm again"),
+        ],
+    ),
+    "clear": (
+        clear,
+        "remove every kernel of the writable folder",
+        """Removes every kernel of the writable folder, pinned or not, and no file that the cache
+        did not make. Read-only folders stay as they are.""",
+        [("kiln cache clear", ""), ("KILN_CACHE_DIR=/tmp/kiln kiln cache clear", "another folder")],
+    ),
+}

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import os
+import platform
+from importlib import metadata
 from typing import Any
 
 from .. import control
-from .output import CHECK_FAILED, ENVIRONMENT, OK, add_json_flag, byte_text, print_json
+from .doctor_text import print_report
+from .output import CHECK_FAILED, ENVIRONMENT, OK, add_command, add_json_flag, print_json
+
+# Distributions by the name under which a user knows them; CuPy's say their CUDA version.
+_PACKAGES = {
+    "numpy": ["numpy"],
+    "torch": ["torch"],
+    "cupy": ["cupy-cuda13x", "cupy-cuda12x", "cupy"],
+    "nvidia-cuda-nvrtc": ["nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"],
+}
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: Any) -> None:
     """Adds the command."""
-    text = "report driver, GPUs, NVRTC and cache, and what to do about what is missing"
-    parser = commands.add_parser("doctor", help=text, description=text)
+    parser = add_command(
+        commands,
+        "doctor",
+        "report driver, GPUs, NVRTC, cache and versions, and what to do about problems",
+        """Reports what Kiln finds on this machine: the CUDA driver and its GPUs, which NVRTC
+        compiles and how it was found, the cache's folders with owner, mode and verdict, and the
+        versions of what is installed beside it. Every problem is one sentence with its cure. No
+        GPU is no problem unless --require-gpu says so.""",
+        [
+            ("kiln doctor", "the whole report"),
+            ("kiln doctor --require-gpu", "exit 4 when no GPU can be used: for job scripts"),
+            ("kiln doctor --json", "for programs: the report, its problems and its notes"),
+        ],
+    )
     parser.add_argument("--require-gpu", action="store_true", help="exit 4 when no GPU can be used")
     add_json_flag(parser)
     parser.set_defaults(run=run)
@@ -20,28 +44,43 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the report and judges it."""
-    report = control.diagnose()
+    report = gather()
     problems, code = judge(report, options.require_gpu)
+    report.update(problems=problems, notes=notes_of(report))
     if options.json:
-        print_json({**report, "problems": problems})
-        return code
-    _print_report(report)
-    for problem in problems:
-        print(f"problem: {problem}")
-    if not problems:
-        print("all checks passed")
+        print_json(report)
+    else:
+        print_report(report)
     return code
+
+
+def gather() -> dict[str, Any]:
+    """control.diagnose(), and what Python knows; imports none of the packages it names."""
+    report = control.diagnose()
+    report["python"] = platform.python_version()
+    report["packages"] = {name: _version_of(names) for name, names in _PACKAGES.items()}
+    report["nvrtc"]["verdict"] = nvrtc_verdict(report)
+    return report
+
+
+def nvrtc_verdict(report: dict[str, Any]) -> str:
+    """How NVRTC's version suits the driver's."""
+    nvrtc, driver = report["nvrtc"], report["driver"]
+    if not nvrtc["loaded"]:
+        return "missing"
+    if not driver["version"]:
+        return "ok, no driver to compare it with"
+    limit = f"{driver['version'] // 1000}.{driver['version'] % 1000 // 10}"
+    if _numbers(nvrtc["version"]) > _numbers(limit):  # by its minor version: else it is not taken
+        return f"ok, newer than the driver's CUDA {limit} but of its major version"
+    return f"ok, not newer than the driver's CUDA {limit}"
 
 
 def judge(report: dict[str, Any], requires_gpu: bool) -> tuple[list[str], int]:
     """The problems and the exit code that they mean."""
-    faults = [
-        f"the cache folder {layer['path']} cannot be used: {layer['verdict']}"
-        for layer in report["cache"]["layers"]
-        if not layer["usable"]
-    ]
+    faults = [*_cache_problems(report), *_file_problems(report), *_arch_problems(report)]
     missing = []
-    if not report["nvrtc"]["loaded"]:
+    if not report["nvrtc"]["loaded"] and report["environment"]["KILN_JIT"] != "off":
         missing.append(f"no NVRTC: {report['nvrtc']['problem']}")
     gpu_problems = _gpu_problems(report)
     if requires_gpu:
@@ -52,53 +91,80 @@ def judge(report: dict[str, Any], requires_gpu: bool) -> tuple[list[str], int]:
     return missing + faults, code
 
 
+def notes_of(report: dict[str, Any]) -> list[str]:
+    """What is no problem, but good to know."""
+    nvrtc = report["nvrtc"]
+    notes = [f"this NVRTC was passed over: {text}" for text in nvrtc.get("passed_over", [])]
+    if not nvrtc["loaded"] and report["environment"]["KILN_JIT"] == "off":
+        notes.append("no NVRTC, and none is needed: KILN_JIT=off compiles nothing")
+    if not report["driver"]["found"]:
+        notes.append(
+            f"no GPU can be used, as {report['driver']['problem']}; until then kernels can be "
+            "compiled, inspected and emulated"
+        )
+    return notes
+
+
+def _cache_problems(report: dict[str, Any]) -> list[str]:
+    return [
+        f"the cache folder {layer['path']} {layer['verdict']}: {layer['advice']}"
+        for layer in report["cache"]["layers"]
+        if layer["verdict"] != "ok"
+    ]
+
+
+def _file_problems(report: dict[str, Any]) -> list[str]:
+    environment, problems = report["environment"], []
+    folder, tuning = environment["KILN_TEMPLATE_DIR"], environment["KILN_TUNING"]
+    if folder and not os.path.isdir(folder):
+        problems.append(
+            f"KILN_TEMPLATE_DIR={folder} is no folder: name one like Kiln's templates/, or unset it"
+        )
+    if tuning:
+        try:
+            control.set_tuning(control.set_tuning(tuning))
+        except ValueError as error:
+            problems.append(
+                f"KILN_TUNING is ignored: {error}; write it anew with `kiln tune gemm`, or unset it"
+            )
+    return problems
+
+
+def _arch_problems(report: dict[str, Any]) -> list[str]:
+    nvrtc, problems = report["nvrtc"], []
+    for device in report["devices"]:
+        if "problem" in device or not nvrtc["loaded"]:
+            continue
+        major, minor = _numbers(device["compute_capability"])
+        if not any(arch // 10 == major and arch % 10 <= minor for arch in nvrtc["archs"]):
+            problems.append(
+                f"NVRTC {nvrtc['version']} cannot compile for cuda:{device['ordinal']} "
+                f"(compute capability {major}.{minor}): install a newer one with "
+                "`pip install -U nvidia-cuda-nvrtc`, and a driver that allows it"
+            )
+    return problems
+
+
 def _gpu_problems(report: dict[str, Any]) -> list[str]:
-    problems = [device["problem"] for device in report["devices"] if "problem" in device]
+    problems = [
+        f"cuda:{device['ordinal']} cannot be used: {device['problem']}"
+        for device in report["devices"]
+        if "problem" in device
+    ]
     if not report["devices"]:
         problems.append(f"no GPU: {report['driver']['problem']}")
     return problems
 
 
-def _print_report(report: dict[str, Any]) -> None:
-    driver, nvrtc = report["driver"], report["nvrtc"]
-    print(f"kiln    {report['version']}")
-    print(f"driver  {_version_text(driver) if driver['found'] else driver['problem']}")
-    for device in report["devices"]:
-        print(f"gpu     cuda:{device['ordinal']} {_device_text(device)}")
-    print(f"device  {_choice_text(report['device'])}")
-    if nvrtc["loaded"]:
-        print(f"nvrtc   {nvrtc['version']}, {nvrtc['path']} (found by: {nvrtc['how']})")
-    else:
-        print("nvrtc   none")
-    if report["environment"]["KILN_TUNING"]:
-        print(f"tuning  {report['environment']['KILN_TUNING']}")
-    for layer in report["cache"]["layers"]:
-        access = "writable" if layer["writable"] else "read-only"
-        print(
-            f"cache   {layer['path']} ({access}): {layer['entries']} kernels, "
-            f"{byte_text(layer['bytes'])}, {layer['verdict']}"
-        )
+def _version_of(names: list[str]) -> str | None:
+    for name in names:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
 
 
-def _choice_text(device: dict[str, Any]) -> str:
-    if device["host_arrays"]:
-        where = f"NumPy arrays and CPU tensors run on {device['host_arrays']}"
-    elif device["problem"]:
-        where = "NumPy arrays and CPU tensors are refused, because the driver fails"
-    else:
-        where = "NumPy arrays and CPU tensors are refused; KILN_DEVICE=emulator computes them"
-    return f"{device['choice']}: {where}"
-
-
-def _version_text(driver: dict[str, Any]) -> str:
-    major, minor = divmod(driver["version"], 1000)
-    return f"CUDA {major}.{minor // 10}, {driver['path']}"
-
-
-def _device_text(device: dict[str, Any]) -> str:
-    if "problem" in device:
-        return device["problem"]
-    return (
-        f"{device['name']}, compute capability {device['compute_capability']}, "
-        f"{device['sm_count']} multiprocessors, {byte_text(device['memory_bytes'])}"
-    )
+def _numbers(version: str) -> tuple[int, int]:
+    major, _, minor = version.partition(".")
+    return int(major), int(minor)

@@ -9,34 +9,61 @@ from typing import Any
 from .. import EmulatorError
 from ..emulation import emulate
 from .buffers import SPEC_HELP, Buffer, parse_argument
-from .output import CHECK_FAILED, OK, add_json_flag, print_json, print_table
+from .output import CHECK_FAILED, OK, add_command, add_json_flag, print_json, print_table
 
 _SITE = ("fault", "kernel", "block", "warp", "lane", "ptx_line", "instruction", "source")
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: Any) -> None:
     """Adds the command."""
-    text = "run a kernel of a PTX file on the emulated device and report what it did"
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "emulate",
-        help=text,
-        description=text,
-        epilog=SPEC_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "run a kernel of a PTX file on the emulated device and report what it did",
+        """Runs one kernel of a PTX file on the emulated device, with every check on: accesses out
+        of bounds, reads of what was never written, races on shared memory, barriers that nobody
+        completes. Prints what became of its buffers, or the fault with kernel, thread and PTX
+        line, and then exits with 1. Needs no GPU; buffers need NumPy. docs/emulator.md""",
+        [
+            ("kiln emulate add.ptx --grid 8 --block 128 --arg f32[1024]=random \\", ""),
+            ("    --arg f32[1024]=zeros --arg u32=1024", "a buffer in, a buffer out, a size"),
+            ("kiln emulate add.ptx --arg in.npy --arg x.npy:y.npy", "buffers from and to files"),
+            ("kiln emulate add.ptx --arg f32[32]=iota --trace 0:5", "what thread 5 of block 0 did"),
+        ],
     )
+    parser.epilog = f"{SPEC_HELP}\n{parser.epilog}"
     parser.add_argument("file", help="PTX as nvcc -ptx, NVRTC or a person writes it")
     parser.add_argument("--entry", help="the kernel's name; default: the only one")
-    parser.add_argument("--grid", type=_triple, default=(1, 1, 1), help="X[,Y[,Z]]; default: 1")
-    parser.add_argument("--block", type=_triple, default=(32, 1, 1), help="default: 32")
-    parser.add_argument("--cluster", type=_triple, default=(1, 1, 1), help="default: 1")
+    parser.add_argument(
+        "--grid", type=_triple, default=(1, 1, 1), help="blocks, X[,Y[,Z]]; default: 1"
+    )
+    parser.add_argument(
+        "--block", type=_triple, default=(32, 1, 1), help="threads, as --grid; default: 32"
+    )
+    parser.add_argument(
+        "--cluster",
+        type=_triple,
+        default=(1, 1, 1),
+        help="blocks of a cluster, as --grid; default: 1",
+    )
     parser.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
     parser.add_argument(
         "--arg", dest="arguments", metavar="SPEC", action="append", default=[], help="see below"
     )
     parser.add_argument("--arch", help="of the device, such as sm_90a; default: the file's target")
-    parser.add_argument("--schedule", choices=["late", "eager"], default="late")
+    parser.add_argument(
+        "--schedule",
+        choices=["late", "eager"],
+        default="late",
+        help="when asynchronous work is done; default: late",
+    )
     parser.add_argument("--seed", type=int, default=0, help="shuffles warps and blocks; 0 = not")
-    parser.add_argument("--no-checks", dest="checks", action="store_false")
+    parser.add_argument(
+        "--no-checks",
+        dest="checks",
+        action="store_false",
+        help="of races, uninitialised reads and fences",
+    )
     parser.add_argument("--steps", type=int, default=0, help="warp instructions a block may take")
     parser.add_argument(
         "--trace", type=_trace, metavar="BLOCK:THREAD", help="print that thread's instructions"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import random
-import statistics
-import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import Error, control, jit
+from .turns import take_turns
 
 Config = dict[str, int]
 
@@ -27,6 +25,14 @@ class Kind:
     out_dtype: str
     layout: str
     precision: str  # "full" or "fast"
+
+    @classmethod
+    def of(cls, dtype: str, out_dtype: str | None, layout: str, precision: str) -> Kind:
+        """As flags say it; without an output dtype, the one of a call without."""
+        is_f8 = dtype.startswith("float8")
+        if precision == "fast" and not is_f8:
+            raise ValueError("--precision fast needs a --dtype of 8-bit floats")
+        return cls(dtype, out_dtype or ("bfloat16" if is_f8 else dtype), layout, precision)
 
     def options(self) -> dict[str, Any]:
         """Keywords of jit.gemm."""
@@ -75,7 +81,7 @@ def tile_text(config: Config) -> str:
 def measure(kind: Kind, shape: Shape, gpu: Any, seconds: float, arch: str) -> Measured:
     """Compiles, checks and times every tile that serves. Raises kiln.Error for a wrong result."""
     a, b = operands(kind, shape, gpu)
-    out = gpu.empty(shape.m, shape.n, kind.out_dtype)
+    out = gpu.empty((shape.m, shape.n), kind.out_dtype)
     explained = control.explain("gemm", a, b, out=out, **kind.options())
     tiles = (*_TILE, "cluster", "splits")
     properties = {
@@ -102,10 +108,14 @@ def measure(kind: Kind, shape: Shape, gpu: Any, seconds: float, arch: str) -> Me
 
 def operands(kind: Kind, shape: Shape, gpu: Any) -> tuple[Any, Any]:
     """a [m, k] and b [k, n], stored as the layout says."""
-    m, n, k = shape.m, shape.n, shape.k
-    a = gpu.random(m, k, kind.dtype) if kind.layout[0] == "n" else gpu.random(k, m, kind.dtype).T
-    b = gpu.random(k, n, kind.dtype) if kind.layout[1] == "n" else gpu.random(n, k, kind.dtype).T
-    return a, b
+
+    def matrix(rows: int, columns: int, stored: str) -> Any:
+        if stored == "n":
+            return gpu.random((rows, columns), kind.dtype)
+        return gpu.random((columns, rows), kind.dtype).T
+
+    a = matrix(shape.m, shape.k, kind.layout[0])
+    return a, matrix(shape.k, shape.n, kind.layout[1])
 
 
 def compile_all(properties: Mapping[str, Any], configs: list[Config], arch: str) -> None:
@@ -134,48 +144,10 @@ def check_results(
             error = _FAST_SUM_ERROR if kind.precision == "fast" else _SUM_ERROR
             limit = relative * size + error * size.max()
         if not bool((abs(values - expected) <= limit).all()):  # so that a NaN is no match
-            raise Error(f"tune gemm: {shape}: the results of tiles {name} and {first} differ")
-
-
-def take_turns(
-    calls: Mapping[Hashable, Callable[[], object]],
-    gpu: Any,
-    seconds: float,
-    always: Hashable = None,
-    *,
-    trial: int = 3,
-    slack: float = 1.3,
-    least: int = 7,
-    most: int = 1000,
-    now: Callable[[], float] = time.perf_counter,
-) -> dict[Any, float]:
-    """The median microseconds of each call, L2 flushed before each.
-
-    Taking turns makes clock drift hit all alike; the order is shuffled, so that none always follows
-    the same neighbour. After `trial` turns those slower than `slack` times the fastest are out, but
-    for `always`. `seconds` bounds the whole, except that `least` turns are taken.
-    """
-    samples: dict[Hashable, list[float]] = {name: [] for name in calls}
-    order, shuffle = list(calls), random.Random(0).shuffle
-    start = now()
-    for turn in range(most):
-        if turn >= least and now() - start > seconds:
-            break
-        shuffle(order)
-        events = {}
-        for name in order:
-            gpu.flush()
-            before = gpu.event()
-            calls[name]()
-            events[name] = before, gpu.event()
-        gpu.synchronize()
-        for name, (before, after) in events.items():
-            samples[name].append(gpu.microseconds(before, after))
-        if turn + 1 == trial:
-            medians = {name: statistics.median(samples[name]) for name in order}
-            limit = slack * min(medians.values())
-            order = [name for name in order if medians[name] <= limit or name == always]
-    return {name: statistics.median(samples[name]) for name in order}
+            raise Error(
+                f"tune gemm: {shape}: the results of tiles {name} and {first} differ; "
+                "please report this, with the output of `kiln doctor`"
+            )
 
 
 def _config_of(explained: Mapping[str, Any]) -> Config:

@@ -5,37 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 from .. import control
+from .driver_gpu import DriverGpu
+from .output import Unavailable
 
 FLUSH_BYTES = 512 << 20  # far more than any GPU's L2
-
-
-class NoGpu(Exception):
-    """Nothing can be measured here; the message says what is missing."""
+_PLAIN = {"float16", "float32"}  # what arrays without a framework's dtypes can hold
 
 
 class TorchGpu:
     """PyTorch's current device."""
 
     def __init__(self, torch: Any) -> None:
-        self._torch = torch
+        self.torch: Any = torch  # for what it computes beside us
         self.ordinal = torch.cuda.current_device()
         self.out_of_memory = torch.cuda.OutOfMemoryError
         self._large = torch.ones(FLUSH_BYTES // 4, device="cuda")
 
-    def random(self, rows: int, columns: int, dtype: str) -> Any:
-        """A matrix of normal numbers."""
-        torch = self._torch
+    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A tensor of normal numbers."""
+        torch = self.torch
         drawn = "bfloat16" if dtype.startswith("float8") else dtype
-        matrix = torch.randn(rows, columns, device="cuda", dtype=getattr(torch, drawn))
-        return matrix.to(getattr(torch, dtype))
+        tensor = torch.randn(shape, device="cuda", dtype=getattr(torch, drawn))
+        return tensor.to(getattr(torch, dtype))
 
-    def empty(self, rows: int, columns: int, dtype: str) -> Any:
-        """A matrix of anything."""
-        return self._torch.empty(rows, columns, device="cuda", dtype=getattr(self._torch, dtype))
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A tensor of anything."""
+        return self.torch.empty(shape, device="cuda", dtype=getattr(self.torch, dtype))
 
     def as_float(self, matrix: Any) -> Any:
         """A copy in float32."""
-        return matrix.to(self._torch.float32, copy=True)
+        return matrix.to(self.torch.float32, copy=True)
 
     def flush(self) -> None:
         """Leaves nothing of the caller's in L2. It reads: what a memset leaves there, the timed
@@ -44,7 +43,7 @@ class TorchGpu:
 
     def event(self) -> Any:
         """A time stamp of the stream."""
-        event = self._torch.cuda.Event(enable_timing=True)
+        event = self.torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
@@ -54,11 +53,13 @@ class TorchGpu:
 
     def synchronize(self) -> None:
         """Waits for the device."""
-        self._torch.cuda.synchronize()
+        self.torch.cuda.synchronize()
 
 
 class CupyGpu:
     """CuPy's current device; CuPy has float16 and float32 alone."""
+
+    torch: Any = None
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -66,13 +67,13 @@ class CupyGpu:
         self.out_of_memory = cupy.cuda.memory.OutOfMemoryError
         self._large = cupy.ones(FLUSH_BYTES // 4, dtype="float32")
 
-    def random(self, rows: int, columns: int, dtype: str) -> Any:
-        """A matrix of normal numbers."""
-        return self._cupy.random.standard_normal((rows, columns), dtype="float32").astype(dtype)
+    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An array of normal numbers."""
+        return self._cupy.random.standard_normal(shape, dtype="float32").astype(dtype)
 
-    def empty(self, rows: int, columns: int, dtype: str) -> Any:
-        """A matrix of anything."""
-        return self._cupy.empty((rows, columns), dtype=dtype)
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An array of anything."""
+        return self._cupy.empty(shape, dtype=dtype)
 
     def as_float(self, matrix: Any) -> Any:
         """A copy in float32."""
@@ -97,14 +98,15 @@ class CupyGpu:
         self._cupy.cuda.Device().synchronize()
 
 
-def find_gpu(*dtypes: str) -> TorchGpu | CupyGpu:
-    """The GPU through what can hold these dtypes on it. Raises NoGpu."""
+def find_gpu(*dtypes: str, may_be_bare: bool = False) -> TorchGpu | CupyGpu | DriverGpu:
+    """The GPU through what can hold these dtypes on it: PyTorch, CuPy or, if that suffices, the
+    driver alone. Raises Unavailable."""
     report = control.diagnose()
     if not report["devices"]:
-        raise NoGpu(f"no GPU: {report['driver']['problem'] or 'the driver finds none'}")
+        raise Unavailable(f"no GPU: {report['driver']['problem'] or 'the driver finds none'}")
     for device in report["devices"]:
         if "problem" in device:
-            raise NoGpu(f"cuda:{device['ordinal']} cannot be used: {device['problem']}")
+            raise Unavailable(f"cuda:{device['ordinal']} cannot be used: {device['problem']}")
     torch_problem = cupy_problem = "is not installed"
     try:
         import torch
@@ -119,10 +121,13 @@ def find_gpu(*dtypes: str) -> TorchGpu | CupyGpu:
     except ImportError:
         pass
     else:
-        if all(dtype in ("float16", "float32") for dtype in dtypes):
+        if set(dtypes) <= _PLAIN:
             return CupyGpu(cupy)
-        cupy_problem = f"has no {' or '.join(sorted(set(dtypes) - {'float16', 'float32'}))}"
-    raise NoGpu(
+        cupy_problem = f"has no {' or '.join(sorted(set(dtypes) - _PLAIN))}"
+    if may_be_bare and set(dtypes) <= _PLAIN:
+        return DriverGpu()
+    raise Unavailable(
         "memory on the GPU comes from PyTorch or CuPy: "
-        f"PyTorch {torch_problem}, CuPy {cupy_problem}"
+        f"PyTorch {torch_problem}, CuPy {cupy_problem}; install PyTorch with CUDA, or CuPy and "
+        "measure float16, which kiln bench does without either"
     )

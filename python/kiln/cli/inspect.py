@@ -3,125 +3,165 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from .. import control
-from .output import OK, add_json_flag, dtype_name, operand_dtype_name, print_json, print_table
+from .kernel_diff import (
+    differences,
+    one_kernel,
+    opcode_counts,
+    print_opcodes,
+    print_resources,
+    unified_diff,
+)
+from .output import (
+    OK,
+    add_command,
+    add_json_flag,
+    print_json,
+    print_table,
+)
+from .properties import add_attention, add_gemm, make_spec
+from .sass import disassemble, find_disassembler
+from .terminal import Painted
 
-_TILES = {
-    "flash_attention": ("block_q", "block_kv", "warps", "stages"),
-    "gemm": ("block_m", "block_n", "block_k", "stages", "cluster"),
-}
-
-_ACTIVATIONS = [
-    *("none", "relu", "gelu", "gelu_tanh", "silu"),
-    *("swiglu", "geglu", "geglu_tanh"),  # gated
-]
+_DIFF_TEXTS = """With --diff, or the operation diff, two kernels stand side by side: their resources
+as a table, or what differs in their source, their PTX or the counts of their instructions."""
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: Any) -> None:
     """Adds the command and its operations."""
-    text = "show the kernels that given properties select: resources, path, source, PTX"
-    parser = commands.add_parser("inspect", help=text, description=text)
+    parser = add_command(
+        commands,
+        "inspect",
+        "show the kernels that given properties select: resources, path, source, PTX, SASS",
+        f"""Compiles, or finds in the cache, the kernels that given properties select, and shows
+        what they are made of: registers, shared memory, spills, why this path was chosen, the
+        generated source, PTX or SASS. Needs NVRTC and no GPU. {_DIFF_TEXTS}""",
+        [
+            ("kiln inspect gemm --arch sm_90a", "every row of the config table"),
+            ("kiln inspect flash_attention --head-dim 128 --causal --arch sm_80 --ptx", ""),
+            ("kiln inspect gemm --arch sm_90a --diff 128x256x64x4 128x192x64x4", "two rows"),
+            ("kiln inspect diff before.json after.json --arch sm_90a --sass", "two specs"),
+        ],
+    )
     operations = parser.add_subparsers(dest="op", required=True, metavar="OPERATION")
-    _add_attention(operations.add_parser("flash_attention", help="attention forward"))
-    _add_gemm(operations.add_parser("gemm", help="matrix product"))
+    attention = add_command(
+        operations,
+        "flash_attention",
+        "attention forward",
+        f"""Attention forward: the properties of a call as flags. {_DIFF_TEXTS}""",
+        [
+            ("kiln inspect flash_attention --head-dim 128 --causal --arch sm_90a", ""),
+            ("kiln inspect flash_attention --head-dim 64 --block-q 64 --arch sm_80 --sass", ""),
+            (
+                "kiln inspect flash_attention --head-dim 64 --arch sm_80 --diff 128x128x1 64x64x2",
+                "",
+            ),
+        ],
+    )
+    add_attention(attention)
+    gemm = add_command(
+        operations,
+        "gemm",
+        "matrix product",
+        f"""Matrix product: the properties of a call as flags. A tile field that is not given
+        stands for every row of the config table. {_DIFF_TEXTS}""",
+        [
+            ("kiln inspect gemm --arch sm_90a --block-m 128 --block-n 256", "some rows"),
+            ("kiln inspect gemm --dtype f16 --epilogue 'acc * acc' --arch sm_80 --source", ""),
+            ("kiln inspect gemm --arch sm_90a --diff 128x256x64x4 128x192x64x4 --sass", ""),
+        ],
+    )
+    add_gemm(gemm)
+    for parser in (attention, gemm):
+        parser.add_argument(
+            "--diff", nargs=2, metavar=("A", "B"), help="compare two rows, named by their tiles"
+        )
+        _add_output(parser)
+    diff = add_command(
+        operations,
+        "diff",
+        "two kernels, each of a spec file that names one tile",
+        f"""Two kernels of any kind, each of a spec file that stands for one row of the config
+        table (docs/prewarm.md has the fields). {_DIFF_TEXTS}""",
+        [
+            ("kiln inspect diff a.json b.json --arch sm_90a", "resources"),
+            ("kiln inspect diff a.json b.json --arch sm_90a --ptx", "a unified diff"),
+        ],
+    )
+    for name in ("a", "b"):
+        diff.add_argument(f"file_{name}", metavar=name.upper(), help="a file of one spec")
+    _add_output(diff)
 
 
 def run(options: argparse.Namespace) -> int:
     """Inspects and prints."""
-    kernels = control.inspect(make_spec(options), options.arch)
+    tool = find_disassembler() if options.text == "sass" else ""  # before compiling
+    if options.op == "diff":
+        pair = [(_read_spec(path), "") for path in (options.file_a, options.file_b)]
+        return _run_diff(pair, tool, options)
+    spec = make_spec(options)
+    if options.diff:
+        return _run_diff([(spec, tile) for tile in options.diff], tool, options)
+    kernels = [_with_sass(kernel, tool) for kernel in control.inspect(spec, options.arch)]
     if options.json:
         print_json(kernels)
-    elif options.source or options.ptx:
+    elif options.text:
         for kernel in kernels:
             print(f"// {kernel['what']}, {kernel['config']}")
-            print(kernel["source" if options.source else "ptx"])
+            print(kernel[options.text])
     else:
         _print_kernels(kernels)
     return OK
 
 
-def make_spec(options: argparse.Namespace) -> dict[str, Any]:
-    """The spec that the flags say; a tile field that was not given stands for every row."""
-    names = (*options.properties, *_TILES[options.op])
-    values = {name: getattr(options, name) for name in names}
-    return {"op": options.op, **{key: value for key, value in values.items() if value is not None}}
+def _run_diff(
+    pair: list[tuple[dict[str, Any], str]], tool: str, options: argparse.Namespace
+) -> int:
+    one, two = (_with_sass(one_kernel(spec, options.arch, tile), tool) for spec, tile in pair)
+    report: dict[str, Any] = {"kernels": [one, two], "differences": differences(one, two)}
+    if options.text == "sass":
+        report["opcodes"] = opcode_counts(one["sass"], two["sass"])
+    elif options.text:
+        report["diff"] = unified_diff(one, two, options.text)
+    if options.json:
+        print_json(report)
+    elif options.text == "sass":
+        print_opcodes(report["opcodes"])
+    elif options.text:
+        print(report["diff"] or f"the {options.text} of both is the same")
+    else:
+        print_resources(one, two)
+    return OK
 
 
-def _add_attention(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dtype", type=dtype_name, default="bfloat16")
-    parser.add_argument("--head-dim", type=int, required=True)
-    parser.add_argument("--head-dim-v", type=int, help="default: --head-dim")
-    masks = parser.add_mutually_exclusive_group()
-    masks.add_argument(
-        "--causal", dest="mask", action="store_const", const="causal", default="none"
-    )
-    masks.add_argument("--window", dest="mask", action="store_const", const="window")
-    parser.add_argument("--softcap", action="store_true")
-    parser.add_argument("--alibi", action="store_true")
-    parser.add_argument("--sinks", type=dtype_name, help="dtype of the sinks")
-    parser.add_argument("--unaligned", dest="aligned", action="store_false")
-    properties = ("dtype", "head_dim", "head_dim_v", "mask", "softcap", "alibi", "sinks", "aligned")
-    _add_common(parser, "flash_attention", properties)
+def _with_sass(kernel: dict[str, Any], tool: str) -> dict[str, Any]:
+    cubin = kernel.pop("cubin")
+    return {**kernel, "sass": disassemble(tool, cubin)} if tool else kernel
 
 
-def _add_gemm(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dtype", type=operand_dtype_name, default="bfloat16")
-    parser.add_argument("--dtype-b", type=operand_dtype_name, help="default: --dtype")
-    parser.add_argument(
-        "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
-    )
-    parser.add_argument("--precision", choices=["full", "fast"], help="of 8-bit floats")
-    parser.add_argument("--layout", choices=["nn", "nt", "tn", "tt"], default="nt")
-    parser.add_argument("--accumulator", choices=["float32", "float16"], default="float32")
-    parser.add_argument("--bias", type=dtype_name, help="dtype of the bias")
-    parser.add_argument("--residual", type=dtype_name, help="dtype of the residual")
-    for name, outputs in (("scale-a", "row"), ("scale-b", "column")):
-        parser.add_argument(
-            f"--{name}",
-            choices=["none", "tensor", "vector"],
-            help=f"a factor of all outputs, or of each {outputs}",
-        )
-    parser.add_argument("--activation", choices=_ACTIVATIONS)
-    parser.add_argument("--gate", choices=["halves", "interleaved"], help="of a gated activation")
-    parser.add_argument(
-        "--epilogue", help="a C++ expression of acc, bias, residual, row, col, batch"
-    )
-    for name, tensors in (("loads", "a and b"), ("stores", "out, bias and residual")):
-        parser.add_argument(
-            f"--{name}", choices=["elements", "boxes", "vectors"], help=f"what {tensors} admit"
-        )
-    properties = (
-        "dtype",
-        "dtype_b",
-        "out_dtype",
-        "precision",
-        "layout",
-        "accumulator",
-        "bias",
-        "residual",
-        "scale_a",
-        "scale_b",
-        "activation",
-        "gate",
-        "epilogue",
-        "loads",
-        "stores",
-    )
-    _add_common(parser, "gemm", properties)
+def _read_spec(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        try:
+            spec = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(spec, dict):
+        raise ValueError(f"{path} must hold one spec, a JSON object; see docs/prewarm.md")
+    return spec
 
 
-def _add_common(parser: argparse.ArgumentParser, op: str, properties: tuple[str, ...]) -> None:
-    for name in _TILES[op]:
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=int, help="one row of the config table")
+def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", required=True, help="such as sm_90a")
     texts = parser.add_mutually_exclusive_group()
-    texts.add_argument("--source", action="store_true", help="print the generated source")
-    texts.add_argument("--ptx", action="store_true", help="print the PTX")
+    for name, what in (("source", "generated source"), ("ptx", "PTX"), ("sass", "machine code")):
+        texts.add_argument(
+            f"--{name}", dest="text", action="store_const", const=name, help=f"print the {what}"
+        )
     add_json_flag(parser)
-    parser.set_defaults(run=run, properties=properties)
+    parser.set_defaults(run=run)
 
 
 def _print_kernels(kernels: list[dict[str, Any]]) -> None:
@@ -133,7 +173,7 @@ def _print_kernels(kernels: list[dict[str, Any]]) -> None:
                 kernel["config"],
                 kernel["registers"],
                 kernel["dynamic_shared_bytes"],
-                kernel["spill_bytes"],
+                Painted(str(kernel["spill_bytes"]), "bad" if kernel["spill_bytes"] else "good"),
                 kernel["threads"],
                 kernel["cubin_bytes"],
                 f"{kernel['compile_seconds']:.2f} s",

@@ -1,16 +1,23 @@
-"""What the commands share: exit codes, JSON on stdout, tables, property flags."""
+"""What the commands share: exit codes, help, JSON on stdout, tables, dtypes."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import _core
+from .terminal import Painted, paint
 
 OK, CHECK_FAILED, USAGE, COMPILE_FAILED, ENVIRONMENT = range(5)
+
+
+class Unavailable(Exception):
+    """What the command needs is not on this machine: exit code 4. The message names the cure."""
+
 
 DTYPES = {
     "bf16": "bfloat16",
@@ -36,6 +43,21 @@ def operand_dtype_name(text: str) -> str:
     return text if text in ("float8_e4m3fn", "float8_e5m2") else dtype_name(text)
 
 
+def add_command(
+    commands: Any, name: str, summary: str, description: str, examples: Sequence[tuple[str, str]]
+) -> argparse.ArgumentParser:
+    """A parser whose help teaches: what the command is for, its flags, and commands to try."""
+    width = max(len(command) for command, _ in examples)
+    lines = [f"  {command:{width}}  {what}".rstrip() for command, what in examples]
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=textwrap.fill(" ".join(description.split()), 98),
+        epilog="\n".join(["examples:", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
     """--json, the same for every command."""
     parser.add_argument(
@@ -51,10 +73,19 @@ def print_json(value: Any) -> None:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Prints left-aligned columns, each as wide as its widest cell."""
-    lines = [list(headings), *([str(cell) for cell in row] for row in rows)]
+    lines = [list(headings), *([_cell(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+        padded = [_painted(cell) + " " * (width - len(cell)) for cell, width in zip(line, widths)]
+        print("  ".join(padded).rstrip())
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _painted(cell: str) -> str:
+    return paint(cell, cell.colour) if isinstance(cell, Painted) else cell
 
 
 def byte_text(count: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
 from .. import control, models
@@ -14,29 +13,45 @@ from .output import (
     COMPILE_FAILED,
     ENVIRONMENT,
     OK,
+    add_command,
     add_json_flag,
     dtype_name,
     nvrtc_problem,
     print_json,
     print_table,
 )
+from .terminal import Painted, Progress
 
 _NOT_WRITTEN = "could not be written to the cache"
+_COLOURS = {"missing": "caution", "cancelled": "caution", "failed": "bad"}
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: Any) -> None:
     """Adds the command."""
-    text = "compile kernels into the cache, without tensors and without a GPU"
-    parser = commands.add_parser("prewarm", help=text, description=text)
+    parser = add_command(
+        commands,
+        "prewarm",
+        "compile kernels into the cache, without tensors and without a GPU",
+        """Compiles the kernels of a model, or of a spec file, into the cache ahead of their first
+        use: in an image build, on a machine without a GPU, for GPUs that are elsewhere. Needs
+        NVRTC and no driver. With everything in the cache, KILN_JIT=off makes sure that a server
+        compiles nothing. Specs: docs/prewarm.md.""",
+        [
+            ("kiln prewarm --model llama-3.1-8b --arch sm_90a --jobs 8", "a known model"),
+            ("kiln prewarm --model ./config.json --arch sm_80", "a Hugging Face config, or folder"),
+            ("kiln prewarm --spec kernels.json --arch sm_80 --arch sm_90a", "specs of your own"),
+            ("kiln prewarm --spec kernels.json --check", "what is missing for the GPUs here?"),
+        ],
+    )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", help="a known model, or the path of a config.json")
+    what.add_argument("--model", help="a known model, or the path of a config.json or its folder")
     what.add_argument("--spec", metavar="FILE", help="a JSON file of specs; - reads stdin")
     parser.add_argument("--arch", action="append", help="such as sm_90a; default: of the GPUs here")
     parser.add_argument("--dtype", type=dtype_name, default="bfloat16", help="of --model's kernels")
     parser.add_argument("--jobs", type=_positive, help="compiles at a time; default: one per core")
     parser.add_argument("--recompile", action="store_true", help="also what the cache has")
     parser.add_argument(
-        "--check", action="store_true", help="only report; exit 1 when one is missing"
+        "--check", action="store_true", help="only tell what is missing; exit 1 when anything is"
     )
     add_json_flag(parser)
     parser.set_defaults(run=run)
@@ -45,36 +60,31 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prewarms and reports."""
     specs = _specs(options)
-    report = control.prewarm(
-        specs,
-        arch=options.arch,
-        jobs=options.jobs,
-        recompile=options.recompile,
-        progress=Progress(),
-        check=options.check,
-    )
+    progress = Progress()
+    try:
+        report = control.prewarm(
+            specs,
+            arch=options.arch,
+            jobs=options.jobs,
+            recompile=options.recompile,
+            progress=lambda *step: _show(progress, *step),
+            check=options.check,
+        )
+    finally:
+        progress.close()
     if options.json:
         print_json(report)
     else:
-        _print_report(report)
+        _print_report(report, options.check)
     return _exit_code(report)
 
 
-class Progress:
-    """Lines on stderr: count, time left, kernel, outcome."""
-
-    def __init__(self) -> None:
-        self.start = time.monotonic()
-
-    def __call__(self, done: int, total: int, what: str, outcome: str, seconds: float) -> None:
-        left = (time.monotonic() - self.start) / done * (total - done)
-        width = len(str(total))
-        print(
-            f"[{done:{width}}/{total}] {left:4.0f} s left  {what}: {outcome.splitlines()[0]}"
-            f" ({seconds:.2f} s)",
-            file=sys.stderr,
-            flush=True,
-        )
+def _show(
+    progress: Progress, done: int, total: int, what: str, outcome: str, seconds: float
+) -> None:
+    progress.total = total
+    text = f"{what}: {outcome.splitlines()[0]} ({seconds:.2f} s)"
+    progress.step(done, text, stays=outcome.startswith("failed"))
 
 
 def _specs(options: argparse.Namespace) -> Any:
@@ -103,25 +113,30 @@ def _exit_code(report: dict[str, Any]) -> int:
     return CHECK_FAILED if report["missing"] else OK
 
 
-def _print_report(report: dict[str, Any]) -> None:
-    print_table(
-        ["kernel", "arch", "outcome", "seconds"],
-        [
-            [
-                kernel["what"],
-                kernel["arch"],
-                kernel["outcome"].split(":")[0],
-                f"{kernel['seconds']:.2f}",
-            ]
-            for kernel in report["kernels"]
-        ],
-    )
+def _print_report(report: dict[str, Any], only_missing: bool) -> None:
+    kernels = report["kernels"]
+    if only_missing:
+        kernels = [kernel for kernel in kernels if kernel["outcome"] != "cached"]
+    if kernels:
+        print_table(["kernel", "arch", "outcome", "seconds"], [_row(kernel) for kernel in kernels])
     print(
         f"{report['total']} kernels: {report['compiled']} compiled, {report['cached']} cached, "
         f"{report['missing']} missing, {len(report['failed'])} failed, {report['seconds']:.1f} s"
     )
+    if report["missing"]:
+        print("what is missing is compiled by the same command without --check")
     for failure in report["failed"]:
         print(f"{failure['what']}: {failure['error']}", file=sys.stderr)
+
+
+def _row(kernel: dict[str, Any]) -> list[str]:
+    outcome = kernel["outcome"].split(":")[0]
+    return [
+        kernel["what"],
+        kernel["arch"],
+        Painted(outcome, _COLOURS.get(outcome, "good")),
+        f"{kernel['seconds']:.2f}",
+    ]
 
 
 def _positive(text: str) -> int:

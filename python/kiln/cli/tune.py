@@ -6,69 +6,86 @@ import argparse
 import json
 import math
 import os
-import re
 import sys
 import tempfile
-import time
 from typing import Any
 
 from .. import __version__, control, models
 from .gemm_timing import Kind, Measured, Shape, measure, tile_text
-from .gpu_arrays import NoGpu, find_gpu
+from .gpu_arrays import find_gpu
 from .output import (
-    ENVIRONMENT,
     OK,
+    Unavailable,
+    add_command,
     add_json_flag,
     dtype_name,
     operand_dtype_name,
     print_json,
     print_table,
 )
+from .sizes import seconds, shape, sizes
+from .terminal import Progress
 
 _SCHEMA = 1
 _ROWS = [1, 16, 64, 512, 4096]
-_EPILOG = """\
-examples:
-  kiln tune gemm --model llama-3.1-8b --out tiles.json       the projections, at five M each
-  kiln tune gemm --shape 64x28672x4096 --shape 512x6144x4096 --out tiles.json
-  KILN_TUNING=tiles.json python serve.py                     use it (or kiln.set_tuning)
-
-Each shape is M x N x K of out[M, N] = a[M, K] b[K, N]. An M between measured ones gets the tile of
-the nearest that rounds up to the same power of two (33 to 64, say); what the table lacks, the cost
-model decides. Keep other work off the GPU meanwhile. The whole story: docs/tuning.md
-"""
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: Any) -> None:
     """Adds the command and its one operation."""
-    text = "measure the tiles of an operation on this GPU and write a table for KILN_TUNING"
-    parser = commands.add_parser("tune", help=text, description=text)
+    parser = add_command(
+        commands,
+        "tune",
+        "measure the tiles of an operation on this GPU and write a table for KILN_TUNING",
+        """Measures which tiles are the fastest on this GPU, where the cost model is not enough,
+        and writes a table that calls ask first (KILN_TUNING, kiln.set_tuning). There is one
+        operation, gemm.""",
+        [("kiln tune gemm --model llama-3.1-8b --out tiles.json", "the projections of a model")],
+    )
     operations = parser.add_subparsers(dest="operation", required=True, metavar="OPERATION")
-    text = "time every tile of the config table on matrix products, beside the model's choice"
-    gemm = operations.add_parser(
+    gemm = add_command(
+        operations,
         "gemm",
-        help=text,
-        description=text,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "time every tile of the config table on matrix products, beside the model's choice",
+        """Times every tile of the config table on the shapes given and writes a table of the
+        fastest. Each shape is M x N x K of out[M, N] = a[M, K] b[K, N]. An M between measured ones
+        gets the tile of the nearest that rounds up to the same power of two (33 to 64, say); what
+        the table lacks, the cost model decides. Needs a GPU, and PyTorch or CuPy for its memory;
+        keep other work off it meanwhile. The whole story: docs/tuning.md""",
+        [
+            (
+                "kiln tune gemm --model llama-3.1-8b --out tiles.json",
+                "five M each",
+            ),
+            ("kiln tune gemm --shape 64x28672x4096 --shape 512x6144x4096 --out tiles.json", ""),
+            ("KILN_TUNING=tiles.json python serve.py", "use it (or kiln.set_tuning)"),
+        ],
     )
     what = gemm.add_mutually_exclusive_group(required=True)
-    what.add_argument("--shape", action="append", type=_shape, metavar="MxNxK", help="repeatable")
+    what.add_argument(
+        "--shape", action="append", type=shape, metavar="MxNxK", help="of a product; repeatable"
+    )
     what.add_argument("--model", help="a known model, or the path of a config.json")
     gemm.add_argument(
-        "--m", type=_sizes, metavar="M,...", help="with --model; default: 1,16,64,512,4096"
+        "--m", type=sizes, metavar="M,...", help="with --model; default: 1,16,64,512,4096"
     )
-    gemm.add_argument("--dtype", type=operand_dtype_name, default="bfloat16")
+    gemm.add_argument(
+        "--dtype", type=operand_dtype_name, default="bfloat16", help="default: bfloat16"
+    )
     gemm.add_argument(
         "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
     )
-    gemm.add_argument("--layout", choices=["nn", "nt", "tn", "tt"], default="nt")
+    gemm.add_argument(
+        "--layout",
+        choices=["nn", "nt", "tn", "tt"],
+        default="nt",
+        help="of a, then b; t = stored transposed; default: nt",
+    )
     gemm.add_argument(
         "--precision", choices=["full", "fast"], default="full", help="of 8-bit floats"
     )
     gemm.add_argument("--out", required=True, metavar="FILE", help="where the table goes")
     gemm.add_argument(
-        "--seconds", type=_seconds, default=0.3, help="of measuring a shape; default: 0.3"
+        "--seconds", type=seconds, default=0.3, help="of measuring a shape; default: 0.3"
     )
     add_json_flag(gemm)
     gemm.set_defaults(run=run)
@@ -76,29 +93,29 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measures, writes the table after every shape, and reports."""
-    kind, shapes = _kind(options), _shapes(options)
+    shapes = _shapes(options)
+    kind = Kind.of(options.dtype, options.out_dtype, options.layout, options.precision)
     _check_folder(options.out)
-    try:
-        gpu = find_gpu(kind.dtype, kind.out_dtype)
-    except NoGpu as problem:
-        print(f"kiln: tune: {problem}", file=sys.stderr)
-        return ENVIRONMENT
+    gpu = find_gpu(kind.dtype, kind.out_dtype)
     table = _head(control.diagnose()["devices"][gpu.ordinal])
     results: list[tuple[Shape, Measured]] = []
+    print(f"{len(shapes)} shapes; the first takes longer: its tiles are compiled", file=sys.stderr)
     progress = Progress(len(shapes))
     previous = control.set_tuning(None)  # what the model chooses is wanted
     try:
-        for shape in shapes:
-            measured = measure(kind, shape, gpu, options.seconds, table["arch"])
-            results.append((shape, measured))
-            table["entries"].append(_entry(kind, shape, measured))
+        for product in shapes:
+            measured = measure(kind, product, gpu, options.seconds, table["arch"])
+            results.append((product, measured))
+            table["entries"].append(_entry(kind, product, measured))
             table["model_over_best"] = summary(results)
             _write(options.out, table)
-            progress(shape, measured)
+            _show(progress, len(results), product, measured)
     except gpu.out_of_memory as error:
-        print(f"kiln: tune: {shape} does not fit in the GPU's memory: {error}", file=sys.stderr)
-        return ENVIRONMENT
+        raise Unavailable(
+            f"tune: {product} does not fit in the GPU's memory ({error}): leave it out"
+        ) from None
     finally:
+        progress.close()
         control.set_tuning(previous)
     if options.json:
         print_json(table)
@@ -107,25 +124,12 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-class Progress:
-    """Lines on stderr: count, time left, shape, outcome."""
-
-    def __init__(self, total: int) -> None:
-        self.start = time.monotonic()
-        self.done, self.total = 0, total
-        print(f"{total} shapes; the first takes longer: the tiles are compiled", file=sys.stderr)
-
-    def __call__(self, shape: Shape, measured: Measured) -> None:
-        self.done += 1
-        left = (time.monotonic() - self.start) / self.done * (self.total - self.done)
-        width = len(str(self.total))
-        print(
-            f"[{self.done:{width}}/{self.total}] {left:4.0f} s left  {shape}: "
-            f"{tile_text(measured.best)} {measured.best_us:.1f} us, best of {measured.tiles}; "
-            f"the model's {measured.ratio * 100 - 100:.1f} % longer",
-            file=sys.stderr,
-            flush=True,
-        )
+def _show(progress: Progress, done: int, shape: Shape, measured: Measured) -> None:
+    progress.step(
+        done,
+        f"{shape}: {tile_text(measured.best)} {measured.best_us:.1f} us, best of {measured.tiles}; "
+        f"the model's {measured.ratio * 100 - 100:.1f} % longer",
+    )
 
 
 def summary(results: list[tuple[Shape, Measured]]) -> dict[str, Any]:
@@ -188,14 +192,6 @@ def _print_report(results: list[tuple[Shape, Measured]], over: dict[str, Any], p
     )
 
 
-def _kind(options: argparse.Namespace) -> Kind:
-    is_f8 = options.dtype.startswith("float8")
-    if options.precision == "fast" and not is_f8:
-        raise ValueError("--precision fast needs a --dtype of 8-bit floats")
-    out_dtype = options.out_dtype or ("bfloat16" if is_f8 else options.dtype)
-    return Kind(options.dtype, out_dtype, options.layout, options.precision)
-
-
 def _shapes(options: argparse.Namespace) -> list[Shape]:
     if options.shape:
         if options.m:
@@ -226,31 +222,3 @@ def _write(path: str, table: dict[str, Any]) -> None:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-
-
-def _size(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 10 and int(text) > 0 else 0
-
-
-def _shape(text: str) -> Shape:
-    sizes = [_size(part) for part in re.split("[x,]", text)]
-    if len(sizes) != 3 or not all(sizes):
-        raise argparse.ArgumentTypeError(f"must be MxNxK such as 64x4096x14336, got {text!r}")
-    return Shape(*sizes)
-
-
-def _sizes(text: str) -> list[int]:
-    sizes = [_size(part) for part in text.split(",")]
-    if not all(sizes):
-        raise argparse.ArgumentTypeError(f"must be whole numbers like 1,16,64, got {text!r}")
-    return list(dict.fromkeys(sizes))
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"must be seconds from 0 to 3600, got {text!r}")
-    return seconds

@@ -1,0 +1,50 @@
+"""Times of calls on a GPU, beside each other."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+
+def take_turns(
+    calls: Mapping[Hashable, Callable[[], object]],
+    gpu: Any,
+    seconds: float,
+    always: Hashable = None,
+    *,
+    trial: int = 3,
+    slack: float = 1.3,
+    least: int = 7,
+    most: int = 1000,
+    now: Callable[[], float] = time.perf_counter,
+) -> dict[Any, float]:
+    """The median microseconds of each call, L2 flushed before each.
+
+    Taking turns makes clock drift hit all alike; the order is shuffled, so that none always follows
+    the same neighbour. After `trial` turns those slower than `slack` times the fastest are out, but
+    for `always`. `seconds` bounds the whole, except that `least` turns are taken.
+    """
+    samples: dict[Hashable, list[float]] = {name: [] for name in calls}
+    order, shuffle = list(calls), random.Random(0).shuffle
+    start = now()
+    for turn in range(most):
+        if turn >= least and now() - start > seconds:
+            break
+        shuffle(order)
+        events = {}
+        for name in order:
+            gpu.flush()
+            before = gpu.event()
+            calls[name]()
+            events[name] = before, gpu.event()
+        gpu.synchronize()
+        for name, (before, after) in events.items():
+            samples[name].append(gpu.microseconds(before, after))
+        if turn + 1 == trial:
+            medians = {name: statistics.median(samples[name]) for name in order}
+            limit = slack * min(medians.values())
+            order = [name for name in order if medians[name] <= limit or name == always]
+    return {name: statistics.median(samples[name]) for name in order}

@@ -1,0 +1,74 @@
+"""The texts of errors and warnings as the sources spell them: what docs/troubleshooting.md lists.
+
+A C++ file's texts are its string literals of three words or more; a Python file's are the strings
+of its `raise` statements. What is computed falls between the pieces. Files whose texts are no
+errors are named here, with what they hold instead.
+"""
+
+import ast
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOMS = ("jit", "cache", "python/src", "runtime/cuda", "runtime")
+OTHERS = ("runtime/emulator/options.cpp", "runtime/emulator/emulated_device.cpp")
+NO_ERRORS = {
+    "jit/attention_config.cpp": "reasons of the config table",
+    "jit/compile_log.cpp": "what the compiler's log is searched for",
+    "jit/explain.cpp": "reasons of explain",
+    "jit/gemm_rows.cpp": "reasons of explain",
+    "jit/gemm_table.cpp": "reasons of the config table",
+    "jit/render.cpp": "generated source",
+    "jit/render_attention.cpp": "generated source",
+    "jit/render_gemm.cpp": "generated source",
+    "jit/render_gemm_sm90.cpp": "generated source",
+    "jit/render_wgmma.cpp": "generated source",
+    "python/src/module.cpp": "help()",
+}
+LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+RAW = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
+ESCAPES = {r"\"": '"', r"\n": "\n", r"\\": "\\"}
+
+
+def is_sentence(text):
+    """Three words or more: shorter pieces are names, brackets and units."""
+    return len(re.findall(r"[A-Za-z]{2,}", text)) >= 3 and len(text.split()) >= 3
+
+
+def pieces_of_cpp(text):
+    text = re.sub(r"^\s*#.*$", "", RAW.sub('""', text), flags=re.MULTILINE)
+    text = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+    joined, end = [], None
+    for match in LITERAL.finditer(text):
+        piece = re.sub(r"\\.", lambda escape: ESCAPES.get(escape[0], ""), match[1])
+        if end is not None and not text[end : match.start()].strip():
+            joined[-1] += piece  # adjacent literals are one
+        else:
+            joined.append(piece)
+        end = match.end()
+    return [piece for piece in joined if is_sentence(piece)]
+
+
+def pieces_of_python(text):
+    pieces = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            pieces += [
+                part.value
+                for argument in node.exc.args
+                for part in ast.walk(argument)
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            ]
+    return [piece for piece in pieces if is_sentence(piece)]
+
+
+def sources():
+    """(name, pieces) of every file that may hold an error's text."""
+    paths = [path for room in ROOMS for path in sorted((ROOT / room).glob("*.cpp"))]
+    for path in [*paths, *(ROOT / name for name in OTHERS)]:
+        name = path.relative_to(ROOT).as_posix()
+        if name not in NO_ERRORS:
+            yield name, pieces_of_cpp(path.read_text(encoding="utf-8"))
+    for path in sorted((ROOT / "python/kiln").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        yield name, pieces_of_python(path.read_text(encoding="utf-8"))

@@ -1,0 +1,73 @@
+"""`kiln cache prune`: by size, by age, by NVRTC; dry; and what pins save."""
+
+import json
+import os
+import time
+
+import pytest
+
+OK, USAGE = 0, 2
+
+
+@pytest.fixture
+def filled(kiln_command, cache_dir):
+    """A cache of three kernels last used 90, 60 and 0 days ago; the oldest is prewarmed."""
+    text = json.dumps({"op": "gemm", "block_m": 32})
+    assert kiln_command("prewarm", "--spec", "-", "--arch", "sm_80", stdin=text).code == OK
+    for arch in ("sm_80", "sm_86"):
+        flags = ["--block-m", 16, "--block-n", 64]
+        assert kiln_command("inspect", "gemm", *flags, "--arch", arch).code == OK
+    entries = kiln_command("cache", "list", "--json").json()
+    assert len(entries) == 3
+
+    def age(arch, pinned, days):
+        (path,) = [e["path"] for e in entries if (e["arch"], e["pinned"]) == (arch, pinned)]
+        os.utime(path, (time.time() - days * 86400,) * 2)
+
+    age("sm_80", True, 90)
+    age("sm_80", False, 60)
+    return entries
+
+
+def test_by_age(kiln_command, filled):
+    dry = kiln_command("cache", "prune", "--older-than", 30, "--dry-run")
+    assert "1 kernels would be removed" in dry.stdout
+    assert "gemm bfloat16 nt, tile 16x64x64x6" in dry.stdout
+    assert "1 pinned kernels kept, as they were prewarmed: `kiln cache clear`" in dry.stdout
+    assert len(kiln_command("cache", "list", "--json").json()) == 3
+    report = kiln_command("cache", "prune", "--older-than", 30, "--json").json()
+    assert (report["removed"], report["kept_pinned"], report["dry_run"]) == (1, 1, False)
+    assert report["bytes"] == report["entries"][0]["bytes"] > 0
+    left = kiln_command("cache", "list", "--json").json()
+    assert sorted(entry["arch"] for entry in left) == ["sm_80", "sm_86"]
+    assert "0 kernels removed" in kiln_command("cache", "prune", "--older-than", 30).stdout
+
+
+def test_by_size(kiln_command, filled):
+    report = kiln_command("cache", "prune", "--max-size", 0, "--dry-run", "--json").json()
+    assert (report["removed"], report["kept_pinned"], report["dry_run"]) == (2, 1, True)
+    run = kiln_command("cache", "prune", "--max-size", 0)
+    assert run.stdout.startswith("2 kernels removed")
+    assert "1 pinned kernels kept" in run.stdout
+
+
+def test_by_nvrtc_dry(kiln_command, filled):
+    arguments = ["cache", "prune", "--older-than-nvrtc", "99", "--dry-run", "--json"]
+    report = kiln_command(*arguments).json()
+    assert (report["removed"], report["kept_pinned"]) == (3, 0)
+    assert len(kiln_command("cache", "list", "--json").json()) == 3
+
+
+@pytest.mark.parametrize("days", ["-1", "soon", "nan", "1e9"])
+def test_bad_days(kiln_command, days):
+    run = kiln_command("cache", "prune", f"--older-than={days}")
+    assert run.code == USAGE
+    assert "must be days from 0 to 36500" in run.stderr
+
+
+def test_info_tells_owner_and_mode(kiln_command, cache_dir):
+    cache_dir.mkdir(mode=0o755)
+    run = kiln_command("cache", "info")
+    assert "0755" in run.stdout and "owner" in run.stdout
+    cache_dir.chmod(0o777)
+    assert "chmod -R o-w" in kiln_command("cache", "info").stdout

@@ -1,0 +1,352 @@
+"""Errors as users meet them: provoked, compared with the text that is meant, and found in
+docs/troubleshooting.md. Messages with tests of their own elsewhere are not all repeated here."""
+
+import json
+import pathlib
+import re
+
+import kiln
+import numpy as np
+import pytest
+from kiln import cli, jit
+
+PAGE = (pathlib.Path(__file__).parents[2] / "docs/troubleshooting.md").read_text(encoding="utf-8")
+HALF = np.float16
+KERNEL = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
+
+
+def page_patterns():
+    """Every message of the page as a regular expression; what varies is an ellipsis there."""
+    for span in re.findall(r"`([^`]+)`", PAGE):
+        if len(re.findall(r"[A-Za-z]{2,}", span)) >= 4:  # "must be …, got …" matches anything
+            parts = span.replace("\\|", "|").strip("… ").split("…")
+            yield re.compile(".*".join(re.escape(part.strip()) for part in parts), re.DOTALL)
+
+
+PATTERNS = list(page_patterns())
+
+
+def check(error, kind, text):
+    assert isinstance(error, kind), repr(error)
+    message = str(error)
+    assert text in message, message
+    bare = message.replace("`", "")
+    assert any(pattern.search(bare) for pattern in PATTERNS), f"not on the page: {message}"
+
+
+def array(*shape, dtype=HALF):
+    return np.zeros(shape, dtype)
+
+
+def attention(q=None, k=None, v=None, **options):
+    q = array(1, 8, 2, 64) if q is None else q
+    k = array(1, 8, 2, 64) if k is None else k
+    return jit.flash_attention(q, k, k if v is None else v, **options)
+
+
+def gemm(a=None, b=None, **options):
+    a = array(16, 32) if a is None else a
+    return jit.gemm(a, array(32, 16) if b is None else b, **options)
+
+
+def variant(**options):
+    return jit.Variant("mine", **options)
+
+
+def with_variant(values, **options):
+    return attention(variant=variant(**options)(**values))
+
+
+CALLS = [
+    (lambda: gemm(array(2)), ValueError, "a must have 2 dimensions, or 3 with a batch, got [2]"),
+    (lambda: gemm(b=array(8, 16)), ValueError, "b must have 32 rows, the columns of a; a is [16,"),
+    (lambda: gemm(activation="tanh"), ValueError, "activation must be relu, gelu, gelu_tanh, silu"),
+    (lambda: gemm(alpha=float("nan")), ValueError, "alpha must be a finite number, got nan"),
+    (
+        lambda: gemm(array(16, 32, dtype=np.float32), array(32, 16, dtype=np.float32)),
+        TypeError,
+        'which is computed in tf32 (10 bits of mantissa); pass precision="tf32" to allow that',
+    ),
+    (lambda: gemm(precision="fast"), ValueError, '"fast" is for float8 inputs, got'),
+    (lambda: gemm(config={"block_m": 16}), ValueError, "it needs block_m, block_n, block_k and st"),
+    (
+        lambda: gemm(config={"block_m": 1, "block_n": 1, "block_k": 1, "stages": 1, "x": 1}),
+        ValueError,
+        "has unknown keys; it takes block_m, block_n, block_k, stages, cluster, splits",
+    ),
+    (
+        lambda: gemm(config=(7, 7, 7, 7)),
+        ValueError,
+        "(block_m x block_n x block_k x stages), got 7",
+    ),
+    (lambda: gemm(config=(2**40, 1, 1, 1)), ValueError, "must fit an integer of 32 bits, got 1099"),
+    (lambda: attention(window=(2**70, 0)), ValueError, "must fit an integer of 64 bits, got 1180"),
+    (lambda: attention(scale=float("inf")), ValueError, "scale must be a finite number, got inf"),
+    (lambda: attention(array(1, 8, 2, 63)), ValueError, "head dim that is a multiple of 8 up to"),
+    (
+        lambda: attention(array(8, 2, 64)),
+        ValueError,
+        "must have 4 dimensions [batch, length, heads",
+    ),
+    (lambda: attention(layout="sbhd"), ValueError, 'layout must be "bshd" or "bhsd", got "sbhd"'),
+    (lambda: attention(np.zeros((1, 8, 2, 64))), TypeError, "float64"),
+    (lambda: attention(np.zeros((1, 8, 2, 64), complex)), TypeError, "does not compute with"),
+    (
+        lambda: attention(array(1, 1, 1, 1, 1, 1, 8, 64)),
+        ValueError,
+        "dimensions; no tensor of Kiln's has more than",
+    ),
+    (lambda: attention([[1.0]]), TypeError, "or a NumPy array for the emulated one, got"),
+    (lambda: attention(casual=True), TypeError, "got an unexpected keyword argument 'casual'"),
+    (lambda: jit.gemm(array(2, 2)), TypeError, "() is missing the argument 'b'"),
+    (lambda: variant(params={"p": "f16"}, logits="p"), ValueError, "'p' must be f32 or i32"),
+    (
+        lambda: variant(params={f"p{i}": "f32" for i in range(17)}, logits="p0"),
+        ValueError,
+        "at most 16 parameters are supported",
+    ),
+    (
+        lambda: variant(tensors={f"t{i}": "f32[h]" for i in range(9)}, logits="t0"),
+        ValueError,
+        "at most 8 tensors are supported",
+    ),
+    (
+        lambda: variant(tensors={"t": "f32[x]"}, logits="t"),
+        ValueError,
+        "has the index 'x'; expected b, h, h_kv, row, q or kv",
+    ),
+    (lambda: variant(params={"int": "f32"}, logits="1"), ValueError, "'int' cannot name a par"),
+    (lambda: variant(), ValueError, "changes nothing: give logits=, mask= or a template file"),
+    (lambda: variant(logits="a\n#b"), ValueError, "must be one line without preprocessor direct"),
+    (lambda: variant(params={"p": "f32"}, logits="p")(1.0), TypeError, "values are passed by name"),
+    (
+        lambda: with_variant(
+            {"t": array(3, 3, dtype=np.float32)}, tensors={"t": "f32[h]"}, logits="t"
+        ),
+        ValueError,
+        "dimensions as declared, got",
+    ),
+    (
+        lambda: with_variant(
+            {"t": array(3, dtype=np.float32)}, tensors={"t": "f32[h]"}, logits="t"
+        ),
+        ValueError,
+        "must have size 2 (or 1) in dimension",
+    ),
+    (lambda: attention(variant=3), TypeError, "must be a jit.Variant with its values bound"),
+    (
+        lambda: kiln.set_log(3),
+        TypeError,
+        "must be callable as callback(level, text) or None, got 3",
+    ),
+    (lambda: kiln.no_compile().__exit__(), RuntimeError, "left without being entered; write `with"),
+    (lambda: kiln.set_jit("on"), ValueError, "the jit mode must be auto, warn or off, got 'on'"),
+    (lambda: kiln.device("gpu"), ValueError, "cuda, cuda:N, emulator or emulator:ARCH"),
+    (lambda: kiln.device("emulator:sm_20"), ValueError, "the emulator does not model 'sm_20'"),
+    (lambda: kiln.device("emulator:fast"), ValueError, "options are late, eager, seed=N, checks="),
+    (lambda: kiln.explain("conv"), ValueError, "explain: op must be one of flash_attention, gemm"),
+    (lambda: kiln.prewarm("{", "sm_80"), ValueError, "not valid JSON: byte 2"),
+    (
+        lambda: kiln.prewarm({"op": "conv"}, "sm_80"),
+        ValueError,
+        "flash_attention or gemm, got 'conv",
+    ),
+    (lambda: kiln.prewarm({"op": "gemm"}, "sm_8"), ValueError, "unknown arch 'sm_8'; expected one"),
+    (lambda: kiln.prewarm({"op": "gemm", "x": 1}, "sm_80"), ValueError, "docs/prewarm.md lists"),
+    (
+        lambda: kiln.prewarm({"op": "flash_attention"}, "sm_80"),
+        ValueError,
+        "field 'head_dim' is missing; give a multiple of 8 up to 256",
+    ),
+    (
+        lambda: kiln.prewarm({"op": "gemm", "block_m": 7}, "sm_80"),
+        ValueError,
+        "leave the tile fields out, or take a row that kiln inspect lists",
+    ),
+    (
+        lambda: kiln.prewarm({"op": "gemm", "dtype": "float8_e4m3fn"}, "sm_80"),
+        ValueError,
+        "is for sm_90a alone: ",
+    ),
+    (
+        lambda: kiln.prewarm({"op": "gemm", "epilogue": "acc", "activation": "relu"}, "sm_80"),
+        ValueError,
+        "give 'epilogue' or 'activation', not both",
+    ),
+    (
+        lambda: kiln.prewarm({"op": "gemm", "accumulator": "float16"}, "sm_80"),
+        ValueError,
+        "field 'accumulator' float16 needs dtype float16",
+    ),
+    (lambda: kiln.TensorMap(array(4), (4,), swizzle=3), ValueError, "swizzle must be 0, 32, 64 or"),
+    (
+        lambda: kiln.emulate(KERNEL, schedule="now"),
+        ValueError,
+        "must be 'late' or 'eager', got 'now'",
+    ),
+    (lambda: kiln.emulate(3), TypeError, "emulate: ptx must be text or a path, got int"),
+    (lambda: gemm(scale_a=array(3, dtype=np.float32)), ValueError, "[] or [1] (one for all), or ["),
+    (lambda: gemm(scale_a=array(16)), TypeError, "scale_a must be float32, got float16"),
+    (
+        lambda: gemm(out=array(16, 16), out_dtype="float32"),
+        TypeError,
+        "but out is float16; give one of the two",
+    ),
+    (
+        lambda: gemm(array(2, 16, 32), array(3, 32, 16)),
+        ValueError,
+        "must have a's batch or 1, got 3 for",
+    ),
+    (lambda: gemm(gate="halves"), ValueError, "is for the activations swiglu, geglu and geglu_tan"),
+    (
+        lambda: gemm(activation="relu", epilogue="acc"),
+        ValueError,
+        "cannot be combined with epilogue; write it in the expression",
+    ),
+    (
+        lambda: with_variant({"t": 3.0}, tensors={"t": "f32[h]"}, logits="t"),
+        TypeError,
+        "must be a tensor",
+    ),
+    (
+        lambda: kiln.prewarm({"op": "gemm", "loads": "bytes"}, "sm_80"),
+        ValueError,
+        "must be elements, boxes or vectors, got 'bytes'",
+    ),
+    (
+        lambda: kiln.prewarm({"op": "gemm", "block_m": "16"}, "sm_80"),
+        ValueError,
+        "has the wrong type: it must be",
+    ),
+    (
+        lambda: kiln.prewarm(
+            {"op": "flash_attention", "head_dim": 64, "variant": {"x": 1}}, "sm_80"
+        ),
+        ValueError,
+        "spec: field 'variant'",
+    ),
+    (lambda: gemm(activation="geglu", epilogue="acc"), ValueError, "cannot be gated with an epi"),
+    (lambda: kiln.emulate(KERNEL, block=(64, 32)), kiln.EmulatorError, "threads; at most 1024"),
+    (
+        lambda: kiln.emulate(KERNEL, block=2048),
+        kiln.EmulatorError,
+        "each size is 1 to 1024x1024x64",
+    ),
+    (lambda: kiln.emulate(KERNEL, cluster=2, grid=2), kiln.EmulatorError, "clusters need sm_90 or"),
+    (
+        lambda: kiln.emulate(KERNEL.replace("sm_80", "sm_90a"), arch="sm_80"),
+        kiln.EmulatorError,
+        "does not run on",
+    ),
+    (
+        lambda: kiln.emulate(KERNEL, shared_bytes=1 << 20),
+        kiln.EmulatorError,
+        "bytes of shared memory a block; ",
+    ),
+    (lambda: kiln.emulate(KERNEL, arguments=[1]), ValueError, "takes 0 arguments"),
+    (
+        lambda: kiln.emulate(KERNEL, grid=(1, 0)),
+        ValueError,
+        "must be 1 to 3 positive whole numbers",
+    ),
+    (lambda: kiln.emulate(KERNEL, entry="other"), ValueError, "the module has no kernel 'other'"),
+    (
+        lambda: kiln.inspect({"op": "gemm", "block_m": 16, "epilogue": "acc +* 2"}, "sm_80"),
+        kiln.CompileError,
+        "could not compile",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), CALLS, ids=[text for _, _, text in CALLS])
+def test_calls(call, kind, text):
+    with kiln.device("emulator:sm_90a"), pytest.raises(kind) as raised:
+        call()
+    check(raised.value, kind, text)
+
+
+def test_requires_grad():
+    torch = pytest.importorskip("torch")
+    q = torch.zeros(1, 8, 2, 64, dtype=torch.float16, requires_grad=True)
+    with kiln.device("emulator:sm_90a"), pytest.raises(ValueError) as raised:
+        attention(q, q, q)
+    check(raised.value, ValueError, "call it under torch.no_grad() or pass tensor.detach()")
+
+
+def test_compiling_is_off():
+    with (
+        kiln.device("emulator:sm_86"),
+        kiln.no_compile(),
+        pytest.raises(kiln.CompileDisabled) as raised,
+    ):
+        gemm(alpha=2.0, epilogue="acc * 3.5f")
+    check(raised.value, kiln.CompileDisabled, "prewarm it with kiln prewarm --arch sm_86 --spec")
+    assert json.dumps(raised.value.spec, sort_keys=True, separators=(",", ":")) in str(raised.value)
+
+
+FLAGS = [
+    ("bench gemm --m 0 --n 1 --k 1", "must be whole numbers like 1,16,64, got '0'"),
+    ("bench flash_attention --shape 1x2", "must be BATCHxLENGTHxHEADSxHEAD_DIM such as 2x4096x32"),
+    ("bench flash_attention --shape 1x8x4x64 --kv-heads 3", "must divide the 4 heads of q, got 3"),
+    (
+        "bench flash_attention --shape 1x8x4x64 --kv-len 0",
+        "must be a whole number from 1 on, got 0",
+    ),
+    ("bench flash_attention --shape 1x8x4x64 --window -1", "a whole number from 0 on, got -1"),
+    ("tune gemm --shape 1x2 --out t", "must be MxNxK such as 64x4096x14336, got '1x2'"),
+    ("tune gemm --shape 1x2x3 --m 4 --out t", "--m belongs to --model; a --shape has its own M"),
+    ("tune gemm --shape 1x2x3 --out /", "--out / is a folder; give the path of a file"),
+    ("cache prune", "cache prune needs --max-size, --older-than or --older-than-nvrtc"),
+    ("cache prune --max-size much", "must be like 500M or 2G and below 2^63, got 'much'"),
+    ("bench gemm --m 1 --n 1 --k 1 --seconds x", "must be seconds from 0 to 3600, got 'x'"),
+    ("cache prune --older-than x", "must be days from 0 to 36500, got 'x'"),
+    ("cache prune --older-than-nvrtc x", "the NVRTC version must be like 13.0, got 'x'"),
+    ("emulate x.ptx --grid 0", "must be X[,Y[,Z]], each at least 1, got '0'"),
+    ("emulate x.ptx --trace 1", "must be BLOCK:THREAD, such as 0:5, got '1'"),
+    ("emulate x.ptx --arg f7[2]=ones", "unknown type 'f7'; types are f16, bf16, f32, f64, u8..s64"),
+    ("emulate x.ptx --arg nothing", "must be TYPE[N]=random|zeros|ones|iota|NUMBER, TYPE=NUMBER"),
+    ("prewarm --model llama-3.1-8b --dtype f32", "--dtype must be bfloat16 or float16 for --model"),
+    ("prewarm --model llama --jobs 0", "must be a whole number from 1 to 4096, got '0'"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), FLAGS, ids=[line for line, _ in FLAGS])
+def test_flags(line, text, capsys):
+    try:
+        code = cli.main(line.split())
+    except SystemExit as left:  # argparse's own
+        code = left.code
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    check(ValueError(captured.err), ValueError, text)
+
+
+def test_a_machine_without_a_driver_names_an_arch(kiln_command, spec_file):
+    if kiln.diagnose()["devices"]:
+        pytest.skip("a GPU is here: prewarm takes its arch")
+    run = kiln_command("prewarm", "--spec", spec_file)
+    assert run.code == 2
+    check(ValueError(run.stderr), ValueError, "no arch given and no GPU here; name one")
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"KILN_LOG": "loud"}, "KILN_LOG must be error, warning, info or debug, got 'loud'"),
+        ({"KILN_JIT": "on"}, "KILN_JIT: the jit mode must be auto, warn or off, got 'on'"),
+        ({"KILN_CACHE_MAX_SIZE": "x"}, "a whole number with an optional K, M or G, got 'x'"),
+        ({"KILN_DEVICE": "x"}, "KILN_DEVICE: the device must be auto, cuda, cuda:N, emulator"),
+        ({"KILN_TEMPLATE_DIR": "/"}, "holds no base/types.cuh; point it to a templates/ folder"),
+    ],
+)
+def test_variables(kiln_command, variables, text):
+    run = kiln_command("inspect", "gemm", "--arch", "sm_80", "--block-m", 16, **variables)
+    assert (run.code, run.stdout) == (2, "")
+    check(ValueError(run.stderr), ValueError, text)
+
+
+def test_the_fake_drivers_devices(kiln_command, fake_driver, spec_file):
+    if kiln.diagnose()["driver"]["found"]:
+        pytest.skip("a real driver: see tests/gpu")
+    run = kiln_command("bench", "gemm", "--m", 1, "--n", 64, "--k", 64, LD_LIBRARY_PATH=fake_driver)
+    check(ValueError(run.stderr), ValueError, "memory on the GPU comes from PyTorch or CuPy")
