@@ -193,6 +193,8 @@ CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
   if (result == CUDA_SUCCESS) {
     *address = reinterpret_cast<CUdeviceptr>(::operator new(bytes, std::align_val_t{256}));
     std::memset(reinterpret_cast<void*>(*address), 0, bytes);
+    const std::lock_guard lock(fake().mutex);
+    fake().pointers[*address] = {};
   }
   return result;
 }
@@ -248,25 +250,10 @@ CUresult cuCtxSetCurrent(CUcontext context) {
   return record("cuCtxSetCurrent");
 }
 
-CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
-  const CUresult result = record("cuMemAlloc");
-  static CUdeviceptr next = CUdeviceptr{1} << 40;
-  *pointer = next;
-  fake().pointers[next] = {};
-  next += (bytes + 255) / 256 * 256;
-  return result;
+CUresult cuMemcpyHtoD(CUdeviceptr device, const void* host, size_t bytes) {
+  std::memcpy(reinterpret_cast<void*>(device), host, bytes);
+  return record("cuMemcpyHtoD");
 }
-
-CUresult cuMemFree(CUdeviceptr) { return record("cuMemFree"); }
-
-CUresult cuMemcpyHtoD(CUdeviceptr, const void*, size_t) { return record("cuMemcpyHtoD"); }
-
-CUresult cuEventCreate(CUevent* event, unsigned) {
-  *event = reinterpret_cast<CUevent>(std::size_t{0x6000});
-  return record("cuEventCreate");
-}
-
-CUresult cuEventRecord(CUevent, CUstream) { return record("cuEventRecord"); }
 
 #undef cuEventElapsedTime  // newer headers rename it; every driver has the old name
 CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
