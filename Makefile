@@ -14,8 +14,9 @@ jobs ?= $(shell nproc)
 rooms := cache runtime jit templates python cmake
 sources := $(shell find $(rooms) -type f -not -path '*/__pycache__/*') \
   CMakeLists.txt CMakePresets.json pyproject.toml README.md LICENSE
-test_sources := $(shell find tests \( -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt \))
-cpp_files = $(shell find $(rooms) tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' \))
+test_sources := $(shell find tests -name '*.cpp' -o -name '*.c' -o -name '*.h' -o -name CMakeLists.txt)
+cpp_files = $(shell find $(rooms) tests examples -name '*.h' -o -name '*.c' -o -name '*.cpp' \
+  -o -name '*.cuh')
 
 .PHONY: help demo test mutants bench plots setup build format lint clean
 help:
