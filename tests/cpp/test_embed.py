@@ -1,8 +1,11 @@
-"""Kiln inside another CMake project. Configured, and the project's own file checked by the compiler:
-building all of Kiln once more would take minutes and show nothing that `make build` does not."""
+"""Kiln inside another CMake project: configured, and the project's own file compiled.
+
+Building all of Kiln once more would take minutes and show nothing that `make build` does not.
+"""
 
 import json
 import pathlib
+import re
 import shlex
 
 import pytest
@@ -56,7 +59,26 @@ def test_it_configures_without_python_and_its_headers_compile(configure, run, tm
     entries = json.loads((build / "compile_commands.json").read_text())
     (command,) = [entry["command"] for entry in entries if "01_first_call" in entry["file"]]
     run(*shlex.split(command), "-fsyntax-only")
+    rooms = [entry["command"] for entry in entries if "/jit/" in entry["file"]]
+    assert rooms and all("-DKILN_HIDE_API" in room for room in rooms)
 
 
-def test_it_is_shared_where_the_project_asks_for_that(configure):
+def test_it_is_shared_where_the_project_asks_for_that(configure, tmp_path):
     assert "kiln is a SHARED_LIBRARY" in configure("fetch_content", "-DBUILD_SHARED_LIBS=ON")
+    assert "KILN_HIDE_API" not in (tmp_path / "build" / "compile_commands.json").read_text()
+
+
+@pytest.mark.parametrize(("option", "expected"), [("", "DEFAULT"), ("-DKILN_HIDE_API", "HIDDEN")])
+def test_a_static_library_is_not_exported_by_what_links_it(run, tmp_path, option, expected):
+    """The build above compiles it with the option, and so its symbols are hidden."""
+    source = tmp_path / "definitions.cpp"
+    source.write_text(
+        "#include <kiln/c.h>\n#include <kiln/control.h>\n"
+        "std::string kiln::version() { return {}; }\n"
+        'extern "C" int kiln_abi_version(void) { return 0; }\n'
+    )
+    command = ["c++", "-std=c++20", "-fvisibility=hidden", f"-I{ROOT}/jit/include", "-c", source]
+    run(*command, *option.split(), "-o", tmp_path / "definitions.o")
+    symbols = run("readelf", "-sW", tmp_path / "definitions.o").splitlines()
+    defined = [line.split() for line in symbols if re.search(r"_version|kiln7versionB", line)]
+    assert [line[5] for line in defined] == [expected] * 2, symbols

@@ -20,6 +20,8 @@ def check_examples(run, folder, **variables):
     assert second.splitlines()[-1].endswith(": ok"), second
 
 
+only_static = pytest.mark.parametrize("prefix", ["static"], indirect=True)
+only_shared = pytest.mark.parametrize("prefix", ["shared"], indirect=True)
 needs_pkg_config = pytest.mark.skipif(
     shutil.which("pkg-config") is None, reason="needs pkg-config, which make setup installs"
 )
@@ -57,10 +59,9 @@ def test_the_version_is_one(run, prefix):
     assert pkg_config(run, prefix, "--modversion") == [version]
 
 
-def test_a_c_project_needs_no_cpp_compiler(run, prefix, is_shared, tmp_path):
+@only_shared
+def test_a_c_project_needs_no_cpp_compiler(run, prefix, tmp_path):
     """CMake links a static library of C++ by the C++ compiler, so this is for the shared one."""
-    if not is_shared:
-        pytest.skip("a static libkiln is linked by a C++ compiler: enable CXX, or use pkg-config")
     lists = (EXAMPLES / "CMakeLists.txt").read_text().replace("LANGUAGES C CXX", "LANGUAGES C")
     lists = "\n".join(line for line in lists.splitlines() if ".cpp" not in line)
     (tmp_path / "CMakeLists.txt").write_text(lists.replace("IN ITEMS 01_first_call", "IN ITEMS"))
@@ -72,6 +73,7 @@ def test_a_c_project_needs_no_cpp_compiler(run, prefix, is_shared, tmp_path):
     assert run(build / "02_from_c").splitlines()[-1].endswith(": ok")
 
 
+@only_static  # the headers are the same
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_header_stands_alone(run, prefix, header, tmp_path):
     languages = [("c++", "-std=c++20", "cpp")]
@@ -88,28 +90,22 @@ def test_a_header_stands_alone(run, prefix, header, tmp_path):
         run(compiler, standard, *strict, f"-I{prefix / 'include'}", source)
 
 
-def exported(run, prefix):
+@only_shared
+def test_a_shared_library_exports_the_public_api_alone(run, prefix):
     library = next(path for path in prefix.rglob("libkiln.so.*") if not path.is_symlink())
-    return library, run("nm", "-D", "-C", "--defined-only", library).splitlines()
-
-
-def test_a_shared_library_exports_the_public_api_alone(run, prefix, is_shared):
-    if not is_shared:
-        pytest.skip("a static library has no list of exports")
-    library, lines = exported(run, prefix)
+    lines = run("nm", "-D", "-C", "--defined-only", library).splitlines()
     names = [line.split(" ", 2)[2] for line in lines if " A " not in line]
-    foreign = [name for name in names if not re.match(r"(\w+ )*(for )?kiln(::|_)", name)]
-    rooms = [name for name in names if re.search(r"kiln::(runtime|cache)::", name)]
-    assert not foreign + rooms
+    headers = {name: (prefix / "include" / "kiln" / name).read_text() for name in HEADERS}
+    public = set(re.findall(r"\w+", "".join(headers.values())))
+    foreign = [name for name in names if not set(re.findall(r"kiln::(\w+)", name)) <= public]
+    foreign += [name for name in names if not re.match(r"(\w+ )*(for )?kiln(::|_)", name)]
+    assert not foreign
     # Both languages are there, the C functions all of them, each under its own version.
-    declared = re.findall(
-        r"^\w[\w *]* (kiln_\w+)\(", (ROOT / "jit/include/kiln/c.h").read_text(), re.M
-    )
+    declared = re.findall(r"^\w[\w *]* (kiln_\w+)\(", headers["c.h"], re.MULTILINE)
     declared.remove("kiln_contiguous")  # inline
     assert len(declared) > 15
-    assert sorted(name for name in names if name.startswith("kiln_")) == sorted(
-        f"{name}@@KILN_1" for name in declared
-    )
+    exported = sorted(name for name in names if name.startswith("kiln_"))
+    assert exported == sorted(f"{name}@@KILN_1" for name in declared)
     assert any(re.match(r"kiln::flash_attention\(.*@@KILN_CXX_\d+\.\d+$", name) for name in names)
     assert "SONAME" in (dynamic := run("readelf", "-d", library))
     assert "[libkiln.so.1]" in dynamic
