@@ -11,7 +11,7 @@ file(WRITE "${OUTPUT}/kiln.yaml" "{\"version\": 0, \"use-external-names\": true,
 ")
 
 # NVRTC's -default-device is clang's own rule for lambdas and constexpr functions.
-set(arguments clang++ -xcuda -std=c++17 --cuda-device-only --cuda-gpu-arch=sm_90a -nocudainc
+set(arguments clang++ -xcuda -std=c++17 --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc
   -nocudalib -nostdinc -Wno-unknown-cuda-version -Wno-pragma-once-outside-header -Wno-cuda-compat
   -include "${root}/cmake/nvrtc_builtins.h" -ivfsoverlay "${OUTPUT}/kiln.yaml" -fsyntax-only)
 list(TRANSFORM arguments REPLACE "(.+)" "\"\\1\"")
