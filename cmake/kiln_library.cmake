@@ -17,7 +17,7 @@ function(kiln_add_library target kind)
   if(kind STREQUAL "SHARED")
     set(script ${PROJECT_BINARY_DIR}/kiln.map)
     configure_file(${PROJECT_SOURCE_DIR}/cmake/kiln.map.in ${script} @ONLY)
-    target_link_options(${target} PRIVATE "LINKER:--version-script=${script}" LINKER:-z,defs)
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${script}")
     set_target_properties(${target} PROPERTIES
       VERSION ${PROJECT_VERSION} SOVERSION ${KILN_ABI_VERSION} LINK_DEPENDS ${script})
   endif()
