@@ -14,19 +14,22 @@ jobs ?= $(shell nproc)
 rooms := cache runtime jit templates python cmake
 sources := $(shell find $(rooms) -type f -not -path '*/__pycache__/*') \
   CMakeLists.txt CMakePresets.json pyproject.toml README.md LICENSE
-test_sources := $(shell find tests \( -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt \))
-cpp_files = $(shell find $(rooms) tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' \))
+test_sources := $(shell find tests -name '*.cpp' -o -name '*.c' -o -name '*.h' -o -name CMakeLists.txt)
+cpp_files = $(shell find $(rooms) tests examples -name '*.h' -o -name '*.c' -o -name '*.cpp' \
+  -o -name '*.cuh')
 
-.PHONY: help demo test mutants bench plots docs setup build format lint clean
+.PHONY: help demo test asan tsan mutants bench plots docs setup build index format lint clean
 help:
 	@echo "make demo    the main job: compile, cache, inspect and run two kernels (emulated without a GPU)"
 	@echo "make test    all tests; without a GPU, tests/gpu is skipped and says so"
+	@echo "make asan    C++ and C tests under the address and undefined-behaviour sanitizers; make tsan: threads"
 	@echo "make mutants mutation testing of every shipped kernel on the emulated device"
 	@echo "make bench   Kiln beside its peers, short form, into build/bench; needs a GPU"
 	@echo "make plots   figures of build/bench/*.json (or results=...) into docs/benchmarks"
 	@echo "make docs    docs/api.md from the docstrings, the README's figure from docs/performance.md"
 	@echo "make setup   system packages, .venv/ with the package and its command kiln"
 	@echo "make build   the libraries, the Python module and the C++ tests, in build/dev"
+	@echo "make index   compile commands of host code and templates, for clangd and other editors"
 	@echo "make format | lint | clean"
 
 demo: $(stamps)/package
@@ -34,6 +37,14 @@ demo: $(stamps)/package
 
 test: $(stamps)/build $(stamps)/test_packages
 	@scripts/run_tests.sh
+
+# All C++ and C tests but the slow ones, which run whole kernels.
+asan tsan: $(stamps)/venv
+	@cmake --preset $@ --log-level=NOTICE
+	@cmake --build --preset $@ -j $(jobs) --target kiln_cpu_tests kiln_compile_tests \
+	  kiln_emulated_tests helper_compile c_api c_abi
+	@mkdir -p -m 700 build/$@/test-cache
+	@ctest --preset $@ -E '^emulated/(test_kernels|mutants)$$'
 
 mutants: $(stamps)/build
 	@build/dev/tests/kiln_mutate
@@ -59,12 +70,12 @@ $(stamps)/venv: scripts/requirements.txt scripts/system_packages.sh
 	@$(bin)/python -m pip install -qq -r scripts/requirements.txt
 	@mkdir -p $(stamps) && touch $@
 
-# The frameworks whose tensors the tests hand in, ml_dtypes for NumPy's bfloat16; the package itself
-# needs none of them.
+# The frameworks whose tensors the tests hand in, ml_dtypes for NumPy's bfloat16, libclang for the
+# editors' index; the package itself needs none of them.
 $(stamps)/test_packages: $(stamps)/venv
-	@echo "== .venv: PyTorch, JAX and ml_dtypes for the tests"
-	@$(bin)/python -c 'import torch, jax, ml_dtypes' 2>/dev/null || \
-	  $(bin)/python -m pip install -qq 'torch==2.13.0' jax 'ml_dtypes>=0.5'
+	@echo "== .venv: PyTorch, JAX, ml_dtypes and libclang for the tests"
+	@$(bin)/python -c 'import torch, jax, ml_dtypes, clang.cindex' 2>/dev/null || \
+	  $(bin)/python -m pip install -qq 'torch==2.13.0' jax 'ml_dtypes>=0.5' 'libclang>=18'
 	@touch $@
 
 # The wheel is made in build/dev, where the preset compiled the module: nothing compiles twice.
@@ -89,6 +100,11 @@ $(stamps)/lint_packages: $(stamps)/venv scripts/requirements-lint.txt
 $(stamps)/bench_packages: $(stamps)/venv scripts/requirements-bench.txt
 	@$(bin)/python -m pip install -qq -r scripts/requirements-bench.txt
 	@touch $@
+
+index: $(stamps)/venv
+	@cmake --preset dev --log-level=NOTICE
+	@cmake -DOUTPUT=build/index -P cmake/index.cmake
+	@ln -sf build/dev/compile_commands.json compile_commands.json
 
 format: $(stamps)/lint_packages
 	$(bin)/clang-format -i $(cpp_files)

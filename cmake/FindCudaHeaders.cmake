@@ -20,11 +20,17 @@ find_path(CudaHeaders_NVRTC_DIR nvrtc.h HINTS ${hints})
 mark_as_advanced(CudaHeaders_CUDA_DIR CudaHeaders_NVRTC_DIR)
 
 include(FindPackageHandleStandardArgs)
+set(cure "set CUDA_HOME to a CUDA toolkit of 12.4 or later")
+if(Python_EXECUTABLE)
+  set(cure "${Python_EXECUTABLE} -m pip install nvidia-cuda-runtime nvidia-cuda-nvrtc, or ${cure}")
+else()
+  string(APPEND cure ", or to a folder whose include/ holds the headers (pip install --target <F> \
+nvidia-cuda-runtime nvidia-cuda-nvrtc puts them into <F>/nvidia/cu13)")
+endif()
 find_package_handle_standard_args(CudaHeaders
   REQUIRED_VARS CudaHeaders_CUDA_DIR CudaHeaders_NVRTC_DIR
-  REASON_FAILURE_MESSAGE "cuda.h or nvrtc.h was not found in CUDA_HOME, the packages of \
-${Python_EXECUTABLE} or /usr/local/cuda. Cure: ${Python_EXECUTABLE} -m pip install \
-nvidia-cuda-runtime nvidia-cuda-nvrtc, or set CUDA_HOME to a CUDA toolkit of 12.4 or later.")
+  REASON_FAILURE_MESSAGE "cuda.h or nvrtc.h was not found in CUDA_HOME, the packages of Python, \
+where it is used, or /usr/local/cuda. Cure: ${cure}.")
 
 if(CudaHeaders_FOUND AND NOT TARGET CudaHeaders::CudaHeaders)
   add_library(CudaHeaders::CudaHeaders INTERFACE IMPORTED)

@@ -28,6 +28,9 @@ function(kiln_add_room target)
   add_library(${target} STATIC ${sources})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   # Includes are written from the repository root.
-  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
   kiln_target_defaults(${target})
+  if(NOT BUILD_SHARED_LIBS AND NOT KILN_BUILD_TESTS)  # the tests make both kinds of library
+    target_compile_definitions(${target} PRIVATE KILN_HIDE_API)
+  endif()
 endfunction()

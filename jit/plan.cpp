@@ -110,7 +110,7 @@ Status try_plan_gemm(const TensorView& a, const TensorView& b, const TensorView&
 
 std::size_t Plan::workspace_bytes() const { return impl_->recipe.workspace_bytes; }
 
-void Plan::launch(std::initializer_list<void*> pointers, void* stream, void* workspace) const {
+void Plan::launch(std::span<void* const> pointers, void* stream, void* workspace) const {
   CallArguments arguments = impl_->arguments;
   if (pointers.size() != arguments.pointers()) {
     throw std::invalid_argument("Plan::launch: expected " + std::to_string(arguments.pointers()) +
@@ -142,7 +142,7 @@ void Plan::launch(std::initializer_list<void*> pointers, void* stream, void* wor
   }
 }
 
-Status Plan::try_launch(std::initializer_list<void*> pointers, void* stream,
+Status Plan::try_launch(std::span<void* const> pointers, void* stream,
                         void* workspace) const noexcept {
   return status_of([&] { launch(pointers, stream, workspace); });
 }

@@ -4,7 +4,7 @@
 # A suite's log goes to $OUT (default build/gpu/logs). Fails if any suite failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-suites=(cpu compile python gpu attention decode gemm window epilogue overhead compile-time bench
+suites=(cpu compile python cpp gpu attention decode gemm window epilogue overhead compile-time bench
   bench-full tune memcheck)
 if [[ $# -eq 0 ]]; then
   echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
@@ -23,7 +23,7 @@ export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 build() {
   local tests=OFF
-  [[ " $* " == *" cpu "* || " $* " == *" compile "* ]] && tests=ON
+  [[ " $* " =~ " "(cpu|compile|cpp)" " ]] && tests=ON
   cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DKILN_BUILD_PYTHON=ON \
     -DKILN_BUILD_TESTS=$tests -DPython_EXECUTABLE="$(command -v python3)" &&
     cmake --build build/gpu -j "$(nproc)" &&
@@ -41,6 +41,7 @@ run_suite() {
     compile)
       ctest --test-dir build/gpu -L compile --output-on-failure -j 4 && pytest tests/compile ;;
     python) pytest tests/python ;;
+    cpp) pytest tests/cpp ;;
     gpu) pytest tests/gpu ;;
     attention | decode | gemm | window | epilogue | overhead) bench "$1" ;;
     compile-time) bench compile ;;

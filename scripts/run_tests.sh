@@ -22,6 +22,7 @@ run_ctest --label-exclude emulated
 run_pytest tests/cpu
 run_pytest tests/python
 run_pytest tests/compile
+run_pytest tests/cpp
 run_ctest --label-regex emulated
 run_pytest tests/emulated
 run_pytest tests/gpu

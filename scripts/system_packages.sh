@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building Kiln needs and this machine lacks. Asks the compiler
-# and Python, not the package database, so that it serves where they came from elsewhere.
+# Installs the Debian packages that building and testing Kiln need and this machine lacks. Asks the
+# compiler and Python, not the package database, so that it serves where they came from elsewhere.
 set -euo pipefail
 
 has_header() {
@@ -26,6 +26,7 @@ else
   has_python_header || missing+=(python3-dev)
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 fi
+command -v pkg-config >/dev/null || missing+=(pkg-config)
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 
 echo "== system packages: ${missing[*]}"

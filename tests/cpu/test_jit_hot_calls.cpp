@@ -4,6 +4,7 @@
 #include <new>
 #include <string>
 
+#include "jit/c_structs.h"
 #include "jit/calls.h"
 #include "jit/gemm_tuning.h"
 #include "jit/kernel_source.h"
@@ -104,6 +105,28 @@ TEST_CASE("a hot call of PyTorch's form allocates nothing") {
           problem.names = kSdpaNames;
           check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
         }) == 0);
+}
+
+TEST_CASE("a call from C has its structs translated without an allocation") {
+  const std::int64_t shape[] = {64, 64}, window[] = {16, 0};
+  const float number = 0.5f;
+  const kiln_tensor a = kiln_contiguous(kMemory, KILN_BF16, KILN_CUDA, 0, 2, shape);
+  kiln_gemm_options gemm{};
+  gemm.struct_size = sizeof gemm;
+  gemm.bias = gemm.residual = gemm.scale_a = gemm.scale_b = &a;
+  gemm.alpha = &number;
+  gemm.epilogue = "acc > 0.0f ? acc * 2.0f : acc * 0.25f + (row == col ? 1.0f : 0.0f)";
+  kiln_attention_options attention{};
+  attention.struct_size = sizeof attention;
+  attention.window = window;
+  attention.scale = &number;
+  attention.sinks = attention.alibi_slopes = &a;
+  const std::size_t before = t_allocations;
+  const bool translated = view_of("gemm", "a", &a).given() && options_of(&gemm).scale_b.given() &&
+                          options_of(&attention).sinks.given();
+  const std::size_t after = t_allocations;
+  CHECK(translated);
+  CHECK(after == before);
 }
 
 TEST_CASE("a tuning table is looked up without an allocation") {

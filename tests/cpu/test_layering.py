@@ -9,7 +9,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CODE = {".h", ".cpp", ".cuh"}
+CODE = {".h", ".cpp", ".c", ".cuh"}
 SOURCES = CODE | {".py", ".pyi", ".sh", ".cmake"}
 ROOMS = ("cache", "runtime", "jit", "python", "templates", "tests", "examples", "bench")
 MAX_LINES = 400
@@ -109,7 +109,7 @@ def faults_of_places(name, text):
 def faults_of_opening(name, text):
     """A file starts by saying what it is for; a .cpp may leave that to its header."""
     first = text.lstrip("\n").split("\n")[0]
-    says = first.startswith(("//", "#", '"""', 'r"""'))
+    says = first.startswith(("//", "/*", "#", '"""', 'r"""'))
     if not says or first.startswith(("#pragma", "#include", "#if")):
         yield f"{name} starts with {first!r}; it should start by saying what it is for"
 

@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "kiln/export.h"
 #include "kiln/kiln.h"
 
-namespace kiln {
+namespace KILN_PUBLIC kiln {
 
 std::string version();
 
@@ -130,4 +131,4 @@ void set_python_paths(std::vector<std::string> paths);
 // Receives every log line; null = stderr. Levels: 0 error, 1 warning, 2 info, 3 debug.
 void set_log_sink(std::function<void(int level, const std::string& text)> sink);
 
-}  // namespace kiln
+}  // namespace KILN_PUBLIC kiln

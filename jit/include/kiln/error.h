@@ -7,7 +7,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace kiln {
+#include "kiln/export.h"
+
+namespace KILN_PUBLIC kiln {
 
 // A wrong dtype or kind of tensor; Python's TypeError.
 class TypeError : public std::invalid_argument {
@@ -83,4 +85,4 @@ class CompileDisabled : public Error {
   std::string spec_;
 };
 
-}  // namespace kiln
+}  // namespace KILN_PUBLIC kiln

@@ -14,14 +14,16 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "kiln/error.h"
+#include "kiln/export.h"
 #include "kiln/tensor.h"
 #include "kiln/variant.h"
 
-namespace kiln {
+namespace KILN_PUBLIC kiln {
 
 enum class StatusCode {
   ok,
@@ -203,10 +205,18 @@ class Plan {
   // pointers must be multiples of 16 bytes: q to out when these four and their strides were (null
   // counts as such), a and b when both were, the rest of gemm's when all of them were, but for
   // a scale that is no vector of columns. Everywhere else, multiples of the element's size.
-  void launch(std::initializer_list<void*> pointers, void* stream = nullptr,
+  void launch(std::span<void* const> pointers, void* stream = nullptr,
               void* workspace = nullptr) const;
-  Status try_launch(std::initializer_list<void*> pointers, void* stream = nullptr,
+  void launch(std::initializer_list<void*> pointers, void* stream = nullptr,
+              void* workspace = nullptr) const {
+    launch(std::span(pointers.begin(), pointers.size()), stream, workspace);
+  }
+  Status try_launch(std::span<void* const> pointers, void* stream = nullptr,
                     void* workspace = nullptr) const noexcept;
+  Status try_launch(std::initializer_list<void*> pointers, void* stream = nullptr,
+                    void* workspace = nullptr) const noexcept {
+    return try_launch(std::span(pointers.begin(), pointers.size()), stream, workspace);
+  }
 
  private:
   std::shared_ptr<const Impl> impl_;
@@ -224,4 +234,4 @@ Status try_plan_flash_attention(const TensorView& q, const TensorView& k, const 
 Status try_plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                      const GemmOptions& options, std::optional<Plan>& plan) noexcept;
 
-}  // namespace kiln
+}  // namespace KILN_PUBLIC kiln

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-namespace kiln {
+#include "kiln/export.h"
+
+namespace KILN_PUBLIC kiln {
 
 // f8_e4m3 is PyTorch's float8_e4m3fn: no infinity, one NaN of each sign.
 enum class DType : std::uint8_t {
@@ -59,4 +61,4 @@ TensorView contiguous_view(void* data, DType dtype, int device_ordinal, Sizes...
   return view;
 }
 
-}  // namespace kiln
+}  // namespace KILN_PUBLIC kiln

@@ -15,9 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "kiln/export.h"
 #include "kiln/tensor.h"
 
-namespace kiln {
+namespace KILN_PUBLIC kiln {
 
 struct VariantParam {
   std::string name;
@@ -75,4 +76,4 @@ class BoundVariant {
   std::vector<TensorView> tensors_;
 };
 
-}  // namespace kiln
+}  // namespace KILN_PUBLIC kiln

@@ -3,6 +3,7 @@
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/raster.cuh"
 #include "/kiln/gemm/sm90/bias.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
 #include "/kiln/gemm/sm90/residual.cuh"

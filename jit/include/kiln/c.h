@@ -1,0 +1,289 @@
+/* Kiln from C and from whatever can call C: the operations of kiln/kiln.h behind a stable ABI.
+ *
+ * Link libkiln (`pkg-config --cflags --libs kiln`, or CMake's kiln::kiln). A call in full:
+ *
+ *   const int64_t shape[4] = {1, 256, 8, 64};
+ *   kiln_tensor q = kiln_contiguous(memory, KILN_BF16, KILN_CUDA, 0, 4, shape);
+ *   kiln_attention_options options = {.struct_size = sizeof options, .causal = 1};
+ *   if (kiln_flash_attention(&q, &q, &q, &out, NULL, &options, stream) != KILN_OK)
+ *     fprintf(stderr, "%s\n", kiln_last_error());
+ *
+ * Zero and NULL are the defaults, everywhere: of an options struct only `struct_size` must be set,
+ * and a NULL options pointer is all defaults. Options that are pointers are read in host memory,
+ * during the call.
+ *
+ * Errors: every function that can fail returns a kiln_status; no exception leaves the library.
+ * kiln_last_error() has the sentence: what was given, what is allowed, what to do.
+ *
+ * Threads: every function may be called from any thread at any time. A handle may be used by many
+ * threads at once, but for its destruction. The chosen device and the last error are the thread's.
+ *
+ * Ownership: tensors, options, texts and pointer arrays stay the caller's and are not kept. Handles
+ * belong to the caller until their kiln_*_destroy, which ignores NULL. What a call enqueued on its
+ * stream reads and writes the tensors' memory, which must stay until the stream has done that.
+ *
+ * ABI: kiln_abi_version() changes when a program built against this header would break, and the
+ * name of the shared library with it. Else functions and values are added only, structs that start
+ * with `struct_size` grow at the end only, and the others never change.
+ */
+#ifndef KILN_C_H
+#define KILN_C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define KILN_ABI_VERSION 1
+#define KILN_MAX_RANK 5
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#if defined(__GNUC__) && !defined(KILN_HIDE_API) /* as in kiln/export.h */
+#pragma GCC visibility push(default)
+#endif
+
+int kiln_abi_version(void);     /* the library's; equals KILN_ABI_VERSION if it fits */
+const char* kiln_version(void); /* "0.1.0" */
+
+/* ------------------------------------------------------------------------------------ errors */
+
+typedef enum kiln_status {
+  KILN_OK = 0,
+  KILN_INVALID_ARGUMENT = 1, /* a value, a shape, a pointer */
+  KILN_TYPE_ERROR = 2,       /* a dtype, or a tensor on the wrong kind of device */
+  KILN_COMPILE_ERROR = 3,    /* NVRTC was not found, or refused a source: the message has its log */
+  KILN_CUDA_ERROR = 4,       /* a call of the driver failed, or no device can be used */
+  KILN_COMPILE_DISABLED = 5, /* a kernel was missing while KILN_JIT=off or a stream was capturing */
+  KILN_EMULATOR_ERROR = 6,   /* the emulated device refused or trapped a kernel */
+  KILN_INTERNAL = 7          /* out of memory, or a fault of Kiln */
+} kiln_status;
+
+/* What went wrong in this thread's last call that failed; "" before one did. The text stays until
+ * the thread's next call that fails. */
+const char* kiln_last_error(void);
+
+/* ----------------------------------------------------------------------------------- tensors */
+
+typedef enum kiln_dtype {
+  KILN_NONE = 0,
+  KILN_F16 = 1,
+  KILN_BF16 = 2,
+  KILN_F32 = 3,
+  KILN_F64 = 4, /* no operation takes f64 or i64 today */
+  KILN_I32 = 5,
+  KILN_I64 = 6,
+  KILN_U8 = 7,
+  KILN_BOOL = 8,    /* one byte, 0 or 1 */
+  KILN_F8_E4M3 = 9, /* no infinity, one NaN of each sign ("e4m3fn") */
+  KILN_F8_E5M2 = 10
+} kiln_dtype;
+
+/* Tensors in host memory are computed in place on the emulated device, see kiln_set_device. */
+typedef enum kiln_device_type { KILN_CPU = 0, KILN_CUDA = 1 } kiln_device_type;
+
+/* A view of the caller's memory. Shapes and strides count elements. */
+typedef struct kiln_tensor {
+  void* data;
+  int32_t dtype;          /* kiln_dtype */
+  int32_t device_type;    /* kiln_device_type */
+  int32_t device_ordinal; /* of KILN_CUDA; else not looked at */
+  int32_t rank;           /* 0 to KILN_MAX_RANK */
+  int64_t shape[KILN_MAX_RANK];
+  int64_t strides[KILN_MAX_RANK];
+} kiln_tensor;
+
+/* A contiguous view in row-major order. Takes the first KILN_MAX_RANK sizes of a longer shape, and
+ * keeps `rank`, which the call then refuses. */
+static inline kiln_tensor kiln_contiguous(void* data, kiln_dtype dtype,
+                                          kiln_device_type device_type, int device_ordinal,
+                                          int rank, const int64_t* shape) {
+  kiln_tensor tensor;
+  int64_t stride = 1;
+  int i;
+  tensor.data = data;
+  tensor.dtype = (int32_t)dtype;
+  tensor.device_type = (int32_t)device_type;
+  tensor.device_ordinal = (int32_t)device_ordinal;
+  tensor.rank = (int32_t)rank;
+  for (i = KILN_MAX_RANK - 1; i >= 0; --i) {
+    tensor.shape[i] = i < rank ? shape[i] : 0;
+    tensor.strides[i] = i < rank ? stride : 0;
+    if (i < rank) stride *= shape[i];
+  }
+  return tensor;
+}
+
+/* ------------------------------------------------------------------------------------ device */
+
+/* The device of this thread's calls on host memory: "auto", "cuda", "cuda:1", "emulator" or
+ * "emulator:sm_90a,late,seed=3". Tensors in a GPU's memory always go to their own device. The
+ * process starts with KILN_DEVICE's (docs/env.md), else "auto": the emulated device where there is
+ * no CUDA driver, and a refusal where there is one. */
+kiln_status kiln_set_device(const char* choice);
+/* This thread's choice, until its next kiln_set_device; NULL when KILN_DEVICE is malformed, which
+ * is then the last error. */
+const char* kiln_device(void);
+
+/* Memory that a call needs beside its tensors, on their device: `bytes` of it, aligned to 16, not
+ * necessarily zeroed, that stay until the call's work on its stream is done. Called at most once in
+ * a call. Without it such calls run unsplit, several times slower. */
+typedef void* (*kiln_allocate)(void* context, size_t bytes);
+
+/* -------------------------------------------------------------------------------- attention */
+
+typedef struct kiln_bound_variant kiln_bound_variant; /* see variants, below */
+
+typedef enum kiln_attention_layout { KILN_BSHD = 0, KILN_BHSD = 1 } kiln_attention_layout;
+
+typedef struct kiln_attention_options {
+  size_t struct_size;       /* sizeof(kiln_attention_options) */
+  int32_t causal;           /* 1: query i sees keys up to i + len_kv - len_q */
+  int32_t layout;           /* kiln_attention_layout */
+  const int64_t* window;    /* two numbers: the keys visible before and after the diagonal one, both
+                               inclusive, -1 = open; NULL = all */
+  const float* scale;       /* NULL = 1 / sqrt(head_dim) */
+  const kiln_tensor* sinks; /* [heads], f32, f16 or bf16: one more logit below the fraction */
+  const kiln_tensor* alibi_slopes; /* [heads] or [batch, heads], f32: logit -= slope * |q - kv| */
+  const kiln_bound_variant* variant;
+  kiln_allocate allocate;
+  void* allocate_context;
+  float softcap;    /* 0 = none; else cap * tanh(logit / cap) after the scale */
+  int32_t reserved; /* 0 */
+} kiln_attention_options;
+
+/* out = softmax(scale * q k^T, options) v.
+ *   q [batch, len_q, heads, head_dim], k [batch, len_kv, heads_kv, head_dim],
+ *   v [batch, len_kv, heads_kv, head_dim_v], out [batch, len_q, heads, head_dim_v]
+ * (KILN_BHSD: heads before lengths). f16 or bf16, all alike. heads is a multiple of heads_kv; head
+ * dims are multiples of 8 up to 256; the last stride is 1, the others are free. `lse`, unless NULL:
+ * f32 [batch, heads, len_q] with a unit last stride, natural logarithm, without the sink. A row
+ * without visible keys gives out = 0 and lse = -infinity.
+ *
+ * Enqueues on `stream` (a CUstream or cudaStream_t; NULL = the default stream) and returns without
+ * waiting; on the emulated device it returns when it is done. The first call of a kind compiles a
+ * kernel or reads it from the cache. */
+kiln_status kiln_flash_attention(const kiln_tensor* q, const kiln_tensor* k, const kiln_tensor* v,
+                                 const kiln_tensor* out, const kiln_tensor* lse,
+                                 const kiln_attention_options* options, void* stream);
+
+/* ------------------------------------------------------------------------------------- GEMM */
+
+/* The last three are gated: of a pair of columns of b, silu, gelu or gelu_tanh of the first, the
+ * gate, times the second. gelu and geglu are erf. */
+typedef enum kiln_activation {
+  KILN_NO_ACTIVATION = 0,
+  KILN_RELU = 1,
+  KILN_GELU = 2,
+  KILN_GELU_TANH = 3,
+  KILN_SILU = 4,
+  KILN_SWIGLU = 5,
+  KILN_GEGLU = 6,
+  KILN_GEGLU_TANH = 7
+} kiln_activation;
+
+/* Where the b of a gated activation, [k, 2 h], has column c's gate and its partner: c and h + c
+ * (the default), or 2 c and 2 c + 1. */
+typedef enum kiln_gate { KILN_DEFAULT_GATE = 0, KILN_HALVES = 1, KILN_INTERLEAVED = 2 } kiln_gate;
+
+typedef enum kiln_accumulator { KILN_ACCUMULATE_F32 = 0, KILN_ACCUMULATE_F16 = 1 } kiln_accumulator;
+
+/* Overrides the tile; must be a row of the config table ("kiln inspect gemm" lists them). */
+typedef struct kiln_gemm_tile {
+  int32_t block_m, block_n, block_k, stages;
+  int32_t cluster; /* thread blocks that share operands; 0 = any */
+  int32_t splits;  /* thread blocks of a cluster that share K of a tile; 0 = any */
+} kiln_gemm_tile;
+
+typedef struct kiln_gemm_options {
+  size_t struct_size;           /* sizeof(kiln_gemm_options) */
+  int32_t trans_a, trans_b;     /* 1: transposes the last two dimensions */
+  const kiln_tensor* bias;      /* [n] or [batch, 1, n] */
+  const kiln_tensor* residual;  /* like out */
+  const kiln_tensor* scale_a;   /* f32, read by the kernel: [] or [1] for all outputs, [m] or [m, 1]
+                                   for each row; with a batch also [batch, m, 1] */
+  const kiln_tensor* scale_b;   /* likewise: [] or [1]; [n] or [1, n] for each column */
+  const float* alpha;           /* NULL = 1 */
+  const char* epilogue;         /* a C++ expression of acc, bias, residual, row, col and batch that
+                                   replaces bias, activation and residual; NULL or "" = none */
+  const kiln_gemm_tile* config; /* NULL = chosen */
+  int32_t activation;           /* kiln_activation */
+  int32_t gate;                 /* kiln_gate */
+  int32_t accumulator;          /* kiln_accumulator */
+  int32_t allow_tf32;           /* 1: required for f32 inputs */
+  int32_t fast; /* 1: f8 sums over all of K stay in the tensor cores, which keep about 14 bits */
+  int32_t reserved; /* 0 */
+  kiln_allocate allocate;
+  void* allocate_context;
+} kiln_gemm_options;
+
+/* out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
+ * [batch, m, k], b [k, n] or [batch, k, n], out [m, n] or [batch, m, n]; a batch of 1 or a missing
+ * one is broadcast. f16, bf16 or f32 (as tf32), a and b alike; out may be any of the three. One of
+ * the last two strides of a and of b is 1; out's and residual's last stride is 1. kiln/kiln.h tells
+ * of gated activations and of f8 inputs. Stream and compiling: as for kiln_flash_attention. */
+kiln_status kiln_gemm(const kiln_tensor* a, const kiln_tensor* b, const kiln_tensor* out,
+                      const kiln_gemm_options* options, void* stream);
+
+/* ------------------------------------------------------------------------------------- plans */
+
+/* One call prepared: arguments checked, the kernel resident, so that a launch costs no lookup and
+ * may be captured in a CUDA graph. The tensors' data may be NULL while planning. The options'
+ * `allocate` is not used: the workspace is an argument of the launch. */
+typedef struct kiln_plan kiln_plan;
+
+/* `*plan` is NULL unless the result is KILN_OK. */
+kiln_status kiln_plan_flash_attention(const kiln_tensor* q, const kiln_tensor* k,
+                                      const kiln_tensor* v, const kiln_tensor* out,
+                                      const kiln_tensor* lse, const kiln_attention_options* options,
+                                      kiln_plan** plan);
+kiln_status kiln_plan_gemm(const kiln_tensor* a, const kiln_tensor* b, const kiln_tensor* out,
+                           const kiln_gemm_options* options, kiln_plan** plan);
+
+/* Device memory that a launch needs beside its tensors, aligned to 16 and not necessarily zeroed.
+ * Of launches that may overlap each needs its own. 0 for a NULL plan. */
+size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
+
+/* `pointers`: `count` of them, of the tensors that were given when planning, in this order:
+ *   attention  q, k, v, out, lse, alibi_slopes, sinks, the variant's tensors as it declares them
+ *   gemm       a, b, out, bias, residual, scale_a, scale_b
+ * Shapes and strides are the planned ones. A pointer is a multiple of 16 bytes where the planned
+ * kernel relies on it, and else of its element's size: class Plan in kiln/kiln.h. `workspace` may
+ * be NULL where kiln_plan_workspace_bytes is 0. */
+kiln_status kiln_plan_launch(const kiln_plan* plan, void* const* pointers, size_t count,
+                             void* stream, void* workspace);
+void kiln_plan_destroy(kiln_plan* plan);
+
+/* ---------------------------------------------------------------------------------- variants */
+
+/* A change to attention's logits or mask, written as expressions or as a template file; see
+ * docs/variants.md. Declarations are separated by semicolons. */
+typedef struct kiln_variant kiln_variant;
+typedef struct kiln_variant_definition {
+  size_t struct_size;    /* sizeof(kiln_variant_definition) */
+  const char* name;      /* a label; identity is the content */
+  const char* params;    /* "cap: f32; reach: i32" */
+  const char* tensors;   /* "bias: f32[h, q, kv]"; of f32, f16, bf16, i32, u8 or bool */
+  const char* logits;    /* "cap * tanh(logit / cap)" */
+  const char* mask;      /* "q - kv < reach": true = visible */
+  const char* file_text; /* of a template file that defines `struct UserVariant`, instead of both */
+  const char* file_name; /* its label in messages */
+} kiln_variant_definition;
+
+/* Checks names and types; the expressions are checked by the compiler, at the first call. */
+kiln_status kiln_variant_create(const kiln_variant_definition* definition, kiln_variant** variant);
+/* Values in the order of the parameters, views in the order of the tensors. Never compiles. The
+ * bound variant does not need `variant` any more. */
+kiln_status kiln_variant_bind(const kiln_variant* variant, const double* values, size_t value_count,
+                              const kiln_tensor* tensors, size_t tensor_count,
+                              kiln_bound_variant** bound);
+void kiln_variant_destroy(kiln_variant* variant);
+void kiln_bound_variant_destroy(kiln_bound_variant* bound);
+
+#if defined(__GNUC__) && !defined(KILN_HIDE_API)
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,11 @@
+// What a shared libkiln exports: the namespace blocks that these headers open with KILN_PUBLIC, as
+// in `namespace KILN_PUBLIC kiln`, and the functions of kiln/c.h.
+#pragma once
+
+// KILN_HIDE_API is Kiln's own build's, for a static library: a program or library that links it
+// does not export Kiln in turn.
+#if defined(__GNUC__) && !defined(KILN_HIDE_API)
+#define KILN_PUBLIC [[gnu::visibility("default")]]
+#else
+#define KILN_PUBLIC
+#endif

@@ -1,0 +1,171 @@
+/* The layout of kiln/c.h's structs and the numbers of its enumerations, as ABI 1 was released.
+ *
+ * A line may be added, for a field at the end of a struct that starts with struct_size. A line that
+ * has to change is a break: KILN_ABI_VERSION goes up with it. No field may cross a multiple of 8
+ * bytes, and no struct may have a hole: an older caller's struct ends where a later field starts.
+ */
+#include <kiln/c.h>
+#include <stdio.h>
+
+#define FIELD(type, field) {#type "." #field, offsetof(type, field), sizeof(((type*)0)->field)}
+
+struct field {
+  const char* name;
+  size_t offset, bytes;
+};
+
+static const struct field kTensor[] = {
+    FIELD(kiln_tensor, data),        FIELD(kiln_tensor, dtype),
+    FIELD(kiln_tensor, device_type), FIELD(kiln_tensor, device_ordinal),
+    FIELD(kiln_tensor, rank),        FIELD(kiln_tensor, shape),
+    FIELD(kiln_tensor, strides),     {"end of kiln_tensor", sizeof(kiln_tensor), 0}};
+static const size_t kTensorOffsets[] = {0, 8, 12, 16, 20, 24, 64, 104};
+
+static const struct field kAttention[] = {
+    FIELD(kiln_attention_options, struct_size),
+    FIELD(kiln_attention_options, causal),
+    FIELD(kiln_attention_options, layout),
+    FIELD(kiln_attention_options, window),
+    FIELD(kiln_attention_options, scale),
+    FIELD(kiln_attention_options, sinks),
+    FIELD(kiln_attention_options, alibi_slopes),
+    FIELD(kiln_attention_options, variant),
+    FIELD(kiln_attention_options, allocate),
+    FIELD(kiln_attention_options, allocate_context),
+    FIELD(kiln_attention_options, softcap),
+    FIELD(kiln_attention_options, reserved),
+    {"end of kiln_attention_options", sizeof(kiln_attention_options), 0}};
+static const size_t kAttentionOffsets[] = {0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 76, 80};
+
+static const struct field kGemm[] = {FIELD(kiln_gemm_options, struct_size),
+                                     FIELD(kiln_gemm_options, trans_a),
+                                     FIELD(kiln_gemm_options, trans_b),
+                                     FIELD(kiln_gemm_options, bias),
+                                     FIELD(kiln_gemm_options, residual),
+                                     FIELD(kiln_gemm_options, scale_a),
+                                     FIELD(kiln_gemm_options, scale_b),
+                                     FIELD(kiln_gemm_options, alpha),
+                                     FIELD(kiln_gemm_options, epilogue),
+                                     FIELD(kiln_gemm_options, config),
+                                     FIELD(kiln_gemm_options, activation),
+                                     FIELD(kiln_gemm_options, gate),
+                                     FIELD(kiln_gemm_options, accumulator),
+                                     FIELD(kiln_gemm_options, allow_tf32),
+                                     FIELD(kiln_gemm_options, fast),
+                                     FIELD(kiln_gemm_options, reserved),
+                                     FIELD(kiln_gemm_options, allocate),
+                                     FIELD(kiln_gemm_options, allocate_context),
+                                     {"end of kiln_gemm_options", sizeof(kiln_gemm_options), 0}};
+static const size_t kGemmOffsets[] = {0,  8,  12, 16, 24, 32, 40, 48,  56, 64,
+                                      72, 76, 80, 84, 88, 92, 96, 104, 112};
+
+static const struct field kTile[] = {FIELD(kiln_gemm_tile, block_m),
+                                     FIELD(kiln_gemm_tile, block_n),
+                                     FIELD(kiln_gemm_tile, block_k),
+                                     FIELD(kiln_gemm_tile, stages),
+                                     FIELD(kiln_gemm_tile, cluster),
+                                     FIELD(kiln_gemm_tile, splits),
+                                     {"end of kiln_gemm_tile", sizeof(kiln_gemm_tile), 0}};
+static const size_t kTileOffsets[] = {0, 4, 8, 12, 16, 20, 24};
+
+static const struct field kVariant[] = {
+    FIELD(kiln_variant_definition, struct_size),
+    FIELD(kiln_variant_definition, name),
+    FIELD(kiln_variant_definition, params),
+    FIELD(kiln_variant_definition, tensors),
+    FIELD(kiln_variant_definition, logits),
+    FIELD(kiln_variant_definition, mask),
+    FIELD(kiln_variant_definition, file_text),
+    FIELD(kiln_variant_definition, file_name),
+    {"end of kiln_variant_definition", sizeof(kiln_variant_definition), 0}};
+static const size_t kVariantOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64};
+
+static int failures = 0;
+
+static void check(const char* what, size_t expected, size_t got) {
+  if (expected == got) return;
+  printf("%s is %lu, it was %lu: a program built before would go wrong\n", what, (unsigned long)got,
+         (unsigned long)expected);
+  ++failures;
+}
+
+static void check_fields(const struct field* fields, const size_t* offsets, size_t count) {
+  size_t i;
+  for (i = 0; i < count; ++i) {
+    check(fields[i].name, offsets[i], fields[i].offset);
+    if (i > 0)
+      check("the end of the field before it", fields[i].offset,
+            fields[i - 1].offset + fields[i - 1].bytes);
+  }
+}
+#define CHECK_FIELDS(fields, offsets)                                                     \
+  check(#fields, sizeof(offsets) / sizeof *(offsets), sizeof(fields) / sizeof *(fields)); \
+  check_fields(fields, offsets, sizeof(offsets) / sizeof *(offsets))
+
+/* Each enumeration's values in the order of their numbers, from 0. */
+static const int kValues[] = {KILN_OK,
+                              KILN_INVALID_ARGUMENT,
+                              KILN_TYPE_ERROR,
+                              KILN_COMPILE_ERROR,
+                              KILN_CUDA_ERROR,
+                              KILN_COMPILE_DISABLED,
+                              KILN_EMULATOR_ERROR,
+                              KILN_INTERNAL,
+                              -1,
+                              KILN_NONE,
+                              KILN_F16,
+                              KILN_BF16,
+                              KILN_F32,
+                              KILN_F64,
+                              KILN_I32,
+                              KILN_I64,
+                              KILN_U8,
+                              KILN_BOOL,
+                              KILN_F8_E4M3,
+                              KILN_F8_E5M2,
+                              -1,
+                              KILN_CPU,
+                              KILN_CUDA,
+                              -1,
+                              KILN_BSHD,
+                              KILN_BHSD,
+                              -1,
+                              KILN_NO_ACTIVATION,
+                              KILN_RELU,
+                              KILN_GELU,
+                              KILN_GELU_TANH,
+                              KILN_SILU,
+                              KILN_SWIGLU,
+                              KILN_GEGLU,
+                              KILN_GEGLU_TANH,
+                              -1,
+                              KILN_DEFAULT_GATE,
+                              KILN_HALVES,
+                              KILN_INTERLEAVED,
+                              -1,
+                              KILN_ACCUMULATE_F32,
+                              KILN_ACCUMULATE_F16,
+                              -1};
+
+int main(void) {
+  size_t i;
+  int expected = 0;
+  check("KILN_ABI_VERSION", 1, KILN_ABI_VERSION);
+  check("kiln_abi_version()", KILN_ABI_VERSION, (size_t)kiln_abi_version());
+  check("KILN_MAX_RANK", 5, KILN_MAX_RANK);
+  CHECK_FIELDS(kTensor, kTensorOffsets);
+  CHECK_FIELDS(kAttention, kAttentionOffsets);
+  CHECK_FIELDS(kGemm, kGemmOffsets);
+  CHECK_FIELDS(kTile, kTileOffsets);
+  CHECK_FIELDS(kVariant, kVariantOffsets);
+  check("an enumeration in a struct", sizeof(int32_t), sizeof(kiln_dtype));
+  for (i = 0; i < sizeof kValues / sizeof *kValues; ++i) {
+    if (kValues[i] < 0) {
+      expected = 0;
+      continue;
+    }
+    check("an enumeration's value", (size_t)expected++, (size_t)kValues[i]);
+  }
+  if (failures == 0) printf("the ABI is as it was\n");
+  return failures != 0;
+}

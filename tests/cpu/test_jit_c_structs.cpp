@@ -1,0 +1,158 @@
+// Every field of kiln/c.h's options arrives where the C++ API has it. The operations are tested
+// from C, in tests/cpp/c_api.c.
+#include "jit/c_structs.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_driver.h"
+
+namespace kiln {
+namespace {
+
+using testing::mentions;
+using testing::message_of;
+
+char g_memory[8];
+
+// Told apart by its address.
+kiln_tensor tensor(int i) {
+  const std::int64_t shape[] = {i + 2, 3};
+  return kiln_contiguous(g_memory + i, KILN_F16, KILN_CUDA, 7, 2, shape);
+}
+void* allocate(void*, std::size_t) { return nullptr; }
+
+template <class Struct>
+Struct zeroed() {
+  Struct c{};
+  c.struct_size = sizeof c;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("a C tensor becomes a view of the same memory") {
+  const kiln_tensor given = tensor(1);
+  const TensorView view = view_of("gemm", "a", &given);
+  CHECK(view.data == g_memory + 1);
+  CHECK(view.dtype == DType::f16);
+  CHECK(view.device_type == DeviceType::cuda);
+  CHECK(view.device_ordinal == 7);
+  CHECK(view.rank == 2);
+  CHECK((view.shape[0] == 3 && view.shape[1] == 3 && view.shape[2] == 0));
+  CHECK((view.strides[0] == 3 && view.strides[1] == 1 && view.strides[2] == 0));
+  CHECK_FALSE(view_of("gemm", "a", nullptr).given());
+}
+
+TEST_CASE("attention's options arrive from C") {
+  const kiln_tensor sinks = tensor(1), slopes = tensor(2);
+  const std::int64_t window[] = {5, 6};
+  const float scale = 0.25f;
+  const kiln_bound_variant variant{Variant({.name = "v",
+                                            .params = {},
+                                            .tensors = {},
+                                            .logits = "-logit",
+                                            .mask = {},
+                                            .file_text = {},
+                                            .file_name = {}})
+                                       .bind({}, {})};
+  const kiln_attention_options c{sizeof c, 1,        KILN_BHSD, window,   &scale, &sinks,
+                                 &slopes,  &variant, allocate,  g_memory, 30.0f,  0};
+  const AttentionOptions options = options_of(&c);
+  CHECK(options.causal);
+  CHECK(options.layout == AttentionLayout::bhsd);
+  CHECK((options.window_left == 5 && options.window_right == 6));
+  CHECK(options.scale == 0.25f);
+  CHECK(options.sinks.data == sinks.data);
+  CHECK(options.alibi_slopes.data == slopes.data);
+  CHECK(options.variant == &variant.variant);
+  CHECK((options.workspace.allocate == allocate && options.workspace.context == g_memory));
+  CHECK(options.softcap == 30.0f);
+}
+
+TEST_CASE("GEMM's options arrive from C") {
+  const kiln_tensor bias = tensor(1), residual = tensor(2), scale_a = tensor(3),
+                    scale_b = tensor(4);
+  const float alpha = 0.5f;
+  const kiln_gemm_tile tile{1, 2, 3, 4, 5, 6};
+  kiln_gemm_options c{sizeof c,
+                      1,
+                      0,
+                      &bias,
+                      &residual,
+                      &scale_a,
+                      &scale_b,
+                      &alpha,
+                      "acc",
+                      &tile,
+                      KILN_GEGLU,
+                      KILN_INTERLEAVED,
+                      KILN_ACCUMULATE_F16,
+                      1,
+                      0,
+                      0,
+                      allocate,
+                      g_memory};
+  const GemmOptions options = options_of(&c);
+  CHECK((options.trans_a && !options.trans_b));
+  CHECK(options.bias.data == bias.data);
+  CHECK(options.residual.data == residual.data);
+  CHECK(options.scale_a.data == scale_a.data);
+  CHECK(options.scale_b.data == scale_b.data);
+  CHECK(options.alpha == 0.5f);
+  CHECK(options.epilogue == "acc");
+  REQUIRE(options.config);
+  CHECK((options.config->block_m == 1 && options.config->block_n == 2));
+  CHECK((options.config->block_k == 3 && options.config->stages == 4));
+  CHECK((options.config->cluster == 5 && options.config->splits == 6));
+  CHECK(options.activation == Activation::geglu);
+  CHECK(options.gate == Gate::interleaved);
+  CHECK(options.accumulator == Accumulator::f16);
+  CHECK((options.allow_tf32 && !options.fast));
+  CHECK((options.workspace.allocate == allocate && options.workspace.context == g_memory));
+  c.trans_a = c.allow_tf32 = 0;
+  c.trans_b = c.fast = 1;
+  CHECK((!options_of(&c).trans_a && options_of(&c).trans_b));
+  CHECK((!options_of(&c).allow_tf32 && options_of(&c).fast));
+}
+
+TEST_CASE("zeroed options from C are the defaults, and so are null ones") {
+  const auto c = zeroed<kiln_gemm_options>();
+  for (const GemmOptions& options : {options_of(&c), options_of((kiln_gemm_options*)nullptr)}) {
+    CHECK(options.alpha == 1.0f);
+    CHECK_FALSE((options.bias.given() || options.scale_a.given() || options.config));
+    CHECK(options.epilogue.empty());
+  }
+  const auto a = zeroed<kiln_attention_options>();
+  CHECK((options_of(&a).window_left == -1 && options_of(&a).window_right == -1));
+  CHECK_FALSE(options_of(&a).scale);
+}
+
+TEST_CASE("a struct_size that nobody set is refused") {
+  kiln_gemm_options c{};
+  for (const std::size_t size : {0, 4, 12, 4104}) {
+    c.struct_size = size;
+    const auto message = message_of<std::invalid_argument>([&] { options_of(&c); });
+    CHECK(mentions(message, "must be sizeof(kiln_gemm_options), got " + std::to_string(size)));
+  }
+}
+
+TEST_CASE("a variant's declarations arrive from C") {
+  const kiln_variant_definition c{.struct_size = sizeof c,
+                                  .name = "n",
+                                  .params = "cap: f32; reach:i32",
+                                  .tensors = " bias : bf16[h, q, kv] ; seen: bool[kv];",
+                                  .logits = "l",
+                                  .mask = "m",
+                                  .file_text = "t",
+                                  .file_name = "f"};
+  const VariantDefinition d = definition_of(&c);
+  CHECK((d.name == "n" && d.logits == "l" && d.mask == "m"));
+  CHECK((d.file_text == "t" && d.file_name == "f"));
+  REQUIRE(d.params.size() == 2);
+  CHECK((d.params[0].name == "cap" && d.params[0].dtype == DType::f32));
+  CHECK((d.params[1].name == "reach" && d.params[1].dtype == DType::i32));
+  REQUIRE(d.tensors.size() == 2);
+  CHECK((d.tensors[0].name == "bias" && d.tensors[0].dtype == DType::bf16));
+  CHECK(d.tensors[0].indices == std::vector<std::string>{"h", "q", "kv"});
+  CHECK((d.tensors[1].name == "seen" && d.tensors[1].dtype == DType::boolean));
+}
+
+}  // namespace kiln
