@@ -97,6 +97,20 @@ kiln_status kiln_flash_attention(const kiln_tensor* q, const kiln_tensor* k, con
   });
 }
 
+kiln_status kiln_scaled_dot_product_attention(const kiln_tensor* query, const kiln_tensor* key,
+                                              const kiln_tensor* value,
+                                              const kiln_tensor* attn_mask, const kiln_tensor* out,
+                                              const kiln_sdpa_options* options, void* stream) {
+  return kiln::run([&] {
+    const auto view = [](const char* name, const kiln_tensor* tensor) {
+      return kiln::view_of("scaled_dot_product_attention", name, tensor);
+    };
+    kiln::scaled_dot_product_attention(view("query", query), view("key", key), view("value", value),
+                                       view("attn_mask", attn_mask), view("out", out),
+                                       kiln::options_of(options), stream);
+  });
+}
+
 kiln_status kiln_gemm(const kiln_tensor* a, const kiln_tensor* b, const kiln_tensor* out,
                       const kiln_gemm_options* options, void* stream) {
   return kiln::run([&] {

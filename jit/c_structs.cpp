@@ -131,8 +131,8 @@ AttentionOptions options_of(const kiln_attention_options* given) {
   if (given == nullptr) return options;
   const char* const op = "flash_attention";
   const auto c = copy_of(given, "kiln_attention_options");
-  check_reserved("kiln_attention_options", c.reserved);
   options.causal = c.causal != 0;
+  options.top_left = c.top_left != 0;
   options.layout = enum_of({op, "layout"}, c.layout, AttentionLayout::bhsd);
   if (c.window != nullptr) {
     options.window_left = c.window[0];
@@ -142,7 +142,19 @@ AttentionOptions options_of(const kiln_attention_options* given) {
   options.softcap = c.softcap;
   options.sinks = view_of(op, "sinks", c.sinks);
   options.alibi_slopes = view_of(op, "alibi_slopes", c.alibi_slopes);
+  options.attn_mask = view_of(op, "attn_mask", c.attn_mask);
   if (c.variant != nullptr) options.variant = &c.variant->variant;
+  options.workspace = {c.allocate, c.allocate_context};
+  return options;
+}
+
+SdpaOptions options_of(const kiln_sdpa_options* given) {
+  SdpaOptions options;
+  if (given == nullptr) return options;
+  const auto c = copy_of(given, "kiln_sdpa_options");
+  options.is_causal = c.is_causal != 0;
+  options.enable_gqa = c.enable_gqa != 0;
+  if (c.scale != nullptr) options.scale = *c.scale;
   options.workspace = {c.allocate, c.allocate_context};
   return options;
 }

@@ -15,6 +15,7 @@ TensorView view_of(const char* op, const char* name, const kiln_tensor* tensor);
 
 // Null options are the defaults. Views, texts and the variant stay the caller's.
 AttentionOptions options_of(const kiln_attention_options* options);
+SdpaOptions options_of(const kiln_sdpa_options* options);
 GemmOptions options_of(const kiln_gemm_options* options);
 
 VariantDefinition definition_of(const kiln_variant_definition* definition);

@@ -29,13 +29,23 @@ static const struct field kAttention[] = {
     FIELD(kiln_attention_options, scale),
     FIELD(kiln_attention_options, sinks),
     FIELD(kiln_attention_options, alibi_slopes),
+    FIELD(kiln_attention_options, attn_mask),
     FIELD(kiln_attention_options, variant),
     FIELD(kiln_attention_options, allocate),
     FIELD(kiln_attention_options, allocate_context),
     FIELD(kiln_attention_options, softcap),
-    FIELD(kiln_attention_options, reserved),
+    FIELD(kiln_attention_options, top_left),
     {"end of kiln_attention_options", sizeof(kiln_attention_options), 0}};
-static const size_t kAttentionOffsets[] = {0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 76, 80};
+static const size_t kAttentionOffsets[] = {0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 84, 88};
+
+static const struct field kSdpa[] = {FIELD(kiln_sdpa_options, struct_size),
+                                     FIELD(kiln_sdpa_options, is_causal),
+                                     FIELD(kiln_sdpa_options, enable_gqa),
+                                     FIELD(kiln_sdpa_options, scale),
+                                     FIELD(kiln_sdpa_options, allocate),
+                                     FIELD(kiln_sdpa_options, allocate_context),
+                                     {"end of kiln_sdpa_options", sizeof(kiln_sdpa_options), 0}};
+static const size_t kSdpaOffsets[] = {0, 8, 12, 16, 24, 32, 40};
 
 static const struct field kGemm[] = {FIELD(kiln_gemm_options, struct_size),
                                      FIELD(kiln_gemm_options, trans_a),
@@ -155,6 +165,7 @@ int main(void) {
   check("KILN_MAX_RANK", 5, KILN_MAX_RANK);
   CHECK_FIELDS(kTensor, kTensorOffsets);
   CHECK_FIELDS(kAttention, kAttentionOffsets);
+  CHECK_FIELDS(kSdpa, kSdpaOffsets);
   CHECK_FIELDS(kGemm, kGemmOffsets);
   CHECK_FIELDS(kTile, kTileOffsets);
   CHECK_FIELDS(kVariant, kVariantOffsets);

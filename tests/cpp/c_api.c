@@ -118,6 +118,36 @@ static void test_attention(void) {
   CHECK(attention_is_right(out.data));
 }
 
+/* x with its heads before its length. */
+static kiln_tensor heads_first(kiln_tensor x) {
+  const int64_t rows = x.shape[1], row = x.strides[1];
+  x.shape[1] = x.shape[2], x.strides[1] = x.strides[2];
+  x.shape[2] = rows, x.strides[2] = row;
+  return x;
+}
+
+static void test_pytorch_s_form(void) {
+  static uint8_t visible[kLength * kLength]; /* the causal mask, said as a tensor */
+  const kiln_tensor mask = tensor(visible, KILN_BOOL, 2, kLength, kLength, 0, 0);
+  const kiln_tensor query = heads_first(q), key = heads_first(k), value = heads_first(v);
+  const kiln_tensor result = heads_first(out);
+  kiln_sdpa_options options = {.struct_size = sizeof options, .enable_gqa = 1};
+  int i;
+  for (i = 0; i < kLength * kLength; ++i) visible[i] = i % kLength <= i / kLength;
+  attend(0);
+  memset(out.data, 0xff, kLength * kHeads * kDim * 2);
+  CHECK(kiln_scaled_dot_product_attention(&query, &key, &value, &mask, &result, &options, NULL) ==
+        KILN_OK);
+  CHECK(attention_is_right(out.data));
+  options.is_causal = 1;
+  CHECK(kiln_scaled_dot_product_attention(&query, &key, &value, &mask, &result, &options, NULL) ==
+        KILN_INVALID_ARGUMENT);
+  memset(out.data, 0xff, kLength * kHeads * kDim * 2);
+  CHECK(kiln_scaled_dot_product_attention(&query, &key, &value, NULL, &result, &options, NULL) ==
+        KILN_OK);
+  CHECK(attention_is_right(out.data));
+}
+
 static void test_attention_plan(void) {
   const kiln_attention_options options = {.struct_size = sizeof options, .causal = 1};
   kiln_plan* plan = NULL;
@@ -278,8 +308,8 @@ static void test_errors(void) {
   options.struct_size = sizeof options;
   options.layout = 2;
   CHECK(attend_with(&q, &options) == KILN_INVALID_ARGUMENT && says("layout"));
-  options.layout = 0, options.reserved = 1;
-  CHECK(attend_with(&q, &options) == KILN_INVALID_ARGUMENT && says("reserved must be 0"));
+  options.layout = 0, options.top_left = 1;
+  CHECK(attend_with(&q, &options) == KILN_INVALID_ARGUMENT && says("top_left needs causal"));
   CHECK(kiln_set_device("toaster") == KILN_INVALID_ARGUMENT && says("got 'toaster'"));
   CHECK(strcmp(kiln_device(), "emulator:sm_80") == 0);
 }
@@ -336,6 +366,7 @@ int main(void) {
   out = tensor(calloc(kLength * kHeads * kDim, 2), KILN_BF16, 4, 1, kLength, kHeads, kDim);
   lse = tensor(calloc(kHeads * kLength, 4), KILN_F32, 3, 1, kHeads, kLength, 0);
   test_attention();
+  test_pytorch_s_form();
   test_attention_plan();
   test_variant();
   test_gemm();

@@ -42,7 +42,7 @@ TEST_CASE("a C tensor becomes a view of the same memory") {
 }
 
 TEST_CASE("attention's options arrive from C") {
-  const kiln_tensor sinks = tensor(1), slopes = tensor(2);
+  const kiln_tensor sinks = tensor(1), slopes = tensor(2), mask = tensor(3);
   const std::int64_t window[] = {5, 6};
   const float scale = 0.25f;
   const kiln_bound_variant variant{Variant({.name = "v",
@@ -53,8 +53,8 @@ TEST_CASE("attention's options arrive from C") {
                                             .file_text = {},
                                             .file_name = {}})
                                        .bind({}, {})};
-  const kiln_attention_options c{sizeof c, 1,        KILN_BHSD, window,   &scale, &sinks,
-                                 &slopes,  &variant, allocate,  g_memory, 30.0f,  0};
+  const kiln_attention_options c{sizeof c, 1,        KILN_BHSD, window,   &scale, &sinks, &slopes,
+                                 &mask,    &variant, allocate,  g_memory, 30.0f,  1};
   const AttentionOptions options = options_of(&c);
   CHECK(options.causal);
   CHECK(options.layout == AttentionLayout::bhsd);
@@ -62,9 +62,20 @@ TEST_CASE("attention's options arrive from C") {
   CHECK(options.scale == 0.25f);
   CHECK(options.sinks.data == sinks.data);
   CHECK(options.alibi_slopes.data == slopes.data);
+  CHECK(options.attn_mask.data == mask.data);
+  CHECK(options.top_left);
   CHECK(options.variant == &variant.variant);
   CHECK((options.workspace.allocate == allocate && options.workspace.context == g_memory));
   CHECK(options.softcap == 30.0f);
+}
+
+TEST_CASE("SDPA's options arrive from C") {
+  const float scale = 0.25f;
+  const kiln_sdpa_options c{sizeof c, 1, 1, &scale, allocate, g_memory};
+  const SdpaOptions options = options_of(&c);
+  CHECK((options.is_causal && options.enable_gqa && options.scale == 0.25f));
+  CHECK((options.workspace.allocate == allocate && options.workspace.context == g_memory));
+  CHECK_FALSE(options_of((kiln_sdpa_options*)nullptr).scale);
 }
 
 TEST_CASE("GEMM's options arrive from C") {

@@ -144,11 +144,13 @@ typedef struct kiln_attention_options {
   const float* scale;       /* NULL = 1 / sqrt(head_dim) */
   const kiln_tensor* sinks; /* [heads], f32, f16 or bf16: one more logit below the fraction */
   const kiln_tensor* alibi_slopes; /* [heads] or [batch, heads], f32: logit -= slope * |q - kv| */
+  const kiln_tensor* attn_mask; /* [batch or 1, heads or 1, len_q or 1, len_kv or 1], any strides:
+                                   KILN_BOOL (1 = visible), or f32 or q's dtype, added */
   const kiln_bound_variant* variant;
   kiln_allocate allocate;
   void* allocate_context;
   float softcap;    /* 0 = none; else cap * tanh(logit / cap) after the scale */
-  int32_t reserved; /* 0 */
+  int32_t top_left; /* 1, with causal: query i sees keys up to i instead; excludes a window */
 } kiln_attention_options;
 
 /* out = softmax(scale * q k^T, options) v.
@@ -165,6 +167,23 @@ typedef struct kiln_attention_options {
 kiln_status kiln_flash_attention(const kiln_tensor* q, const kiln_tensor* k, const kiln_tensor* v,
                                  const kiln_tensor* out, const kiln_tensor* lse,
                                  const kiln_attention_options* options, void* stream);
+
+typedef struct kiln_sdpa_options {
+  size_t struct_size; /* sizeof(kiln_sdpa_options) */
+  int32_t is_causal;  /* 1: query i sees keys up to i; excludes attn_mask */
+  int32_t enable_gqa; /* 1: heads of key and value divide query's instead of being equal */
+  const float* scale; /* NULL = 1 / sqrt(head_dim) */
+  kiln_allocate allocate;
+  void* allocate_context;
+} kiln_sdpa_options;
+
+/* PyTorch's scaled_dot_product_attention, forward and without dropout: tensors of 2 to 5
+ * dimensions, [batch.., heads, length, head_dim], and `attn_mask`, unless NULL, which broadcasts to
+ * [batch.., heads, len_q, len_kv]; kiln/kiln.h tells the rest. */
+kiln_status kiln_scaled_dot_product_attention(const kiln_tensor* query, const kiln_tensor* key,
+                                              const kiln_tensor* value,
+                                              const kiln_tensor* attn_mask, const kiln_tensor* out,
+                                              const kiln_sdpa_options* options, void* stream);
 
 /* ------------------------------------------------------------------------------------- GEMM */
 
@@ -244,11 +263,11 @@ kiln_status kiln_plan_gemm(const kiln_tensor* a, const kiln_tensor* b, const kil
 size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
 
 /* `pointers`: `count` of them, of the tensors that were given when planning, in this order:
- *   attention  q, k, v, out, lse, alibi_slopes, sinks, the variant's tensors as it declares them
- *   gemm       a, b, out, bias, residual, scale_a, scale_b
- * Shapes and strides are the planned ones. A pointer is a multiple of 16 bytes where the planned
- * kernel relies on it, and else of its element's size: class Plan in kiln/kiln.h. `workspace` may
- * be NULL where kiln_plan_workspace_bytes is 0. */
+ *   attention  q, k, v, out, lse, alibi_slopes, attn_mask, sinks, the variant's tensors in its
+ * order gemm       a, b, out, bias, residual, scale_a, scale_b Shapes and strides are the planned
+ * ones. A pointer is a multiple of 16 bytes where the planned kernel relies on it, and else of its
+ * element's size: class Plan in kiln/kiln.h. `workspace` may be NULL where
+ * kiln_plan_workspace_bytes is 0. */
 kiln_status kiln_plan_launch(const kiln_plan* plan, void* const* pointers, size_t count,
                              void* stream, void* workspace);
 void kiln_plan_destroy(kiln_plan* plan);
