@@ -1,6 +1,8 @@
 // Python's exceptions for Kiln's.
 #include "errors.h"
 
+#include <algorithm>
+
 #include "docstrings.h"
 #include "kiln/error.h"
 
@@ -130,6 +132,7 @@ std::string take_python_error_text() {
   std::string text = "unknown error";
   if (PyObject* string = value != nullptr ? PyObject_Str(value) : nullptr) {
     if (const char* utf8 = PyUnicode_AsUTF8(string)) text = utf8;
+    text.resize(std::min(text.find('\n'), text.size()));  // without PyTorch's stack of C++ frames
     Py_DECREF(string);
   }
   PyErr_Clear();

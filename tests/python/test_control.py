@@ -190,7 +190,7 @@ def test_log_callbacks_must_be_callable():
 
 def test_explain_checks_its_arguments():
     q = CudaArray((1, 16, 4, 64))
-    with pytest.raises(ValueError, match="flash_attention, gemm"):
+    with pytest.raises(ValueError, match="flash_attention, scaled_dot_product_attention, gemm"):
         kiln.explain("conv", q)
     with pytest.raises(TypeError, match="missing the argument 'v'"):
         kiln.explain("flash_attention", q, q)

@@ -144,7 +144,11 @@ CALLS = [
     (lambda: kiln.device("gpu"), ValueError, "cuda, cuda:N, emulator or emulator:ARCH"),
     (lambda: kiln.device("emulator:sm_20"), ValueError, "the emulator does not model 'sm_20'"),
     (lambda: kiln.device("emulator:fast"), ValueError, "options are late, eager, seed=N, checks="),
-    (lambda: kiln.explain("conv"), ValueError, "explain: op must be one of flash_attention, gemm"),
+    (
+        lambda: kiln.explain("conv"),
+        ValueError,
+        "explain: op must be one of flash_attention, scaled",
+    ),
     (lambda: kiln.prewarm("{", "sm_80"), ValueError, "not valid JSON: byte 2"),
     (
         lambda: kiln.prewarm({"op": "conv"}, "sm_80"),

@@ -64,12 +64,15 @@ def _device_text(device: dict[str, Any]) -> str:
 
 
 def _choice_text(device: dict[str, Any]) -> str:
-    if device["host_arrays"]:
-        where = f"NumPy arrays and CPU tensors run on {device['host_arrays']}"
-    elif device["problem"]:
-        where = "NumPy arrays and CPU tensors are refused, because the driver fails"
+    if device["cpu_tensors"]:
+        where = f"NumPy arrays and CPU tensors run on {device['cpu_tensors']}"
+    elif device["host_arrays"]:
+        where = (
+            f"NumPy arrays are copied to {device['host_arrays']} and back; CPU tensors are refused, "
+            "KILN_DEVICE=emulator computes them"
+        )
     else:
-        where = "NumPy arrays and CPU tensors are refused; KILN_DEVICE=emulator computes them"
+        where = "NumPy arrays and CPU tensors are refused, because the driver fails"
     return f"{device['choice']}: {where}"
 
 
