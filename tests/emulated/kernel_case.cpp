@@ -52,6 +52,7 @@ float byte_value(std::uint32_t bits, int fraction) {
 float value_at(const std::byte* at, DType dtype) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, at, static_cast<std::size_t>(size_of(dtype)));
+  if (dtype == DType::boolean) return bits != 0;
   if (dtype == DType::f16) return half_value(bits);
   if (dtype == DType::f8_e4m3) return byte_value(bits, 3);
   if (dtype == DType::f8_e5m2) return byte_value(bits, 2);
@@ -61,6 +62,7 @@ float value_at(const std::byte* at, DType dtype) {
 // Random numbers that every dtype and tf32 hold exactly: multiples of 1/64 in [-1, 1]. 8-bit floats
 // hold fewer of these: from 1/32 on, of any digits.
 std::uint32_t random_bits(DType dtype, std::mt19937& random) {
+  if (dtype == DType::boolean) return random() % 4 != 0;
   if (dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2) {
     const std::uint32_t sign_and_digits = random(), exponent = random() % 5;
     return dtype == DType::f8_e4m3 ? (sign_and_digits & 0x87) | (2 + exponent) << 3
@@ -149,6 +151,11 @@ void KernelCase::make_attention(int size) {
     Tensor& slopes = tensor(DType::f32, {2});
     options.alibi_slopes = slopes.view;
     problem.slopes = slopes.values;
+  }
+  if (traits.attn_mask != DType::none) {
+    Tensor& mask = tensor(traits.attn_mask, {1, 2, problem.len_q, problem.len_kv});
+    options.attn_mask = mask.view;
+    problem.attn_mask = mask.values;
   }
   if (traits.sinks != DType::none) {
     Tensor& sinks = tensor(traits.sinks, {2});

@@ -15,6 +15,13 @@ bool is_visible(const AttentionReference& problem, int row, int kv) {
   return kv >= q - problem.window_left && kv <= q + problem.window_right;
 }
 
+// What a mask adds to a logit.
+double mask_at(const AttentionReference& p, int h, int row, int kv) {
+  const float value = p.attn_mask[static_cast<std::size_t>((h * p.len_q + row) * p.len_kv + kv)];
+  if (p.traits.attn_mask != DType::boolean) return value;
+  return value != 0 ? 0 : -std::numeric_limits<double>::infinity();
+}
+
 double activated(Activation activation, double x) {
   switch (activation) {
     case Activation::none:
@@ -64,6 +71,7 @@ std::vector<double> reference(const AttentionReference& p) {
                               &p.k[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim)], dim);
         if (p.softcap > 0) logit = p.softcap * std::tanh(logit / p.softcap);
         if (!p.slopes.empty()) logit -= p.slopes[at] * std::abs(row + p.len_kv - p.len_q - kv);
+        if (!p.attn_mask.empty()) logit += mask_at(p, h, row, kv);
         if (!is_visible(p, row, kv)) logit = -std::numeric_limits<double>::infinity();
         top = std::max(top, logit);
       }

@@ -15,6 +15,7 @@ struct AttentionReference {
   double scale = 1;
   std::vector<float> q, k, v;        // [len, heads, dim]
   std::vector<float> slopes, sinks;  // [heads], or empty
+  std::vector<float> attn_mask;      // [heads, len_q, len_kv], or empty
 };
 // [len_q, heads, head_dim_v]
 std::vector<double> reference(const AttentionReference& problem);
