@@ -56,5 +56,5 @@ def test_an_array_is_never_written_to():
 
 
 def test_a_traced_array_has_no_memory():
-    with pytest.raises(TypeError, match="a must be a tensor|a could not be exported|a .*Tracer"):
+    with pytest.raises(TypeError, match=r"a must be a tensor|a could not be exported|a .*Tracer"):
         jax.jit(lambda a: jit.gemm(a, a))(draw(16, 16, dtype=jnp.float16))

@@ -17,10 +17,10 @@ from .output import (
     add_command,
     add_json_flag,
     dtype_name,
-    operand_dtype_name,
     print_json,
     print_table,
 )
+from .properties import add_product
 from .sizes import seconds, sizes
 from .terminal import Painted, Progress
 
@@ -134,21 +134,7 @@ def _add_gemm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--k", type=sizes, required=True, metavar="K,...", help="columns of a, rows of b"
     )
-    parser.add_argument(
-        "--dtype", type=operand_dtype_name, default="bfloat16", help="default: bfloat16"
-    )
-    parser.add_argument(
-        "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
-    )
-    parser.add_argument(
-        "--layout",
-        choices=["nn", "nt", "tn", "tt"],
-        default="nt",
-        help="of a, then b; t = stored transposed; default: nt",
-    )
-    parser.add_argument(
-        "--precision", choices=["full", "fast"], default="full", help="of 8-bit floats"
-    )
+    add_product(parser)
     parser.set_defaults(cases=_gemm_cases)
 
 

@@ -68,8 +68,8 @@ def _choice_text(device: dict[str, Any]) -> str:
         where = f"NumPy arrays and CPU tensors run on {device['cpu_tensors']}"
     elif device["host_arrays"]:
         where = (
-            f"NumPy arrays are copied to {device['host_arrays']} and back; CPU tensors are refused, "
-            "KILN_DEVICE=emulator computes them"
+            f"NumPy arrays are copied to {device['host_arrays']} and back; CPU tensors are "
+            "refused, KILN_DEVICE=emulator computes them"
         )
     else:
         where = "NumPy arrays and CPU tensors are refused, because the driver fails"

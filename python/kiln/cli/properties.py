@@ -41,10 +41,44 @@ def add_attention(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alibi", action="store_true", help="slopes")
     parser.add_argument("--sinks", type=dtype_name, help="dtype of the sinks")
     parser.add_argument(
+        "--attn-mask",
+        choices=["bool", "float16", "bfloat16", "float32"],
+        help="dtype of scaled_dot_product_attention's mask",
+    )
+    parser.add_argument(
         "--unaligned", dest="aligned", action="store_false", help="not at multiples of 16 bytes"
     )
-    properties = ("dtype", "head_dim", "head_dim_v", "mask", "softcap", "alibi", "sinks", "aligned")
+    properties = (
+        "dtype",
+        "head_dim",
+        "head_dim_v",
+        "mask",
+        "softcap",
+        "alibi",
+        "sinks",
+        "attn_mask",
+        "aligned",
+    )
     _add_tile(parser, "flash_attention", properties)
+
+
+def add_product(parser: argparse.ArgumentParser) -> None:
+    """What `tune` and `bench` ask of a product beside its sizes."""
+    parser.add_argument(
+        "--dtype", type=operand_dtype_name, default="bfloat16", help="default: bfloat16"
+    )
+    parser.add_argument(
+        "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
+    )
+    parser.add_argument(
+        "--layout",
+        choices=["nn", "nt", "tn", "tt"],
+        default="nt",
+        help="of a, then b; t = stored transposed; default: nt",
+    )
+    parser.add_argument(
+        "--precision", choices=["full", "fast"], default="full", help="of 8-bit floats"
+    )
 
 
 def add_gemm(parser: argparse.ArgumentParser) -> None:

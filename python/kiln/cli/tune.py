@@ -18,11 +18,10 @@ from .output import (
     Unavailable,
     add_command,
     add_json_flag,
-    dtype_name,
-    operand_dtype_name,
     print_json,
     print_table,
 )
+from .properties import add_product
 from .sizes import seconds, shape, sizes
 from .terminal import Progress
 
@@ -68,21 +67,7 @@ def add_parser(commands: Any) -> None:
     gemm.add_argument(
         "--m", type=sizes, metavar="M,...", help="with --model; default: 1,16,64,512,4096"
     )
-    gemm.add_argument(
-        "--dtype", type=operand_dtype_name, default="bfloat16", help="default: bfloat16"
-    )
-    gemm.add_argument(
-        "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
-    )
-    gemm.add_argument(
-        "--layout",
-        choices=["nn", "nt", "tn", "tt"],
-        default="nt",
-        help="of a, then b; t = stored transposed; default: nt",
-    )
-    gemm.add_argument(
-        "--precision", choices=["full", "fast"], default="full", help="of 8-bit floats"
-    )
+    add_product(gemm)
     gemm.add_argument("--out", required=True, metavar="FILE", help="where the table goes")
     gemm.add_argument(
         "--seconds", type=seconds, default=0.3, help="of measuring a shape; default: 0.3"
