@@ -52,9 +52,8 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
   const AttentionNames& names = problem.names;
   const int ordinal = problem.device_ordinal = check_device({names.op, names.q}, q, -1);
   if (!is_half(q.dtype)) {
-    throw_type({names.op, names.q},
-               std::string("must be float16 or bfloat16, got ") + name(q.dtype) +
-                   "; cast the inputs to one of them");
+    throw_type({names.op, names.q}, std::string("must be float16 or bfloat16, got ") +
+                                        name(q.dtype) + "; cast the inputs to one of them");
   }
   const Axes ax = axes(options.layout);
   const char* layout = layout_text(options.layout);
