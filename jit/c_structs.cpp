@@ -116,6 +116,9 @@ TensorView view_of(const char* op, const char* name, const kiln_tensor* tensor) 
     throw_value({op, name}, "must have a rank of 0 to " + std::to_string(kMaxRank) + ", got " +
                                 std::to_string(tensor->rank));
   }
+  if (tensor->dtype == KILN_NONE) {
+    throw_type({op, name}, "has no dtype; set it, or pass NULL for a tensor that is not given");
+  }
   view.data = tensor->data;
   view.dtype = enum_of({op, name}, tensor->dtype, DType::f8_e5m2, ".dtype");
   view.device_type = enum_of({op, name}, tensor->device_type, DeviceType::cuda, ".device_type");

@@ -77,14 +77,14 @@ std::int64_t depth_of(const AttentionProblem&) { return 0; }
 std::int64_t depth_of(const GemmProblem& problem) { return problem.k; }
 
 template <class Problem>
-std::string explain(const Problem& problem, const char* op) {
+std::string explain(const Problem& problem, const char* op, bool may_split = true) {
   const BlockingScope blocking;
   if (problem.empty()) {
     return json{{"op", op}, {"path", "none"}, {"why", {"the output is empty: nothing runs"}}}
         .dump();
   }
   runtime::Device& device = device_of(problem.device_ordinal);
-  const LaunchChoice choice = choose(problem, device, /*may_split=*/true);
+  const LaunchChoice choice = choose(problem, device, may_split);
   const Specialization& spec = choice.spec;
   const KernelSource source = source_of(spec, texts_of(problem));
   json reasons = why(spec, depth_of(problem));
@@ -159,7 +159,7 @@ std::string explain_scaled_dot_product_attention(const TensorView& query, const 
   problem.may_be_null = true;
   problem.names = kSdpaNames;
   check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
-  return explain(problem, kSdpaNames.op);
+  return explain(problem, kSdpaNames.op, /*may_split=*/call.slices == 1);
 }
 
 std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,

@@ -32,7 +32,9 @@ TensorView of_rank_5(const char* name, const TensorView& tensor) {
 }
 
 // The size that dimension `i` of all views broadcasts to; those of 1 get it, without memory.
-std::int64_t broadcast(int i, std::initializer_list<std::pair<const char*, TensorView*>> views) {
+// `cure` ends the message of sizes that do not.
+std::int64_t broadcast(int i, std::initializer_list<std::pair<const char*, TensorView*>> views,
+                       const char* cure = "") {
   std::int64_t size = 1;
   for (auto [name, view] : views) {
     if (view->shape[i] == 1) continue;
@@ -40,8 +42,7 @@ std::int64_t broadcast(int i, std::initializer_list<std::pair<const char*, Tenso
       throw_value(subject(name), "has " + std::to_string(view->shape[i]) +
                                      (i == kHeads ? " heads" : " batch entries") +
                                      " where another tensor has " + std::to_string(size) +
-                                     "; sizes must be equal, or 1" +
-                                     (i == kHeads ? ", unless enable_gqa=True" : ""));
+                                     "; sizes must be equal, or 1" + cure);
     }
     size = view->shape[i];
   }
@@ -68,9 +69,10 @@ void match_heads(TensorView& query, TensorView& key, TensorView& value, bool ena
   const bool shares_one = key.shape[kHeads] == 1 && value.shape[kHeads] == 1;
   if (shares_one) return;
   if (enable_gqa) {
-    broadcast(kHeads, {{"key", &key}, {"value", &value}});
+    broadcast(kHeads, {{"key", &key}, {"value", &value}}, ", also with enable_gqa=True");
   } else {
-    broadcast(kHeads, {{"query", &query}, {"key", &key}, {"value", &value}});
+    broadcast(kHeads, {{"query", &query}, {"key", &key}, {"value", &value}},
+              ", unless enable_gqa=True");
   }
 }
 

@@ -27,6 +27,9 @@ def install() -> None:
 def _register() -> None:
     import torch
 
+    # PyTorch before 2.5 cannot be taught: its compiler breaks the graph at our calls.
+    if not hasattr(torch.compiler, "substitute_in_graph"):
+        return
     from . import operators
 
     for entry, traced in operators.TRACED.items():
@@ -34,21 +37,26 @@ def _register() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch._dynamo, once, as if it were not there, with a step after its own import."""
+    """Finds torch._dynamo as if this were not there, with a step after its own import."""
+
+    _looking = False
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name != _DYNAMO:
+        if name != _DYNAMO or self._looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, self)
         return spec
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
+    def __init__(self, loader: Any, finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -57,4 +65,6 @@ class _Loader(importlib.abc.Loader):
         # The module keeps its own loader, as if nobody had stood in between.
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
+        if self._finder in sys.meta_path:  # whoever only looked for the module left it there
+            sys.meta_path.remove(self._finder)
         _register()

@@ -51,6 +51,17 @@ def _check(op: str, tensors: dict[str, Any]) -> None:
             )
 
 
+def _dtype_of(name: str) -> torch.dtype:
+    names = {"f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32"}
+    dtype = getattr(torch, names.get(name, name.replace("torch.", "")), None)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(
+            'gemm: out_dtype must be a dtype or its name, such as "float16", "bfloat16" or '
+            f'"float32", got {name!r}'
+        )
+    return dtype
+
+
 def _attention_lse(*args: Any, **kwargs: Any) -> Any:
     return _core.flash_attention(*args, **kwargs, return_lse=True)
 
@@ -245,9 +256,20 @@ def gemm(
     tensors = {"a": a, "b": b, "bias": bias, "residual": residual}
     _check("gemm", {**tensors, "scale_a": scale_a, "scale_b": scale_b, "out": out})
     if isinstance(config, dict):
-        config = [config[key] for key in _TILE_KEYS if key in config]
+        unknown = [key for key in config if key not in _TILE_KEYS]
+        missing = [key for key in _TILE_KEYS[:4] if key not in config]
+        if unknown or missing:
+            raise ValueError(
+                f"gemm: config must have {', '.join(_TILE_KEYS[:4])} and may have cluster and "
+                f"splits; unknown: {unknown}, missing: {missing}"
+            )
+        config = [config.get(key, 0) for key in _TILE_KEYS]
     if isinstance(out_dtype, str):
-        out_dtype = getattr(torch, out_dtype)
+        out_dtype = _dtype_of(out_dtype)
+    if out is not None and out_dtype is not None and out.dtype != out_dtype:
+        raise TypeError(
+            f"gemm: out_dtype is {out_dtype} but out is {out.dtype}; give one of the two"
+        )
     options = {
         "trans_a": trans_a,
         "trans_b": trans_b,

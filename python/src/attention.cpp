@@ -102,6 +102,11 @@ struct AttentionCall {
     options.layout = read_layout(slots[kLayout]);
     returns_lse = bool_argument(slots[kReturnLse], false, subject(kReturnLse));
     intake.read(tensors);
+    if (intake.staged() != nullptr && options.variant && !options.variant->tensors().empty()) {
+      throw_type(subject(kVariant),
+                 "keeps tensors of a GPU, whose streams NumPy arrays are not ordered with; pass q, "
+                 "k and v on the GPU too, for example with cupy.asarray(x)");
+    }
     options.sinks = tensors[5].view;
     options.alibi_slopes = tensors[6].view;
   }

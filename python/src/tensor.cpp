@@ -1,6 +1,8 @@
 // Python tensors to views of device or host memory.
 #include "tensor.h"
 
+#include <utility>
+
 #include "array_interface.h"
 #include "dtypes.h"
 #include "errors.h"
@@ -91,6 +93,18 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
     if (argument.given() && argument.framework.transport == Transport::dlpack) read_one(argument);
   }
   if (is_array_) place_arrays(arguments);
+  for (const TensorArgument& argument : arguments) {
+    waits_ = waits_ || (argument.given() && argument.framework.is_jax && !is_host_);
+  }
+}
+
+TensorIntake::~TensorIntake() {
+  if (!waits_) return;  // else the call failed behind a launch, whose memory JAX would give away
+  try {
+    synchronize(device_ordinal_, stream_);
+  } catch (const std::exception&) {
+    // The error on its way says more.
+  }
 }
 
 void TensorIntake::place_arrays(std::span<TensorArgument> arguments) {
@@ -98,7 +112,9 @@ void TensorIntake::place_arrays(std::span<TensorArgument> arguments) {
   for (TensorArgument& argument : arguments) {
     if (!argument.given()) continue;
     if (!staged_) {
-      argument.view.data = reinterpret_cast<void*>(kPlaceAlignment);
+      const std::int64_t before = element_span(argument.view).before * size_of(argument.view.dtype);
+      argument.view.data =
+          reinterpret_cast<void*>(kPlaceAlignment + static_cast<std::uintptr_t>(before));
     } else if (argument.written) {
       if (!is_c_contiguous(argument.view)) {
         throw_value({op_, argument.name},
@@ -128,13 +144,12 @@ void TensorIntake::read_compact(TensorArgument& argument) {
 py::object TensorIntake::allocate(const TensorArgument& like, TensorView& view, const char* name) {
   py::object tensor = allocate_like(like, view, {op_, name});
   if (staged_) staged_->add_output(view);
-  waits_ = like.framework.is_jax && !is_host_;
   return tensor;
 }
 
 void TensorIntake::finish() {
   if (staged_) staged_->download();
-  if (waits_) synchronize(device_ordinal_, stream_);
+  if (std::exchange(waits_, false)) synchronize(device_ordinal_, stream_);
 }
 
 void TensorIntake::refuse_grad(std::span<TensorArgument> arguments) const {

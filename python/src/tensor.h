@@ -37,6 +37,9 @@ class TensorIntake {
  public:
   explicit TensorIntake(const char* op, HostArrays host_arrays = HostArrays::refused)
       : op_(op), host_arrays_(host_arrays) {}
+  ~TensorIntake();
+  TensorIntake(const TensorIntake&) = delete;
+  TensorIntake& operator=(const TensorIntake&) = delete;
 
   // Fills the views of the given arguments. Throws TypeError and ValueError naming the cure:
   // host memory without the emulated device, several devices, inputs that require grad.
@@ -78,7 +81,7 @@ class TensorIntake {
   HostArrays host_arrays_;
   bool is_host_ = false;   // emulated
   bool is_array_ = false;  // NumPy arrays, on their way to a GPU
-  bool waits_ = false;     // an output's framework does not know our stream
+  bool waits_ = false;     // JAX gives memory away as if nothing ran on our stream
   std::optional<StagedArrays> staged_;
   const char* device_argument_ = nullptr;  // the argument that set device_ordinal_
   bool has_stream_ = false;

@@ -15,13 +15,13 @@ CUcontext PrimaryContext::get() {
   return context;
 }
 
-ContextScope::ContextScope(PrimaryContext& primary) : driver_(primary.driver()) {
+ContextScope::ContextScope(PrimaryContext& primary, Which which) : driver_(primary.driver()) {
   check(driver_, driver_.cuCtxGetCurrent(&context_), "cuCtxGetCurrent");
   if (context_ != nullptr && context_ == primary.if_ready()) return;
   CUdevice device = -1;
   // A current context that cannot tell its device has been destroyed; it is not on this one.
-  if (context_ != nullptr && driver_.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-      device == primary.device()) {
+  if (which == kCurrentOrPrimary && context_ != nullptr &&
+      driver_.cuCtxGetDevice(&device) == CUDA_SUCCESS && device == primary.device()) {
     return;
   }
   context_ = primary.get();

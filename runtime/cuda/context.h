@@ -30,7 +30,8 @@ class PrimaryContext {
 // Makes a context of the device current until the end of the scope.
 class ContextScope {
  public:
-  explicit ContextScope(PrimaryContext& primary);
+  enum Which { kCurrentOrPrimary, kPrimary };
+  explicit ContextScope(PrimaryContext& primary, Which which = kCurrentOrPrimary);
   ~ContextScope();
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;

@@ -20,6 +20,7 @@ constexpr std::size_t kBlockBytes = std::size_t{2} << 20;  // pinned; of two, on
 constexpr int kLanes = 4;  // threads that copy; each has its pair of blocks
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kLeastArena = std::size_t{32} << 20;
+constexpr std::size_t kMostKept = std::size_t{1} << 30;  // between calls
 
 std::size_t rounded_up(std::size_t bytes) { return (bytes + kAlignment - 1) & ~(kAlignment - 1); }
 
@@ -28,15 +29,16 @@ class Arena {
  public:
   explicit Arena(const DriverTable& driver) : driver_(driver) {}
 
-  // Requires: nothing that was handed out is in use. Several pieces become one.
+  // Requires: nothing that was handed out is in use. Several pieces become one; more than kMostKept
+  // goes back.
   void reset() {
-    if (pieces_.size() > 1) {
-      std::size_t all = 0;
-      for (const Piece& piece : pieces_) all += piece.bytes;
+    std::size_t all = 0;
+    for (const Piece& piece : pieces_) all += piece.bytes;
+    if (pieces_.size() > 1 || all > kMostKept) {
       for (const Piece& piece : std::exchange(pieces_, {})) {
         check(driver_, driver_.cuMemFree(piece.address), "cuMemFree");
       }
-      add(all);
+      if (all <= kMostKept) add(all);
     }
     used_ = 0;
   }
@@ -82,7 +84,7 @@ class CudaStaging final : public HostStaging {
  public:
   CudaStaging(const DriverTable& driver, CUdevice device)
       : driver_(driver), primary_(driver, device), arena_(driver) {
-    const ContextScope scope(primary_);
+    const ContextScope scope(primary_, ContextScope::kPrimary);
     // Not ordered with the default stream, on which other libraries may have work under way.
     checked(driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     for (Lane& lane : lanes_) {
@@ -98,14 +100,14 @@ class CudaStaging final : public HostStaging {
 
   std::unique_lock<std::mutex> begin() override {
     std::unique_lock lock(mutex_);
-    const ContextScope scope(primary_);
+    const ContextScope scope(primary_, ContextScope::kPrimary);
     checked(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");  // after a failed call
     arena_.reset();
     return lock;
   }
 
   std::byte* reserve(std::size_t bytes) override {
-    const ContextScope scope(primary_);
+    const ContextScope scope(primary_, ContextScope::kPrimary);
     return arena_.take(bytes);
   }
 
@@ -160,7 +162,7 @@ class CudaStaging final : public HostStaging {
     std::array<std::exception_ptr, kLanes> errors;
     const auto run = [&](std::size_t index) {
       try {
-        const ContextScope scope(primary_);
+        const ContextScope scope(primary_, ContextScope::kPrimary);
         Lane& lane = lanes_[index];
         int turn = 0;
         for (std::size_t i = index; i < parts.size(); i += lanes) {

@@ -74,13 +74,18 @@ struct MaskTensor : DefaultHooks<MaskTensor> {
     return visible_pairs.at(at.b, at.h, at.row, at.kv);
   }
 };
+// Many masks hide keys by the least float instead of by -inf. A row of nothing else must be the
+// mean of all, as it is by the textbook, but of numbers that large a logit's rounding alone, times
+// log2(e), is more than an exponent holds. No weight differs from 0 as far down as kLeast.
 template <class T>
 struct BiasTensor : DefaultHooks<BiasTensor<T>> {
   VariantTensor<T, 4> bias;
   static constexpr bool kTransformsLogits = true;
+  static constexpr float kLeast = -0x1p23f;
 
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
-    return logit + bias.at(at.b, at.h, at.row, at.kv);
+    const float added = bias.at(at.b, at.h, at.row, at.kv);
+    return added == -KILN_INFINITY ? added : fmaxf(logit + added, kLeast);
   }
 };
 

@@ -298,6 +298,8 @@ static void test_errors(void) {
   CHECK(attend_with(&bad, NULL) == KILN_INVALID_ARGUMENT && says("rank of 0 to 5, got 6"));
   bad = q, bad.dtype = 77;
   CHECK(attend_with(&bad, NULL) == KILN_INVALID_ARGUMENT && says("q.dtype") && says("77"));
+  bad = q, bad.dtype = KILN_NONE;
+  CHECK(attend_with(&bad, NULL) == KILN_TYPE_ERROR && says("q has no dtype"));
   bad = q, bad.dtype = KILN_F32;
   CHECK(attend_with(&bad, NULL) == KILN_TYPE_ERROR);
   CHECK(kiln_plan_flash_attention(&bad, &k, &v, &out, NULL, NULL, &plan) == KILN_TYPE_ERROR);

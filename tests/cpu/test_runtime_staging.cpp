@@ -62,6 +62,24 @@ TEST_CASE("staging: device memory is reused, pieces become one") {
   CHECK(fake->count("cuMemFree") == 2);
 }
 
+TEST_CASE("staging: no more than a gigabyte is kept between calls") {
+  FakeDriver fake;
+  HostStaging& staging = host_staging(1);
+  {
+    const auto lock = staging.begin();
+  }
+  fake->calls.clear();
+  {
+    const auto lock = staging.begin();
+    staging.reserve((std::size_t{1} << 30) + 1);
+  }
+  {
+    const auto lock = staging.begin();
+  }
+  CHECK(fake->count("cuMemAlloc") == 1);
+  CHECK(fake->count("cuMemFree") >= 1);
+}
+
 TEST_CASE("staging: a copy that fails is an error, and the next call is whole") {
   FakeDriver fake;
   HostStaging& staging = host_staging(0);

@@ -61,8 +61,8 @@ def every_operation(q, w):
     mask = torch.ones(1, q.shape[1], dtype=torch.bool)
     pytorch_s = jit.scaled_dot_product_attention(heads_first, heads_first, heads_first, mask)
     product = jit.gemm(rows, w, activation="silu", out_dtype=torch.float32, alpha=0.5)
-    named = jit.gemm(rows, w.t(), trans_b=True, out_dtype="bfloat16", epilogue="acc + row")
-    tile = {"block_m": 128, "block_n": 128, "block_k": 64, "stages": 3}
+    named = jit.gemm(rows, w.t(), trans_b=True, out_dtype="bf16", epilogue="acc + row")
+    tile = {"block_m": 64, "block_n": 128, "block_k": 64, "stages": 9, "splits": 2}
     chosen = jit.gemm(rows, w, config=tile)
     written = torch.empty(rows.shape[0], w.shape[1], dtype=q.dtype)
     jit.gemm(rows, w, out=written)
@@ -216,7 +216,8 @@ import sys
 {first}
 {second}
 assert "torch._dynamo" not in sys.modules and "kiln.operators" not in sys.modules
-import torch
+import importlib.util, torch
+assert importlib.util.find_spec("torch._dynamo") is not None  # who only looks changes nothing
 traced = torch.compile(jit.flash_attention, fullgraph=True, backend="eager")
 q = torch.zeros(1, 8, 4, 64, dtype=torch.float16)
 with torch.no_grad(), kiln.device("emulator"):

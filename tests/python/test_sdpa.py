@@ -105,6 +105,18 @@ def test_a_row_without_visible_keys_gives_zeros():
     assert torch.equal(sdpa(q, k, v, bias), out)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_row_hidden_by_the_least_float_is_the_mean(dtype):
+    q, k, v = (randn(1, 2, 20, 64, dtype=torch.bfloat16) for _ in range(3))
+    least = torch.finfo(dtype).min
+    bias = torch.zeros(20, 20, dtype=dtype)
+    bias[3] = bias[:, 5] = least
+    out = matches(q, k, v, bias)
+    torch.testing.assert_close(out[:, :, 3], v.mean(2), rtol=2e-2, atol=2e-2)
+    bias[4] = -torch.inf
+    assert (sdpa(q, k, v, bias)[:, :, 4] == 0).all()
+
+
 def test_an_expanded_mask_is_never_copied():
     """32k x 32k and one byte: of 16 rows computed, of all explained."""
     n = 32 * 1024
@@ -195,6 +207,8 @@ def test_random_calls():
          {"key": torch.ones(3, 4, 6, 64).half()}),
         (ValueError, "key has 3 heads, which must divide query's 4",
          {"key": torch.ones(2, 3, 6, 64).half(), "enable_gqa": True}),
+        (ValueError, "value has 4 heads where another tensor has 2; .* also with enable_gqa=True",
+         {"key": torch.ones(2, 2, 6, 64).half(), "enable_gqa": True}),
         (ValueError, "key must have query's head dim 64, got 32",
          {"key": torch.ones(2, 4, 6, 32).half()}),
         (ValueError, "value must have key's length 6, got 7",

@@ -263,11 +263,11 @@ kiln_status kiln_plan_gemm(const kiln_tensor* a, const kiln_tensor* b, const kil
 size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
 
 /* `pointers`: `count` of them, of the tensors that were given when planning, in this order:
- *   attention  q, k, v, out, lse, alibi_slopes, attn_mask, sinks, the variant's tensors in its
- * order gemm       a, b, out, bias, residual, scale_a, scale_b Shapes and strides are the planned
- * ones. A pointer is a multiple of 16 bytes where the planned kernel relies on it, and else of its
- * element's size: class Plan in kiln/kiln.h. `workspace` may be NULL where
- * kiln_plan_workspace_bytes is 0. */
+ * - of attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's
+ * - of gemm: a, b, out, bias, residual, scale_a, scale_b
+ * Shapes and strides are the planned ones. A pointer is a multiple of 16 bytes where the planned
+ * kernel relies on it, and else of its element's size: class Plan in kiln/kiln.h. `workspace` may
+ * be NULL where kiln_plan_workspace_bytes is 0. */
 kiln_status kiln_plan_launch(const kiln_plan* plan, void* const* pointers, size_t count,
                              void* stream, void* workspace);
 void kiln_plan_destroy(kiln_plan* plan);

@@ -199,8 +199,8 @@ class Plan {
   // Of launches that may overlap each needs its own.
   std::size_t workspace_bytes() const;
   // Pointers of the tensors that were given when planning, in this order:
-  //   attention  q, k, v, out, lse, alibi_slopes, attn_mask, sinks, the variant's tensors in its
-  //   order gemm       a, b, out, bias, residual, scale_a, scale_b
+  // - of attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's
+  // - of gemm: a, b, out, bias, residual, scale_a, scale_b
   // Shapes and strides are the planned ones. Where the plan's kernel moves whole vectors, its
   // pointers must be multiples of 16 bytes: q to out when these four and their strides were (null
   // counts as such), a and b when both were, the rest of gemm's when all of them were, but for

@@ -173,5 +173,6 @@ class GemmCase:
 
     def _matmul(self, torch: Any, a: Any, b: Any) -> Callable[[], Any]:
         result = torch.empty((self.shape.m, self.shape.n), device=a.device, dtype=a.dtype)
-        torch.backends.cuda.matmul.allow_tf32 = True  # as Kiln's
+        if a.dtype == torch.float32:
+            torch.backends.cuda.matmul.allow_tf32 = True  # as Kiln's
         return lambda: torch.matmul(a, b, out=result)
