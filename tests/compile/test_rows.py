@@ -1,7 +1,7 @@
 """Every row of every config table through NVRTC: no spill, no local memory, no ptxas complaint.
 
 The archs of one family differ in little but the target, so the whole list is compiled for sm_90
-only; most others get all of it in bf16 and tf32. Every row is compiled for every arch in every
+only; one of each other family gets all of it in bf16 and tf32. Every row is compiled for every arch in every
 dtype, in one form at least.
 """
 
@@ -13,7 +13,7 @@ import pytest
 # Largest shared memory of a CTA, in KiB.
 SHARED_LIMITS = {"sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
 EVERYTHING = {"sm_90"}
-ONE_HALF_TYPE = {"sm_80", "sm_89", "sm_100", "sm_120"}
+ONE_HALF_TYPE = {"sm_80", "sm_100", "sm_120"}  # sm_86 and sm_89: sm_80's code, sm_120's tiles
 # The properties of the plainest form of a kernel; head dims and tiles stay free.
 PLAIN = {
     "flash_attention": {
