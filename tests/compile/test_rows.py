@@ -1,8 +1,8 @@
 """Every row of every config table through NVRTC: no spill, no local memory, no ptxas complaint.
 
 The archs of one family differ in little but the target, so the whole list is compiled for sm_90
-only; one of each other family gets all of it in bf16 and tf32. Every row is compiled for every arch in every
-dtype, in one form at least.
+only; one of each other family gets all of it in bf16 and tf32. Every row is compiled for every arch
+in every dtype, in one form at least.
 """
 
 import json
