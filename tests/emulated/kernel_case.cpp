@@ -182,8 +182,8 @@ void KernelCase::make_gemm(int size) {
   GemmReference problem;
   problem.traits = traits;
   problem.m = config.block_m + 8;
-  // Rows of the output are whole vectors.
-  problem.n = config.block_n + (traits.gate == Gate::none ? 8 : 16);
+  // Rows of the output are whole vectors. A cluster along N has more than one tile for each CTA.
+  problem.n = config.block_n * config.sm90.cluster + (traits.gate == Gate::none ? 8 : 16);
   const int columns = traits.gate == Gate::none ? problem.n : problem.n / 2;
   problem.k = config.block_k * (config.stages + 1 - size) + 16 / size_of(traits.input);
   Tensor& a = tensor(traits.input, {problem.m, problem.k}, traits.major_a == Major::mn);
