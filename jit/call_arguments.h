@@ -72,7 +72,7 @@ class CallArguments {
     std::memcpy(bytes_ + offsets_[i], &address, 8);
   }
 
- private:
+  // From a tensor's first element to its last.
   static runtime::MemorySpan span_of(const TensorView& tensor, bool written) {
     std::int64_t first = 0, last = 0;
     for (int i = 0; i < tensor.rank; ++i) {
@@ -84,6 +84,7 @@ class CallArguments {
             static_cast<std::uint64_t>((last - first + 1) * size), written};
   }
 
+ private:
   alignas(16) std::byte bytes_[kCapacity + 8];
   std::size_t size_ = 0;
   std::size_t pointers_ = 0;

@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include "jit/call_arguments.h"
 #include "jit/device_errors.h"
 #include "kiln/error.h"
 #include "runtime/cuda/cuda_device.h"
@@ -24,19 +25,10 @@ auto unlocked(Call&& call) {
 
 }  // namespace
 
-std::int64_t element_count(const TensorView& view) {
-  std::int64_t count = 1;
-  for (int i = 0; i < view.rank; ++i) count *= view.shape[i];
-  return count;
-}
-
-ElementSpan element_span(const TensorView& view) {
-  if (element_count(view) == 0) return {};
-  std::int64_t first = 0, last = 0;
-  for (int i = 0; i < view.rank; ++i) {
-    (view.strides[i] < 0 ? first : last) += (view.shape[i] - 1) * view.strides[i];
-  }
-  return {-first, last - first + 1};
+std::size_t bytes_of_elements(const TensorView& view) {
+  std::int64_t bytes = size_of(view.dtype);
+  for (int i = 0; i < view.rank; ++i) bytes *= view.shape[i];
+  return static_cast<std::size_t>(bytes);
 }
 
 StagedArrays::StagedArrays(int ordinal) {
@@ -47,21 +39,20 @@ StagedArrays::StagedArrays(int ordinal) {
 }
 
 void StagedArrays::add_input(TensorView& view) {
-  const ElementSpan span = element_span(view);
-  const std::int64_t size = size_of(view.dtype);
-  const auto bytes = static_cast<std::size_t>(span.count * size);
-  auto* const host = static_cast<std::byte*>(view.data) - span.before * size;
+  const runtime::MemorySpan span = CallArguments::span_of(view, false);
+  auto* const host = reinterpret_cast<std::byte*>(span.address);
+  const std::ptrdiff_t before = static_cast<std::byte*>(view.data) - host;
   for (const runtime::HostCopy& known : inputs_) {  // k that is v, say
-    if (known.host != host || known.bytes != bytes) continue;
-    view.data = known.device + span.before * size;
+    if (known.host != host || known.bytes != span.bytes) continue;
+    view.data = known.device + before;
     return;
   }
-  inputs_.push_back({host, static_cast<std::byte*>(reserve(bytes)), bytes});
-  view.data = inputs_.back().device + span.before * size;
+  inputs_.push_back({host, static_cast<std::byte*>(reserve(span.bytes)), span.bytes});
+  view.data = inputs_.back().device + before;
 }
 
 void StagedArrays::add_output(TensorView& view) {
-  const auto bytes = static_cast<std::size_t>(element_count(view) * size_of(view.dtype));
+  const std::size_t bytes = bytes_of_elements(view);
   auto* const device = static_cast<std::byte*>(reserve(bytes));
   outputs_.push_back({static_cast<std::byte*>(view.data), device, bytes});
   view.data = device;

@@ -34,11 +34,6 @@ class StagedArrays {
 // Waits for the stream, without the GIL. Throws CudaError.
 void synchronize(int ordinal, void* stream);
 
-// Elements from a view's first to its last, and how far before its `data` the first one lies.
-struct ElementSpan {
-  std::int64_t before = 0, count = 0;
-};
-ElementSpan element_span(const TensorView& view);
-std::int64_t element_count(const TensorView& view);
+std::size_t bytes_of_elements(const TensorView& view);
 
 }  // namespace kiln::python

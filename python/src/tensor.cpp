@@ -6,6 +6,7 @@
 #include "array_interface.h"
 #include "dtypes.h"
 #include "errors.h"
+#include "jit/call_arguments.h"
 #include "jit/device_choice.h"
 #include "names.h"
 #include "output.h"
@@ -93,8 +94,9 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
     if (argument.given() && argument.framework.transport == Transport::dlpack) read_one(argument);
   }
   if (is_array_) place_arrays(arguments);
+  const bool launches = host_arrays_ == HostArrays::copied && !is_host_;
   for (const TensorArgument& argument : arguments) {
-    waits_ = waits_ || (argument.given() && argument.framework.is_jax && !is_host_);
+    waits_ = waits_ || (launches && argument.given() && argument.framework.is_jax);
   }
 }
 
@@ -112,9 +114,9 @@ void TensorIntake::place_arrays(std::span<TensorArgument> arguments) {
   for (TensorArgument& argument : arguments) {
     if (!argument.given()) continue;
     if (!staged_) {
-      const std::int64_t before = element_span(argument.view).before * size_of(argument.view.dtype);
-      argument.view.data =
-          reinterpret_cast<void*>(kPlaceAlignment + static_cast<std::uintptr_t>(before));
+      const auto first = CallArguments::span_of(argument.view, false).address;
+      const auto before = reinterpret_cast<std::uintptr_t>(argument.view.data) - first;
+      argument.view.data = reinterpret_cast<void*>(kPlaceAlignment + before);
     } else if (argument.written) {
       if (!is_c_contiguous(argument.view)) {
         throw_value({op_, argument.name},
@@ -134,7 +136,8 @@ void TensorIntake::place_arrays(std::span<TensorArgument> arguments) {
 
 // An array of which most of the span is others' is copied first: the bus is slower than the host.
 void TensorIntake::read_compact(TensorArgument& argument) {
-  if (element_span(argument.view).count <= 2 * element_count(argument.view)) return;
+  const std::size_t span = CallArguments::span_of(argument.view, false).bytes;
+  if (span <= 2 * bytes_of_elements(argument.view)) return;
   owners_.push_back(
       py::module_::import("numpy").attr("ascontiguousarray")(py::handle(argument.object)));
   argument.object = owners_.back().ptr();

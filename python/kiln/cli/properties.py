@@ -62,6 +62,15 @@ def add_attention(parser: argparse.ArgumentParser) -> None:
     _add_tile(parser, "flash_attention", properties)
 
 
+def _add_layout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--layout",
+        choices=["nn", "nt", "tn", "tt"],
+        default="nt",
+        help="of a, then b; t = stored transposed; default: nt",
+    )
+
+
 def add_product(parser: argparse.ArgumentParser) -> None:
     """What `tune` and `bench` ask of a product beside its sizes."""
     parser.add_argument(
@@ -70,12 +79,7 @@ def add_product(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
     )
-    parser.add_argument(
-        "--layout",
-        choices=["nn", "nt", "tn", "tt"],
-        default="nt",
-        help="of a, then b; t = stored transposed; default: nt",
-    )
+    _add_layout(parser)
     parser.add_argument(
         "--precision", choices=["full", "fast"], default="full", help="of 8-bit floats"
     )
@@ -91,12 +95,7 @@ def add_gemm(parser: argparse.ArgumentParser) -> None:
         "--out-dtype", type=dtype_name, help="default: --dtype, bfloat16 for 8-bit floats"
     )
     parser.add_argument("--precision", choices=["full", "fast"], help="of 8-bit floats")
-    parser.add_argument(
-        "--layout",
-        choices=["nn", "nt", "tn", "tt"],
-        default="nt",
-        help="of a, then b; t = stored transposed; default: nt",
-    )
+    _add_layout(parser)
     parser.add_argument(
         "--accumulator", choices=["float32", "float16"], default="float32", help="default: float32"
     )
