@@ -1,6 +1,5 @@
 """What is refused on a real device, in one sentence, and what is not."""
 
-import numpy
 import pytest
 import torch
 from attention_case import AttentionCase
@@ -40,7 +39,7 @@ def test_host_tensors_beside_device_ones_are_refused(qkv, position, convert):
     qkv[position] = convert(qkv[position])
     with pytest.raises(TypeError) as caught:
         jit.flash_attention(*qkv)
-    assert "cuda" in str(caught.value).lower()
+    assert "GPU" in str(caught.value) or "cuda" in str(caught.value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int32])
@@ -125,10 +124,3 @@ def test_gemm_shapes_that_do_not_fit_are_refused():
     for bad in [(a, b.mT), (a[0], b), (a, b[:, ::2].contiguous()[::2]), (a[:, ::2], b[::2])]:
         with pytest.raises(ValueError):
             jit.gemm(*bad)
-
-
-def test_a_numpy_array_alone_is_refused_with_the_cure():
-    x = numpy.zeros([1, 8, 1, 64], dtype=numpy.float16)
-    with pytest.raises(TypeError) as caught:
-        jit.flash_attention(x, x, x)
-    assert "GPU" in str(caught.value) or "cuda" in str(caught.value)

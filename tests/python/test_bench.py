@@ -327,7 +327,8 @@ def test_figures_are_made_from_the_files(tmp_path):
     figures = {path.name: path for path in (tmp_path / "figures").iterdir()}
     wanted = {"gemm_ratios.png", "gemm_layers.png", "attention_ratios.png", "roofline.png"}
     assert set(figures) == wanted
-    assert all(5_000 < path.stat().st_size < 150_000 for path in figures.values())
+    sizes = {name: path.stat().st_size for name, path in figures.items()}
+    assert all(5_000 < size < 400_000 for size in sizes.values()), sizes
 
 
 def test_no_cells_no_figures(tmp_path, capsys):

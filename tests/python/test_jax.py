@@ -11,7 +11,8 @@ jnp = pytest.importorskip("jax.numpy")
 
 @pytest.fixture(autouse=True)
 def emulated():
-    with kiln.device("emulator:sm_90a"):
+    in_host_memory = jax.default_device(jax.devices("cpu")[0])  # also where JAX finds a GPU
+    with kiln.device("emulator:sm_90a"), in_host_memory:
         yield
 
 
