@@ -10,6 +10,7 @@
 #include "jit/device_choice.h"
 #include "jit/device_errors.h"
 #include "jit/gemm_launch.h"
+#include "jit/gemm_sm90_cost.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/emulator/emulated_device.h"
 #include "templates/attention/params.h"
@@ -64,7 +65,8 @@ int overridden_row(const GemmProblem& problem, int arch) {
   return row;
 }
 
-// Persistent: as many clusters as the device holds at once, or as there are tiles. With splits: a
+// Persistent: as many clusters as the device holds at once, or as there are tiles (a cluster that
+// waited for another's end would then compute its own share of the tiles all alone). With splits: a
 // cluster for each tile.
 unsigned sm90_grid(const GemmProblem& problem, const GemmConfig& config, int splits,
                    const runtime::Device& device) {
@@ -73,7 +75,7 @@ unsigned sm90_grid(const GemmProblem& problem, const GemmConfig& config, int spl
   const int columns = config.block_n * (form.swapped ? form.cluster : 1);
   const long long tiles = gemm_tiles(problem.m, problem.n, problem.batch, rows, columns);
   if (form.splits) return grid_of(tiles * splits);
-  const long long clusters = std::max(1, device.info().sm_count / form.cluster);
+  const long long clusters = clusters_at_once(form.cluster, 1, device.info().sm_count);
   return static_cast<unsigned>(std::min<long long>(grid_of(tiles), clusters) * form.cluster);
 }
 
