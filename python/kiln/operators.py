@@ -3,7 +3,12 @@ tensors.
 
 Importing this module imports torch and registers them. Eager calls of kiln.jit never come here:
 they are one C entry. The functions below stand for kiln.jit's where PyTorch traces: they take the
-same arguments and call the operators, whose kernels are those C entries again.
+same arguments and call the operators.
+
+The kernels for CUDA and the CPU are C++ functions, which PyTorch calls through its stable
+C interface and without the GIL; NATIVE names the dispatch keys that have them. Other backends have
+kernels in Python, kiln.jit's C entries again, and so has every backend where PyTorch is older than
+2.11 or lacks that interface.
 """
 
 from __future__ import annotations
@@ -131,7 +136,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     """Of an operator that writes to its arguments."""
 
 
-# Name, schema, kernel, fake kernel.
+# Name, schema, kernel in Python, fake kernel.
 _OPERATORS = (
     ("flash_attention", f"({_ATTENTION}) -> Tensor", _core.flash_attention, _fake_attention),
     (
@@ -155,10 +160,25 @@ _OPERATORS = (
     ("gemm", f"({_GEMM}, ScalarType? out_dtype=None) -> Tensor", _gemm, _fake_gemm),
     ("gemm_out", f"({_GEMM}, Tensor(a!) out) -> ()", _gemm_out, _nothing),
 )
-for _name, _schema, _kernel, _fake in _OPERATORS:
-    _LIBRARY.define(_name + _schema, tags=(torch.Tag.pt2_compliant_tag,))
-    _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"kiln::{_name}", _fake, lib=_LIBRARY)
+
+
+def register(library: Any, native: str = "libtorch_cpu.so") -> tuple[str, ...]:
+    """Defines the operators in a library, with C++ kernels where the loaded libtorch takes them;
+    returns the dispatch keys that these stand under."""
+    for name, schema, kernel, fake in _OPERATORS:
+        library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+        library.impl(name, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{library.ns}::{name}", fake, lib=library)
+    keys = tuple(_core.register_torch_kernels(library.ns, native))
+    if keys:
+        for name, *_ in _OPERATORS:
+            # What PyTorch would do for a backward pass costs time; there is none, and the kernels
+            # refuse what would need one.
+            library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    return keys
+
+
+NATIVE = register(_LIBRARY)
 
 _OPS = torch.ops.kiln
 

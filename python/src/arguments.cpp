@@ -6,6 +6,7 @@
 
 #include "dtypes.h"
 #include "errors.h"
+#include "options.h"
 
 namespace kiln::python {
 namespace {
@@ -124,11 +125,7 @@ std::int64_t int64_argument(PyObject* object, Subject subject) {
 }
 
 int int_argument(PyObject* object, Subject subject) {
-  const std::int64_t value = int64_argument(object, subject);
-  if (value != static_cast<int>(value)) {
-    throw_value(subject, "must fit an integer of 32 bits, got " + repr_of(object));
-  }
-  return static_cast<int>(value);
+  return as_int(int64_argument(object, subject), subject);
 }
 
 DType dtype_argument(PyObject* object, Subject subject) {
@@ -139,12 +136,7 @@ DType dtype_argument(PyObject* object, Subject subject) {
     if (seen == object) return dtype;
   }
   const std::optional<DType> dtype = dtype_by_name(dtype_name_of(object));
-  if (!dtype) {
-    throw_type(subject,
-               "must be a dtype or its name, such as \"float16\", \"bfloat16\" or "
-               "\"float32\", got " +
-                   repr_of(object));
-  }
+  if (!dtype) refuse_dtype(subject, repr_of(object));
   for (auto& entry : known) {
     if (entry.first != nullptr) continue;
     Py_INCREF(object);

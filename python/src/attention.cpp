@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "kiln/control.h"
 #include "kiln/kiln.h"
+#include "options.h"
 #include "output.h"
 #include "tensor.h"
 #include "traced.h"
@@ -15,7 +16,7 @@
 namespace kiln::python {
 namespace {
 
-constexpr const char* kOp = "flash_attention";
+constexpr const char* kOp = kAttentionOp;
 
 // Slots of the call, in the order of kNames.
 enum Slot {
@@ -47,25 +48,14 @@ void read_window(PyObject* window, AttentionOptions& options) {
   if (window == nullptr) return;
   const bool is_pair =
       (PyTuple_Check(window) || PyList_Check(window)) && PySequence_Fast_GET_SIZE(window) == 2;
-  if (!is_pair) {
-    throw_type(subject(kWindow), "must be a pair (left, right) of integers, -1 = open, got " +
-                                     py::cast<std::string>(py::repr(window)));
-  }
-  options.window_left = int64_argument(PySequence_Fast_GET_ITEM(window, 0), subject(kWindow));
-  options.window_right = int64_argument(PySequence_Fast_GET_ITEM(window, 1), subject(kWindow));
-  if (options.window_left < -1 || options.window_right < -1) {
-    throw_value(subject(kWindow), "must count keys on each side, or be -1 for open, got " +
-                                      py::cast<std::string>(py::repr(window)));
-  }
+  if (!is_pair) refuse_window(py::cast<std::string>(py::repr(window)));
+  set_window(options, int64_argument(PySequence_Fast_GET_ITEM(window, 0), subject(kWindow)),
+             int64_argument(PySequence_Fast_GET_ITEM(window, 1), subject(kWindow)));
 }
 
 AttentionLayout read_layout(PyObject* object) {
-  const std::string_view layout =
-      object == nullptr ? "bshd" : string_argument(object, subject(kLayout));
-  if (layout == "bshd") return AttentionLayout::bshd;
-  if (layout == "bhsd") return AttentionLayout::bhsd;
-  throw_value(subject(kLayout),
-              "must be \"bshd\" or \"bhsd\", got \"" + std::string(layout) + "\"");
+  if (object == nullptr) return AttentionLayout::bshd;
+  return attention_layout(string_argument(object, subject(kLayout)));
 }
 
 // One call, read from its Python arguments.
@@ -116,14 +106,7 @@ struct AttentionCall {
     view.device_ordinal = intake.device_ordinal();
     return view;
   }
-  TensorView lse_view() const {
-    const TensorView& q = tensors[0].view;
-    const bool is_bshd = options.layout == AttentionLayout::bshd;
-    TensorView view = contiguous_view(nullptr, DType::f32, intake.device_ordinal(), q.shape[0],
-                                      q.shape[is_bshd ? 2 : 1], q.shape[is_bshd ? 1 : 2]);
-    view.device_type = intake.device_type();
-    return view;
-  }
+  TensorView lse_view() const { return lse_of(tensors[0].view, options.layout); }
 };
 
 Slots parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords) {

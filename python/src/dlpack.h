@@ -12,11 +12,15 @@ enum DlTypeCode : std::uint8_t {
   kDlInt = 0,
   kDlUInt = 1,
   kDlFloat = 2,
+  kDlOpaque = 3,
   kDlBfloat = 4,
   kDlComplex = 5,
   kDlBool = 6,
   kDlFloat8E4m3fn = 10,
-  kDlFloat8E5m2 = 12
+  kDlFloat8E4m3fnuz = 11,
+  kDlFloat8E5m2 = 12,
+  kDlFloat8E5m2fnuz = 13,
+  kDlFloat8E8m0fnu = 14
 };
 
 struct DlVersion {

@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "kiln/control.h"
 #include "kiln/kiln.h"
+#include "options.h"
 #include "output.h"
 #include "tensor.h"
 #include "traced.h"
@@ -14,7 +15,7 @@
 namespace kiln::python {
 namespace {
 
-constexpr const char* kOp = "gemm";
+constexpr const char* kOp = kGemmOp;
 
 // Slots of the call, in the order of kNames.
 enum Slot {
@@ -47,18 +48,18 @@ constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
 using Slots = std::array<PyObject*, kSlots>;
 
 // The last two may be missing.
-constexpr std::array<const char*, 6> kTileKeys = {"block_m", "block_n", "block_k",
-                                                  "stages",  "cluster", "splits"};
-constexpr Py_ssize_t kNeededTileKeys = 4;
+constexpr std::array<const char*, kTileNumbers> kTileKeys = {"block_m", "block_n", "block_k",
+                                                             "stages",  "cluster", "splits"};
+constexpr Py_ssize_t kNeededTileKeys = kNeededTileNumbers;
 
 GemmTile read_tile(PyObject* config) {
-  std::array<int, kTileKeys.size()> values{};
+  std::array<std::int64_t, kTileKeys.size()> values{};
   if (PyDict_Check(config)) {
     Py_ssize_t found = 0;
     for (std::size_t i = 0; i < kTileKeys.size(); ++i) {
       PyObject* value = PyDict_GetItemString(config, kTileKeys[i]);
       if (value != nullptr) {
-        values[i] = int_argument(value, subject(kConfig));
+        values[i] = int64_argument(value, subject(kConfig));
         ++found;
       } else if (static_cast<Py_ssize_t>(i) < kNeededTileKeys) {
         throw_value(subject(kConfig), std::string("lacks \"") + kTileKeys[i] +
@@ -73,52 +74,22 @@ GemmTile read_tile(PyObject* config) {
              PyTuple_GET_SIZE(config) <= static_cast<Py_ssize_t>(kTileKeys.size())) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(config); ++i) {
       values[static_cast<std::size_t>(i)] =
-          int_argument(PyTuple_GET_ITEM(config, i), subject(kConfig));
+          int64_argument(PyTuple_GET_ITEM(config, i), subject(kConfig));
     }
   } else {
-    throw_type(
-        subject(kConfig),
-        "must be a dict or a tuple (block_m, block_n, block_k, stages[, cluster[, splits]]), got " +
-            py::cast<std::string>(py::repr(config)));
+    refuse_tile(py::cast<std::string>(py::repr(config)));
   }
-  return {values[0], values[1], values[2], values[3], values[4], values[5]};
-}
-
-void read_precision(PyObject* object, GemmOptions& options) {
-  if (!is_given(object)) return;
-  const std::string_view precision = string_argument(object, subject(kPrecision));
-  options.allow_tf32 = precision == "tf32";
-  options.fast = precision == "fast";
-  if (options.allow_tf32 || options.fast) return;
-  throw_value(subject(kPrecision),
-              "must be None, \"tf32\" (for float32 inputs) or \"fast\" (for "
-              "float8 inputs), got \"" +
-                  std::string(precision) + "\"");
+  return tile_of(values);
 }
 
 Accumulator read_accumulator(PyObject* object) {
   if (object == nullptr) return Accumulator::f32;
-  const DType dtype = dtype_argument(object, subject(kAccumulator));
-  if (dtype == DType::f32) return Accumulator::f32;
-  if (dtype == DType::f16) return Accumulator::f16;
-  throw_value(subject(kAccumulator), std::string("must be \"float32\" or \"float16\", got ") +
-                                         (dtype == DType::none ? "None" : name(dtype)));
+  return accumulator_of(dtype_argument(object, subject(kAccumulator)));
 }
 
 Activation read_activation(PyObject* object) {
   const std::string_view text = string_argument(object, subject(kActivation));
   return text.empty() && !is_given(object) ? Activation::none : parse_activation(std::string(text));
-}
-
-Gate read_gate(PyObject* object) {
-  const Gate gate = parse_gate(std::string(string_argument(object, subject(kGate))));
-  if (gate == Gate::none) throw_value(subject(kGate), "must be halves or interleaved");
-  return gate;
-}
-
-// 8-bit floats are inputs alone.
-DType default_output(DType input) {
-  return input == DType::f8_e4m3 || input == DType::f8_e5m2 ? DType::bf16 : input;
 }
 
 // One call, read from its Python arguments.
@@ -148,9 +119,13 @@ struct GemmCall {
     options.trans_a = bool_argument(slots[kTransA], false, subject(kTransA));
     options.trans_b = bool_argument(slots[kTransB], false, subject(kTransB));
     options.activation = read_activation(slots[kActivation]);
-    if (is_given(slots[kGate])) options.gate = read_gate(slots[kGate]);
+    if (is_given(slots[kGate])) {
+      options.gate = gate_of(string_argument(slots[kGate], subject(kGate)));
+    }
     options.alpha = float_argument(slots[kAlpha], 1.0f, subject(kAlpha));
-    read_precision(slots[kPrecision], options);
+    if (is_given(slots[kPrecision])) {
+      set_precision(options, string_argument(slots[kPrecision], subject(kPrecision)));
+    }
     options.accumulator = read_accumulator(slots[kAccumulator]);
     options.epilogue = string_argument(slots[kEpilogue], subject(kEpilogue));
     if (is_given(slots[kConfig])) options.config = read_tile(slots[kConfig]);
@@ -160,25 +135,14 @@ struct GemmCall {
     options.residual = tensors[4].view;
     options.scale_a = tensors[5].view;
     options.scale_b = tensors[6].view;
-    check_out_dtype();
+    check_out_dtype(out_dtype, out().view);
   }
 
   TensorView output_view() {
-    const DType dtype = out_dtype == DType::none ? default_output(a().view.dtype) : out_dtype;
+    const DType dtype = gemm_output_dtype(a().view.dtype, out_dtype);
     TensorView view = gemm_output(a().view, b().view, dtype, options);
     view.device_ordinal = intake.device_ordinal();
     return view;
-  }
-
- private:
-  void check_out_dtype() {
-    if (out_dtype == DType::f8_e4m3 || out_dtype == DType::f8_e5m2) {
-      throw_type(subject(kOutDtype),
-                 std::string("must be float16, bfloat16 or float32, got ") + name(out_dtype));
-    }
-    if (!out().given() || out_dtype == DType::none || out_dtype == out().view.dtype) return;
-    throw_type(subject(kOutDtype), std::string("is ") + name(out_dtype) + " but out is " +
-                                       name(out().view.dtype) + "; give one of the two");
   }
 };
 

@@ -4,6 +4,7 @@
 #include "docstrings.h"
 #include "entries.h"
 #include "errors.h"
+#include "torch_kernels.h"
 #include "variant.h"
 
 namespace kiln::python {
@@ -49,4 +50,5 @@ PYBIND11_MODULE(_core, module) {
   kiln::python::register_variant(module);
   kiln::python::register_control(module);
   kiln::python::register_emulate(module);
+  kiln::python::register_torch(module);
 }

@@ -6,6 +6,7 @@
 #include "errors.h"
 #include "kiln/control.h"
 #include "kiln/kiln.h"
+#include "options.h"
 #include "output.h"
 #include "tensor.h"
 #include "traced.h"
@@ -13,7 +14,7 @@
 namespace kiln::python {
 namespace {
 
-constexpr const char* kOp = "scaled_dot_product_attention";
+constexpr const char* kOp = kSdpaOp;
 
 // Slots of the call, in the order of kNames; the first six may be positional.
 enum Slot { kQuery, kKey, kValue, kAttnMask, kDropoutP, kIsCausal, kScale, kEnableGqa, kSlots };
@@ -37,9 +38,7 @@ struct SdpaArguments {
       if (i < 3 && slots[i] == Py_None) throw_type({kOp, kNames[i]}, "must be a tensor, got None");
     }
     if (float_argument(slots[kDropoutP], 0.0f, subject(kDropoutP)) != 0.0f) {
-      throw_value(subject(kDropoutP),
-                  "must be 0.0, got " + repr_of(slots[kDropoutP]) +
-                      "; Kiln has no dropout (pass dropout_p only while training, elsewhere)");
+      refuse_dropout(repr_of(slots[kDropoutP]));
     }
     options.is_causal = bool_argument(slots[kIsCausal], false, subject(kIsCausal));
     if (is_given(slots[kScale])) options.scale = float_argument(slots[kScale], 0, subject(kScale));

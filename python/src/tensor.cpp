@@ -4,24 +4,14 @@
 #include <utility>
 
 #include "array_interface.h"
-#include "dtypes.h"
 #include "errors.h"
 #include "jit/call_arguments.h"
-#include "jit/device_choice.h"
 #include "names.h"
 #include "output.h"
 #include "streams.h"
 
 namespace kiln::python {
 namespace {
-
-constexpr const char* kHostCure =
-    "is in host memory; Kiln needs a CUDA device: move it to a GPU, for example with "
-    "tensor.cuda(), or choose the emulated one with kiln.device(\"emulator\")";
-constexpr const char* kNumpyCure =
-    "is a NumPy array, in host memory; Kiln needs a CUDA device: move it there, for example with "
-    "cupy.asarray(x) or torch.from_numpy(x).cuda(), or choose the emulated one with "
-    "kiln.device(\"emulator\")";
 
 // What arrays that are only shown pretend: as good a place as staging gives.
 constexpr std::uintptr_t kPlaceAlignment = 256;
@@ -34,10 +24,6 @@ bool is_c_contiguous(const TensorView& view) {
   }
   return true;
 }
-
-bool is_cuda(DlDevice device) { return device.type == kDlCuda || device.type == kDlCudaManaged; }
-bool is_host(DlDevice device) { return device.type == kDlCpu || device.type == kDlCudaHost; }
-std::string device_text(int ordinal) { return "cuda:" + std::to_string(ordinal); }
 
 // The capsule's tensor, and whether it must not be written.
 const DlTensor& tensor_of(PyObject* capsule, Subject subject, bool& is_read_only) {
@@ -56,6 +42,10 @@ const DlTensor& tensor_of(PyObject* capsule, Subject subject, bool& is_read_only
   }
   is_read_only = false;
   return static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
+}
+
+PlacedTensor placed(const TensorArgument& argument) {
+  return {argument.name, argument.framework.transport == Transport::numpy};
 }
 
 // Called only with a tensor of PyTorch's in hand, so torch is imported.
@@ -81,11 +71,11 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
     argument.framework = framework_of(argument.object, {op_, argument.name});
     all_fast = all_fast && argument.framework.transport == Transport::exchange;
   }
-  refuse_grad(arguments);
+  check_grad(arguments);
   for (TensorArgument& argument : arguments) {
     if (argument.given() && argument.framework.transport != Transport::dlpack) read_one(argument);
   }
-  if (!is_host_) [[likely]]
+  if (!place_.is_host()) [[likely]]
     find_stream(arguments);
   if (all_fast) [[likely]]
     return;
@@ -93,8 +83,8 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
   for (TensorArgument& argument : arguments) {
     if (argument.given() && argument.framework.transport == Transport::dlpack) read_one(argument);
   }
-  if (is_array_) place_arrays(arguments);
-  const bool launches = host_arrays_ == HostArrays::copied && !is_host_;
+  if (place_.is_array()) place_arrays(arguments);
+  const bool launches = place_.host_arrays() == HostArrays::copied && !place_.is_host();
   for (const TensorArgument& argument : arguments) {
     waits_ = waits_ || (launches && argument.given() && argument.framework.is_jax);
   }
@@ -103,14 +93,14 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
 TensorIntake::~TensorIntake() {
   if (!waits_) return;  // else the call failed behind a launch, whose memory JAX would give away
   try {
-    synchronize(device_ordinal_, stream_);
+    synchronize(place_.ordinal(), stream_);
   } catch (const std::exception&) {
     // The error on its way says more.
   }
 }
 
 void TensorIntake::place_arrays(std::span<TensorArgument> arguments) {
-  if (host_arrays_ == HostArrays::copied) staged_.emplace(device_ordinal_);
+  if (place_.host_arrays() == HostArrays::copied) staged_.emplace(place_.ordinal());
   for (TensorArgument& argument : arguments) {
     if (!argument.given()) continue;
     if (!staged_) {
@@ -152,10 +142,10 @@ py::object TensorIntake::allocate(const TensorArgument& like, TensorView& view, 
 
 void TensorIntake::finish() {
   if (staged_) staged_->download();
-  if (std::exchange(waits_, false)) synchronize(device_ordinal_, stream_);
+  if (std::exchange(waits_, false)) synchronize(place_.ordinal(), stream_);
 }
 
-void TensorIntake::refuse_grad(std::span<TensorArgument> arguments) const {
+void TensorIntake::check_grad(std::span<TensorArgument> arguments) const {
   bool asked = false;
   for (const TensorArgument& argument : arguments) {
     if (!argument.given() || !argument.framework.is_torch) continue;
@@ -163,9 +153,7 @@ void TensorIntake::refuse_grad(std::span<TensorArgument> arguments) const {
     if (!asked && !grad_is_enabled()) return;
     asked = true;
     if (!requires_grad(argument)) continue;
-    throw_value({op_, argument.name},
-                "requires grad, and Kiln computes the forward pass only; call it under "
-                "torch.no_grad() or pass tensor.detach()");
+    refuse_grad({op_, argument.name});
   }
 }
 
@@ -177,7 +165,7 @@ void TensorIntake::find_stream(std::span<TensorArgument> arguments) {
         argument.framework.transport == leader->framework.transport) {
       continue;
     }
-    void* stream = current_stream(argument.framework, device_ordinal_);
+    void* stream = current_stream(argument.framework, place_.ordinal());
     if (has_stream_ && stream != stream_) {
       throw_value({op_, argument.name},
                   "comes from a framework whose current stream is not that of the other tensors; "
@@ -209,12 +197,12 @@ void TensorIntake::read_exchange(TensorArgument& argument) {
     throw_type({op_, argument.name},
                "has no plain memory that could be read: " + take_python_error_text());
   }
-  set_view(argument, tensor);
+  place_.set_view(placed(argument), tensor, argument.view);
 }
 
 py::object TensorIntake::export_dlpack(const TensorArgument& argument) const {
   const py::handle object(argument.object);
-  if (is_host_) {  // host memory knows no streams
+  if (place_.is_host()) {  // host memory knows no streams
     const py::object tensor =
         argument.framework.is_torch ? object.attr("detach")() : py::cast<py::object>(object);
     if (argument.framework.is_torch) return tensor.attr("__dlpack__")();
@@ -242,7 +230,7 @@ py::object TensorIntake::export_dlpack(const TensorArgument& argument) const {
 
 void TensorIntake::read_dlpack(TensorArgument& argument) {
   const Subject subject{op_, argument.name};
-  enter_device(argument, dlpack_device(argument.object));
+  place_.enter(placed(argument), dlpack_device(argument.object));
   py::object capsule;
   try {
     capsule = export_dlpack(argument);
@@ -263,7 +251,7 @@ void TensorIntake::read_capsule(TensorArgument& argument, const py::object& caps
                "is read-only (its framework's arrays are immutable); pass a "
                "PyTorch or CuPy tensor to write to");
   }
-  set_view(argument, tensor);
+  place_.set_view(placed(argument), tensor, argument.view);
 }
 
 void TensorIntake::read_array_interface(TensorArgument& argument) {
@@ -271,7 +259,7 @@ void TensorIntake::read_array_interface(TensorArgument& argument) {
   DlTensor tensor = array.tensor;
   tensor.shape = const_cast<std::int64_t*>(array.shape.data());
   tensor.strides = const_cast<std::int64_t*>(array.strides.data());
-  set_view(argument, tensor);
+  place_.set_view(placed(argument), tensor, argument.view);
   if (argument.framework.transport != Transport::array_interface || !array.stream) return;
   if (has_stream_ && *array.stream != stream_) {
     throw_value({op_, argument.name},
@@ -280,84 +268,6 @@ void TensorIntake::read_array_interface(TensorArgument& argument) {
   }
   stream_ = *array.stream;
   has_stream_ = true;
-}
-
-// The first tensor decides where the call belongs.
-void TensorIntake::enter_device(const TensorArgument& argument, DlDevice device) {
-  if (device_argument_ == nullptr) {
-    is_host_ = !is_cuda(device) && is_host(device) && emulates_host_tensors();
-    is_array_ = !is_host_ && is_host(device) && host_arrays_ != HostArrays::refused &&
-                argument.framework.transport == Transport::numpy;
-    if (!is_cuda(device) && !is_host_ && !is_array_) refuse_device(argument, device);
-    device_argument_ = argument.name;
-    device_ordinal_ = is_host_ ? 0 : is_array_ ? host_tensor_ordinal() : device.id;
-    return;
-  }
-  if (!belongs_here(argument, device)) [[unlikely]]
-    refuse_device(argument, device);
-}
-
-// With the tensors before it.
-bool TensorIntake::belongs_here(const TensorArgument& argument, DlDevice device) const {
-  if (is_host_) return is_host(device);
-  if (is_array_) return argument.framework.transport == Transport::numpy;
-  return is_cuda(device) && device.id == device_ordinal_;
-}
-
-void TensorIntake::refuse_device(const TensorArgument& argument, DlDevice device) const {
-  const Subject subject{op_, argument.name};
-  if (!is_cuda(device) && !is_host(device)) {
-    throw_type(subject, "is on a device of DLPack type " + std::to_string(device.type) +
-                            "; Kiln needs a CUDA device (type 2)");
-  }
-  if (device_argument_ == nullptr) {
-    throw_type(subject, argument.framework.transport == Transport::numpy ? kNumpyCure : kHostCure);
-  }
-  const std::string first = device_argument_;
-  if (is_array_) {
-    throw_type(subject, "is no NumPy array but " + first +
-                            " is; pass NumPy arrays alone, which are copied to the GPU and back, "
-                            "or tensors on it alone, for example with cupy.asarray(x)");
-  }
-  if (is_host(device)) {
-    throw_type(subject, "is in host memory but " + first + " is on " +
-                            device_text(device_ordinal_) +
-                            "; move it there, for example with tensor.cuda() or cupy.asarray(x)");
-  }
-  if (is_host_) {
-    throw_type(subject, "is on " + device_text(device.id) + " but " + first +
-                            " is in host memory; move all tensors to the GPU, for example with "
-                            "tensor.cuda() or cupy.asarray(x)");
-  }
-  throw_value(subject, "is on " + device_text(device.id) + " but " + first + " is on " +
-                           device_text(device_ordinal_) + "; move all tensors to one device");
-}
-
-void TensorIntake::set_view(TensorArgument& argument, const DlTensor& tensor) {
-  const Subject subject{op_, argument.name};
-  enter_device(argument, tensor.device);
-  if (tensor.ndim > kMaxRank) {
-    throw_value(subject, "has " + std::to_string(tensor.ndim) +
-                             " dimensions; no tensor of Kiln's "
-                             "has more than " +
-                             std::to_string(kMaxRank));
-  }
-  TensorView& view = argument.view;
-  view.dtype = dtype_of(tensor.dtype);
-  if (view.dtype == DType::other) {
-    throw_type(subject, "has dtype " + dlpack_type_text(tensor.dtype) +
-                            ", which Kiln does not compute with; cast it, to bfloat16 say");
-  }
-  view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  view.device_type = device_type();
-  view.device_ordinal = device_ordinal_;
-  view.rank = tensor.ndim;
-  std::int64_t contiguous = 1;
-  for (int i = tensor.ndim - 1; i >= 0; --i) {
-    view.shape[i] = tensor.shape[i];
-    view.strides[i] = tensor.strides != nullptr ? tensor.strides[i] : contiguous;
-    contiguous *= tensor.shape[i];
-  }
 }
 
 }  // namespace kiln::python

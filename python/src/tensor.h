@@ -11,6 +11,7 @@
 
 #include "frameworks.h"
 #include "kiln/tensor.h"
+#include "placement.h"
 #include "staging.h"
 
 namespace kiln::python {
@@ -26,17 +27,13 @@ struct TensorArgument {
   bool given() const { return object != nullptr && object != Py_None; }
 };
 
-// What becomes of NumPy arrays where a GPU computes: they are refused, or shown as if they lay on
-// it (for a call that is only explained), or copied there (see staging.h).
-enum class HostArrays { refused, shown, copied };
-
 // The tensors of one call: read, on one device or all in host memory (for the emulated device, or
 // to be copied), with the stream that the work belongs to. Keeps what their producers handed out
 // alive.
 class TensorIntake {
  public:
   explicit TensorIntake(const char* op, HostArrays host_arrays = HostArrays::refused)
-      : op_(op), host_arrays_(host_arrays) {}
+      : op_(op), place_(op, host_arrays) {}
   ~TensorIntake();
   TensorIntake(const TensorIntake&) = delete;
   TensorIntake& operator=(const TensorIntake&) = delete;
@@ -54,36 +51,28 @@ class TensorIntake {
 
   // The caller's current stream on the tensors' device.
   void* stream() const { return stream_; }
-  int device_ordinal() const { return device_ordinal_; }
-  DeviceType device_type() const { return is_host_ ? DeviceType::cpu : DeviceType::cuda; }
+  int device_ordinal() const { return place_.ordinal(); }
+  DeviceType device_type() const { return place_.device_type(); }
 
   std::vector<py::object> release_owners() { return std::move(owners_); }
 
  private:
-  void refuse_grad(std::span<TensorArgument> arguments) const;
+  void check_grad(std::span<TensorArgument> arguments) const;
   void find_stream(std::span<TensorArgument> arguments);
   void read_one(TensorArgument& argument);
   void read_exchange(TensorArgument& argument);
   void read_dlpack(TensorArgument& argument);
   void read_array_interface(TensorArgument& argument);
   void read_capsule(TensorArgument& argument, const py::object& capsule);
-  void set_view(TensorArgument& argument, const DlTensor& tensor);
-  void enter_device(const TensorArgument& argument, DlDevice device);
   void place_arrays(std::span<TensorArgument> arguments);
   void read_compact(TensorArgument& argument);
-  bool belongs_here(const TensorArgument& argument, DlDevice device) const;
-  [[noreturn]] void refuse_device(const TensorArgument& argument, DlDevice device) const;
   py::object export_dlpack(const TensorArgument& argument) const;
 
   const char* op_;
+  Placement place_;
   void* stream_ = nullptr;
-  int device_ordinal_ = -1;
-  HostArrays host_arrays_;
-  bool is_host_ = false;   // emulated
-  bool is_array_ = false;  // NumPy arrays, on their way to a GPU
-  bool waits_ = false;     // JAX gives memory away as if nothing ran on our stream
+  bool waits_ = false;  // JAX gives memory away as if nothing ran on our stream
   std::optional<StagedArrays> staged_;
-  const char* device_argument_ = nullptr;  // the argument that set device_ordinal_
   bool has_stream_ = false;
   std::vector<py::object> owners_;
 };

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from compare import check_rows
-from kiln import jit
+from kiln import jit, operators
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +95,53 @@ def test_exported_programs_run_for_any_length():
     other = randn(2, 333, 4, 64)
     for x in (q, other):
         torch.testing.assert_close(exported(x, w), layer(x, w), rtol=0, atol=0)
+
+
+def test_operators_give_what_the_entries_give_on_the_current_stream():
+    """Captured: work on another stream than the graph's would not be in it."""
+    if operators.NATIVE:
+        assert operators.NATIVE == ("CPU", "CUDA")
+    q, mask = randn(2, 100, 4, 64), torch.rand(100, 100, device="cuda") > 0.3
+    few, long = randn(1, 1, 8, 128), randn(1, 4000, 8, 128)  # split: with a workspace
+    a, b = randn(20, 4608), randn(4608, 72)
+    first = q.transpose(1, 2)
+
+    def both():
+        ours = torch.ops.kiln
+        yield ours.flash_attention(q, q, q, causal=True), jit.flash_attention(q, q, q, causal=True)
+        yield ours.flash_attention(few, long, long), jit.flash_attention(few, long, long)
+        yield (
+            ours.scaled_dot_product_attention(first, first, first, mask),
+            jit.scaled_dot_product_attention(first, first, first, mask),
+        )
+        yield ours.gemm(a, b), jit.gemm(a, b)
+        out, lse = torch.empty_like(q), torch.empty(2, 4, 100, device="cuda")
+        ours.flash_attention_out(q, q, q, out=out, lse=lse)
+        yield from zip((out, lse), jit.flash_attention(q, q, q, return_lse=True))
+
+    for one, other in both():
+        torch.testing.assert_close(one, other)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = list(both())
+    for x in (q, long, a):
+        x.copy_(torch.randn_like(x))
+    for one, other in captured:
+        one.fill_(float("nan"))
+        other.zero_()
+    graph.replay()
+    for one, other in captured:
+        torch.testing.assert_close(one, other)
+
+
+def test_operators_refuse_tensors_of_two_devices():
+    q = randn(1, 16, 4, 64)
+    with pytest.raises(TypeError, match="k is in host memory but q is on cuda:0"):
+        torch.ops.kiln.flash_attention(q, q.cpu(), q)
+    if torch.cuda.device_count() > 1:
+        with pytest.raises(ValueError, match="v is on cuda:1 but q is on cuda:0"):
+            torch.ops.kiln.flash_attention(q, q, q.to("cuda:1"))
+        other = q.to("cuda:1")  # which is not the current one
+        out = torch.ops.kiln.flash_attention(other, other, other)
+        assert out.device == other.device
+        assert torch.equal(out.to(q.device), torch.ops.kiln.flash_attention(q, q, q))

@@ -1,0 +1,105 @@
+// Where the tensors of one call lie.
+#include "placement.h"
+
+#include "dtypes.h"
+#include "jit/device_choice.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr const char* kHostCure =
+    "is in host memory; Kiln needs a CUDA device: move it to a GPU, for example with "
+    "tensor.cuda(), or choose the emulated one with kiln.device(\"emulator\")";
+constexpr const char* kNumpyCure =
+    "is a NumPy array, in host memory; Kiln needs a CUDA device: move it there, for example with "
+    "cupy.asarray(x) or torch.from_numpy(x).cuda(), or choose the emulated one with "
+    "kiln.device(\"emulator\")";
+
+bool on_cuda(DlDevice device) { return device.type == kDlCuda || device.type == kDlCudaManaged; }
+bool on_host(DlDevice device) { return device.type == kDlCpu || device.type == kDlCudaHost; }
+std::string device_text(int ordinal) { return "cuda:" + std::to_string(ordinal); }
+
+}  // namespace
+
+void Placement::enter(PlacedTensor tensor, DlDevice device) {
+  if (leader_ == nullptr) {
+    is_host_ = !on_cuda(device) && on_host(device) && emulates_host_tensors();
+    is_array_ =
+        !is_host_ && on_host(device) && host_arrays_ != HostArrays::refused && tensor.is_numpy;
+    if (!on_cuda(device) && !is_host_ && !is_array_) refuse(tensor, device);
+    leader_ = tensor.argument;
+    ordinal_ = is_host_ ? 0 : is_array_ ? host_tensor_ordinal() : device.id;
+    return;
+  }
+  if (!belongs_here(tensor, device)) [[unlikely]]
+    refuse(tensor, device);
+}
+
+// With the tensors before it.
+bool Placement::belongs_here(PlacedTensor tensor, DlDevice device) const {
+  if (is_host_) return on_host(device);
+  if (is_array_) return tensor.is_numpy;
+  return on_cuda(device) && device.id == ordinal_;
+}
+
+void Placement::refuse(PlacedTensor tensor, DlDevice device) const {
+  const Subject subject{op_, tensor.argument};
+  if (!on_cuda(device) && !on_host(device)) {
+    throw_type(subject, "is on a device of DLPack type " + std::to_string(device.type) +
+                            "; Kiln needs a CUDA device (type 2)");
+  }
+  if (leader_ == nullptr) {
+    throw_type(subject, tensor.is_numpy ? kNumpyCure : kHostCure);
+  }
+  const std::string first = leader_;
+  if (is_array_) {
+    throw_type(subject, "is no NumPy array but " + first +
+                            " is; pass NumPy arrays alone, which are copied to the GPU and back, "
+                            "or tensors on it alone, for example with cupy.asarray(x)");
+  }
+  if (on_host(device)) {
+    throw_type(subject, "is in host memory but " + first + " is on " + device_text(ordinal_) +
+                            "; move it there, for example with tensor.cuda() or cupy.asarray(x)");
+  }
+  if (is_host_) {
+    throw_type(subject, "is on " + device_text(device.id) + " but " + first +
+                            " is in host memory; move all tensors to the GPU, for example with "
+                            "tensor.cuda() or cupy.asarray(x)");
+  }
+  throw_value(subject, "is on " + device_text(device.id) + " but " + first + " is on " +
+                           device_text(ordinal_) + "; move all tensors to one device");
+}
+
+void Placement::set_view(PlacedTensor tensor, const DlTensor& memory, TensorView& view) {
+  const Subject subject{op_, tensor.argument};
+  enter(tensor, memory.device);
+  if (memory.ndim > kMaxRank) {
+    throw_value(subject, "has " + std::to_string(memory.ndim) +
+                             " dimensions; no tensor of Kiln's "
+                             "has more than " +
+                             std::to_string(kMaxRank));
+  }
+  view.dtype = dtype_of(memory.dtype);
+  if (view.dtype == DType::other) {
+    throw_type(subject, "has dtype " + dlpack_type_text(memory.dtype) +
+                            ", which Kiln does not compute with; cast it, to bfloat16 say");
+  }
+  view.data = static_cast<char*>(memory.data) + memory.byte_offset;
+  view.device_type = device_type();
+  view.device_ordinal = ordinal_;
+  view.rank = memory.ndim;
+  std::int64_t contiguous = 1;
+  for (int i = memory.ndim - 1; i >= 0; --i) {
+    view.shape[i] = memory.shape[i];
+    view.strides[i] = memory.strides != nullptr ? memory.strides[i] : contiguous;
+    contiguous *= memory.shape[i];
+  }
+}
+
+void refuse_grad(Subject subject) {
+  throw_value(subject,
+              "requires grad, and Kiln computes the forward pass only; call it under "
+              "torch.no_grad() or pass tensor.detach()");
+}
+
+}  // namespace kiln::python
