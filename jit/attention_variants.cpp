@@ -38,6 +38,17 @@ void add_alibi(const TensorView& slopes, AttentionProblem& problem) {
   arguments.add_word(static_cast<std::uint64_t>(slopes.strides[slopes.rank - 1]));
 }
 
+// Whether neighbouring keys may be read by one load: templates/attention/builtin_variants.cuh.
+bool reads_pairs(const TensorView& mask, std::int64_t len_kv) {
+  const auto bytes = static_cast<std::uintptr_t>(2 * size_of(mask.dtype));
+  if (mask.shape[3] != len_kv || len_kv % 2 != 0 || mask.strides[3] != 1) return false;
+  if (reinterpret_cast<std::uintptr_t>(mask.data) % bytes != 0) return false;
+  for (int i = 0; i < 3; ++i) {
+    if (mask.shape[i] != 1 && mask.strides[i] % 2 != 0) return false;
+  }
+  return true;
+}
+
 void add_attn_mask(const TensorView& mask, AttentionProblem& problem) {
   problem.traits.attn_mask = mask.dtype;
   if (!mask.given()) return;
@@ -63,6 +74,7 @@ void add_attn_mask(const TensorView& mask, AttentionProblem& problem) {
     const bool varies = mask.shape[i] != 1;
     arguments.add_word(varies ? static_cast<std::uint64_t>(mask.strides[i]) : 0);
   }
+  problem.traits.mask_pairs = reads_pairs(mask, problem.len_kv);
 }
 
 // Keys visible before and after the diagonal, as words; `keys`: the most that a query sees.

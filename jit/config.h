@@ -15,9 +15,9 @@ namespace kiln {
 
 // What a kernel does beside its products, which a tile must leave registers for. Light: causal and
 // window masks, sinks. Medium: our code at every logit (softcap, ALiBi). Heavy: a user's, or copies
-// through registers (tensors that are not 16-byte aligned). Gather: a load at every logit, of an
-// attn_mask, whose addresses take registers too.
-enum class Work : std::uint8_t { light, medium, heavy, gather };
+// through registers (tensors that are not 16-byte aligned). Pairs: a load for every two logits, of
+// an attn_mask. Gather: one at every logit, whose addresses take registers too.
+enum class Work : std::uint8_t { light, medium, pairs, heavy, gather };
 enum class Masks : std::uint8_t { any, none, some };
 
 struct AttentionConfig {

@@ -99,9 +99,10 @@ std::string variant_list(const AttentionTraits& traits) {
   if (traits.softcap) add("kiln::Softcap");
   if (traits.alibi) add("kiln::Alibi");
   if (traits.attn_mask == DType::boolean) {
-    add("kiln::MaskTensor");
+    add(std::string("kiln::MaskTensor<") + (traits.mask_pairs ? "true>" : "false>"));
   } else if (traits.attn_mask != DType::none) {
-    add("kiln::BiasTensor<" + device_type(traits.attn_mask) + ">");
+    add("kiln::BiasTensor<" + device_type(traits.attn_mask) +
+        (traits.mask_pairs ? ", true>" : ", false>"));
   }
   if (traits.mask == Mask::causal) add("kiln::Causal");
   if (traits.mask == Mask::window) add("kiln::Window");
@@ -148,7 +149,10 @@ std::string describe_attention(const AttentionTraits& traits, const AttentionCon
   if (traits.softcap) text += " softcap";
   if (traits.alibi) text += " alibi";
   if (traits.sinks != DType::none) text += " sinks";
-  if (traits.attn_mask != DType::none) text += std::string(" attn_mask ") + name(traits.attn_mask);
+  if (traits.attn_mask != DType::none) {
+    text += std::string(" attn_mask ") + name(traits.attn_mask);
+    text += traits.mask_pairs ? " by pairs" : "";
+  }
   if (texts.variant) text += " variant " + texts.variant->name;
   if (!traits.aligned) text += " unaligned";
   return text + ", tile " + tile_name(config);

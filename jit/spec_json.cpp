@@ -155,6 +155,8 @@ std::vector<OwnedSpec> attention_specs(Fields& fields, int arch) {
   traits.alibi = fields.boolean("alibi", false);
   traits.sinks = fields.dtype("sinks", DType::none);
   traits.attn_mask = fields.attn_mask("attn_mask");
+  const bool pairs = fields.boolean("mask_pairs", true);
+  traits.mask_pairs = pairs && traits.attn_mask != DType::none;
   traits.aligned = fields.boolean("aligned", true);
   OwnedSpec owned;
   if (const json* variant = fields.object("variant")) {
@@ -307,6 +309,7 @@ json spec_to_json(const Specialization& spec, const UserTexts& texts) {
             {"alibi", t.alibi},
             {"sinks", optional_dtype(t.sinks)},
             {"attn_mask", optional_dtype(t.attn_mask)},
+            {"mask_pairs", t.attn_mask != DType::none ? json(t.mask_pairs) : json()},
             {"aligned", t.aligned},
             {"variant", texts.variant ? variant_to_json(*texts.variant) : json()},
             {"block_q", c.block_q},

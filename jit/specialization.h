@@ -33,7 +33,8 @@ struct AttentionTraits {
   std::uint16_t head_dim = 0;
   std::uint16_t head_dim_v = 0;
   DType attn_mask = DType::none;  // boolean: hides logits; a float: is added to them
-  std::uint8_t reserved[5] = {};
+  bool mask_pairs = false;        // attn_mask is read two keys at a time, see reads_pairs()
+  std::uint8_t reserved[4] = {};
   Digest128 variant{};  // zero = none
 
   bool operator==(const AttentionTraits&) const = default;

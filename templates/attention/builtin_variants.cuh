@@ -64,27 +64,61 @@ struct Alibi : DefaultHooks<Alibi> {
   }
 };
 
+// Two neighbouring elements by one load, where tensors [batch, heads, len_q, len_kv] allow it: keys
+// are neighbours in memory and of even number, other strides even, the address that of a pair.
+template <class T>
+__device__ __forceinline__ auto load_two(const VariantTensor<T, 4>& tensor, const Position& at) {
+  const i64 row = at.b * tensor.strides[0].value + at.h * tensor.strides[1].value +
+                  at.row * tensor.strides[2].value;
+  const T* address = tensor.data.value + row + static_cast<u32>(at.kv & ~1);
+  if constexpr (is_same<T, bool>) {
+    const u32 bits = __ldg(reinterpret_cast<const u16*>(address));
+    return Two<bool>{(bits & 0xff) != 0, bits >> 8 != 0};
+  } else if constexpr (sizeof(T) == 2) {
+    const u32 bits = __ldg(reinterpret_cast<const u32*>(address));
+    return Two<float>{to_float(T{static_cast<u16>(bits)}),
+                      to_float(T{static_cast<u16>(bits >> 16)})};
+  } else {
+    const float2 both = __ldg(reinterpret_cast<const float2*>(address));
+    return Two<float>{both.x, both.y};
+  }
+}
+
 // Tensors [batch, heads, len_q, len_kv] of the caller's, with a stride of 0 where they broadcast:
-// true where the key is visible, or added to the logit.
-struct MaskTensor : DefaultHooks<MaskTensor> {
+// true where the key is visible, or added to the logit. kPairs: see load_two.
+template <bool kPairs>
+struct MaskTensor : DefaultHooks<MaskTensor<kPairs>> {
   VariantTensor<bool, 4> visible_pairs;
   static constexpr bool kMasks = true;
+  static constexpr bool kTakesTwo = kPairs;
 
   __device__ __forceinline__ bool keep(const Position& at) const {
     return visible_pairs.at(at.b, at.h, at.row, at.kv);
+  }
+  __device__ __forceinline__ Two<bool> keep_two(const Position& at) const {
+    return load_two(visible_pairs, at);
   }
 };
 // Many masks hide keys by the least float instead of by -inf. A row of nothing else must be the
 // mean of all, as it is by the textbook, but of numbers that large a logit's rounding alone, times
 // log2(e), is more than an exponent holds. No weight differs from 0 as far down as kLeast.
-template <class T>
-struct BiasTensor : DefaultHooks<BiasTensor<T>> {
+template <class T, bool kPairs>
+struct BiasTensor : DefaultHooks<BiasTensor<T, kPairs>> {
   VariantTensor<T, 4> bias;
   static constexpr bool kTransformsLogits = true;
+  static constexpr bool kTakesTwo = kPairs;
   static constexpr float kLeast = -0x1p23f;
 
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
-    const float added = bias.at(at.b, at.h, at.row, at.kv);
+    return sum(logit, bias.at(at.b, at.h, at.row, at.kv));
+  }
+  __device__ __forceinline__ Two<float> logits_of_two(Two<float> logits, const Position& at) const {
+    const Two<float> added = load_two(bias, at);
+    return {sum(logits.first, added.first), sum(logits.second, added.second)};
+  }
+
+ private:
+  __device__ __forceinline__ static float sum(float logit, float added) {
     return added == -KILN_INFINITY ? added : fmaxf(logit + added, kLeast);
   }
 };

@@ -12,10 +12,20 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
                                                  int kv_first, float scale) {
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
+    constexpr int kStep = Variant::kTakesTwo ? 2 : 1;
 #pragma unroll
-    for (int c = 0; c < Map::kCols; ++c) {
-      const Position at = addressing.position(tile_row + Map::row(r), kv_first + Map::col(c));
-      scores.at(r, c) = variant.logits(scores.at(r, c) * scale, at);
+    for (int c = 0; c < Map::kCols; c += kStep) {
+      const auto position = [&](int column) {
+        return addressing.position(tile_row + Map::row(r), kv_first + Map::col(column));
+      };
+      if constexpr (Variant::kTakesTwo) {
+        const Two<float> logits = variant.logits_of_two(
+            {scores.at(r, c) * scale, scores.at(r, c + 1) * scale}, position(c), position(c + 1));
+        scores.at(r, c) = logits.first;
+        scores.at(r, c + 1) = logits.second;
+      } else {
+        scores.at(r, c) = variant.logits(scores.at(r, c) * scale, position(c));
+      }
     }
   }
 }
@@ -35,13 +45,24 @@ __device__ __forceinline__ void mask_scores(Fragment<Map>& scores, const Variant
     }
     const u32 count = max(shown.end - shown.begin, 0);
     const u32 first = kv_first + Map::col(0) - shown.begin;  // wraps below the run
+    const auto position = [&](int c) { return addressing.position(row, kv_first + Map::col(c)); };
+    constexpr int kStep = Variant::kKeeps && Variant::kTakesTwo ? 2 : 1;
 #pragma unroll
-    for (int c = 0; c < Map::kCols; ++c) {
-      bool visible = first + (Map::col(c) - Map::col(0)) < count;
-      if constexpr (Variant::kKeeps) {
-        visible = visible & variant.keep(addressing.position(row, kv_first + Map::col(c)));
+    for (int c = 0; c < Map::kCols; c += kStep) {
+      bool kept[kStep];
+      if constexpr (kStep == 2) {
+        const Two<bool> two = variant.keep_two(position(c), position(c + 1));
+        kept[0] = two.first, kept[1] = two.second;
+      } else if constexpr (Variant::kKeeps) {
+        kept[0] = variant.keep(position(c));
+      } else {
+        kept[0] = true;
       }
-      if (!visible) scores.at(r, c) = -KILN_INFINITY;
+#pragma unroll
+      for (int i = 0; i < kStep; ++i) {
+        const bool visible = first + (Map::col(c + i) - Map::col(0)) < count;
+        if (!(visible & kept[i])) scores.at(r, c + i) = -KILN_INFINITY;
+      }
     }
   }
 }

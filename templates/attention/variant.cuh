@@ -18,6 +18,12 @@ struct Position {
   int len_q, len_kv;
 };
 
+// Of a key and of the one behind it.
+template <class T>
+struct Two {
+  T first, second;
+};
+
 enum class Tile { skip, full, partial };
 
 struct Range {
@@ -65,6 +71,10 @@ struct DefaultHooks {
   static constexpr bool kStartsRows = false;        // row_init()
   static constexpr bool kFinishesRows = false;      // row_finish()
   static constexpr bool kTransformsOutput = false;  // out()
+  // Two keys at once: Two<float> logits_of_two(Two<float> logits, const Position& first) in place
+  // of logits(), Two<bool> keep_two(const Position& first) in place of keep(). The first key is
+  // even, unless it is the last of all; what it is then said about the second is thrown away.
+  static constexpr bool kTakesTwo = false;
 
   // The new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
@@ -134,6 +144,7 @@ struct Variants : Vs... {
   static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
+  static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
   // Bytes in the argument block.
   static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
 
@@ -148,6 +159,17 @@ struct Variants : Vs... {
   }
   __device__ __forceinline__ bool keep(const Position& at) const {
     return ((!Vs::kMasks || Vs::kMasksByRange || get<Vs>().keep(at)) && ...);
+  }
+  // Of the keys at `at`, which is even, and at `next`, behind it.
+  __device__ __forceinline__ Two<float> logits_of_two(Two<float> logits, const Position& at,
+                                                      const Position& next) const {
+    (transform<Vs>(logits, at, next), ...);
+    return logits;
+  }
+  __device__ __forceinline__ Two<bool> keep_two(const Position& at, const Position& next) const {
+    Two<bool> kept{true, true};
+    (keep<Vs>(kept, at, next), ...);
+    return kept;
   }
   __device__ __forceinline__ Range visible(const Position& row) const {
     Range range{0, row.len_kv};
@@ -176,6 +198,27 @@ struct Variants : Vs... {
   }
 
  private:
+  template <class V>
+  __device__ __forceinline__ void transform(Two<float>& logits, const Position& at,
+                                            const Position& next) const {
+    if constexpr (V::kTransformsLogits && V::kTakesTwo) {
+      logits = get<V>().logits_of_two(logits, at);
+    } else if constexpr (V::kTransformsLogits) {
+      logits = {get<V>().logits(logits.first, at), get<V>().logits(logits.second, next)};
+    }
+  }
+  template <class V>
+  __device__ __forceinline__ void keep(Two<bool>& kept, const Position& at,
+                                       const Position& next) const {
+    if constexpr (!V::kMasks || V::kMasksByRange) return;
+    Two<bool> here;
+    if constexpr (V::kTakesTwo) {
+      here = get<V>().keep_two(at);
+    } else {
+      here = {get<V>().keep(at), get<V>().keep(next)};
+    }
+    kept = {kept.first && here.first, kept.second && here.second};
+  }
   template <class V>
   __device__ __forceinline__ void intersect(Range& range, const TileRows& rows) const {
     if constexpr (V::kMasks) range = intersection(range, get<V>().kv_range(rows));

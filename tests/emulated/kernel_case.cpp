@@ -133,6 +133,7 @@ void KernelCase::make_attention(int size) {
   problem.len_q = config.splits ? config.block_q / 2 + 5 : config.block_q + 9;
   problem.len_kv = std::max(config.block_q + 2 * step, splits * step * (config.stages + 1)) + 5;
   if (size == 2) problem.len_kv = traits.mask == Mask::none ? 0 : 3;
+  if (traits.mask_pairs) problem.len_kv &= ~1;
   problem.scale = (size == 1 ? -1 : 1) / std::sqrt(static_cast<double>(traits.head_dim));
   Tensor& q = tensor(traits.dtype, {1, problem.len_q, 2, traits.head_dim});
   Tensor& k = tensor(traits.dtype, {1, problem.len_kv, 1, traits.head_dim});

@@ -46,6 +46,12 @@ def add_attention(parser: argparse.ArgumentParser) -> None:
         help="dtype of scaled_dot_product_attention's mask",
     )
     parser.add_argument(
+        "--no-mask-pairs",
+        dest="mask_pairs",
+        action="store_false",
+        help="attn_mask is read a key at a time: its keys are apart, odd or at an odd address",
+    )
+    parser.add_argument(
         "--unaligned", dest="aligned", action="store_false", help="not at multiples of 16 bytes"
     )
     properties = (
@@ -57,6 +63,7 @@ def add_attention(parser: argparse.ArgumentParser) -> None:
         "alibi",
         "sinks",
         "attn_mask",
+        "mask_pairs",
         "aligned",
     )
     _add_tile(parser, "flash_attention", properties)
