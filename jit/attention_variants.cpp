@@ -62,7 +62,8 @@ void add_attn_mask(const TensorView& mask, AttentionProblem& problem) {
   check_rank(subject, mask, 4, "[batch, heads, len_q, len_kv]");
   check_data(subject, mask, problem.may_be_null);
   CallArguments& arguments = problem.arguments;
-  arguments.add_pointer(arguments.size(), mask, false);
+  problem.traits.mask_pairs = reads_pairs(mask, problem.len_kv);
+  arguments.add_pointer(arguments.size(), mask, false, problem.traits.mask_pairs ? 2 : 1);
   const std::int64_t extents[] = {problem.batch, problem.heads, problem.len_q, problem.len_kv};
   for (int i = 0; i < 4; ++i) {
     if (mask.shape[i] != extents[i] && mask.shape[i] != 1) {
@@ -74,7 +75,6 @@ void add_attn_mask(const TensorView& mask, AttentionProblem& problem) {
     const bool varies = mask.shape[i] != 1;
     arguments.add_word(varies ? static_cast<std::uint64_t>(mask.strides[i]) : 0);
   }
-  problem.traits.mask_pairs = reads_pairs(mask, problem.len_kv);
 }
 
 // Keys visible before and after the diagonal, as words; `keys`: the most that a query sees.

@@ -33,11 +33,12 @@ class CallArguments {
     std::memcpy(&bits, &value, 4);
     add_word(bits);
   }
-  // A pointer of `tensor` at `offset` of the block; appends it when the offset is the end.
-  void add_pointer(std::size_t offset, const TensorView& tensor, bool written) {
+  // A pointer of `tensor` at `offset` of the block; appends it when the offset is the end. The
+  // kernel reads `together` elements at once.
+  void add_pointer(std::size_t offset, const TensorView& tensor, bool written, int together = 1) {
     if (offset == size_) add_word(reinterpret_cast<std::uint64_t>(tensor.data));
     offsets_[pointers_] = static_cast<std::uint16_t>(offset);
-    element_bytes_[pointers_] = static_cast<std::uint8_t>(size_of(tensor.dtype));
+    alignments_[pointers_] = static_cast<std::uint8_t>(together * size_of(tensor.dtype));
     spans_[pointers_++] = span_of(tensor, written);
   }
   std::size_t size() const { return size_; }
@@ -61,7 +62,8 @@ class CallArguments {
   }
 
   std::size_t pointers() const { return pointers_; }
-  std::size_t element_bytes(std::size_t i) const { return element_bytes_[i]; }  // at pointer i
+  // Bytes that pointer i must be a multiple of, as far as single reads go.
+  std::size_t alignment(std::size_t i) const { return alignments_[i]; }
   std::uint64_t pointer(std::size_t i) const {
     std::uint64_t address;
     std::memcpy(&address, bytes_ + offsets_[i], 8);
@@ -90,7 +92,7 @@ class CallArguments {
   std::size_t pointers_ = 0;
   bool has_workspace_ = false;
   std::array<std::uint16_t, kMaxPointers> offsets_;
-  std::array<std::uint8_t, kMaxPointers> element_bytes_;
+  std::array<std::uint8_t, kMaxPointers> alignments_;
   std::array<runtime::MemorySpan, kMaxPointers + 1> spans_;
 };
 

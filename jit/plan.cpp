@@ -63,7 +63,7 @@ Plan make_plan(const Problem& problem) {
   for (std::size_t i = 0; i < pointers; ++i) {
     impl->alignments[i] = needs_vectors(traits, i, pointers)
                               ? kVectorBytes
-                              : static_cast<std::uint8_t>(impl->arguments.element_bytes(i));
+                              : static_cast<std::uint8_t>(impl->arguments.alignment(i));
   }
   return Plan(std::move(impl));
 }

@@ -307,6 +307,10 @@ TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells")
       plan->try_launch({memory, memory, memory, memory, at(5), at(6), at(11), at(7), at(9)}).ok());
   CHECK_FALSE(
       plan->try_launch({at(1), memory, memory, memory, at(5), at(6), at(11), at(7), at(9)}).ok());
+  // The mask is read two keys at a time.
+  char* const odd = at(11) + 1;
+  CHECK_FALSE(
+      plan->try_launch({memory, memory, memory, memory, at(5), at(6), odd, at(7), at(9)}).ok());
 }
 
 TEST_CASE("plans have twins that report instead of throwing") {

@@ -204,7 +204,8 @@ class Plan {
   // Shapes and strides are the planned ones. Where the plan's kernel moves whole vectors, its
   // pointers must be multiples of 16 bytes: q to out when these four and their strides were (null
   // counts as such), a and b when both were, the rest of gemm's when all of them were, but for
-  // a scale that is no vector of columns. Everywhere else, multiples of the element's size.
+  // a scale that is no vector of columns. Everywhere else, multiples of the element's size; of two
+  // elements for an attn_mask whose keys are neighbours of even number, with other strides even.
   void launch(std::span<void* const> pointers, void* stream = nullptr,
               void* workspace = nullptr) const;
   void launch(std::initializer_list<void*> pointers, void* stream = nullptr,
