@@ -41,12 +41,11 @@ std::vector<AttentionTraits> attention_traits() {
     for (const AttentionTraits& traits : {softcap, alibi, sinks, all}) list.push_back(traits);
     if (dim != dim_v || dim % 64 != 0) continue;
     base.mask = Mask::none;
-    for (const DType mask : {DType::boolean, DType::bf16}) {
+    // By pairs, and a key at a time in what leaves the fewest registers.
+    for (const auto& [mask, plain] :
+         {std::pair{DType::boolean, true}, {DType::boolean, false}, {DType::bf16, true}}) {
       base.attn_mask = mask;
-      base.mask_pairs = true;
-      list.push_back(base);
-      base.mask_pairs = false;
-      base.aligned = mask == DType::bf16;
+      base.mask_pairs = base.aligned = plain;
       list.push_back(base);
     }
   }
