@@ -109,7 +109,10 @@ bool serves(const AttentionConfig& config, const AttentionTraits& traits, int ar
   const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
   if (dim < config.min_dim || config.max_dim < dim || limits.number < config.since) return false;
   if (limits.number / 10 == config.spills_on) return false;
-  if (work_of(traits) > config.work) return false;
+  const Work work = work_of(traits);
+  if (work > config.work) return false;
+  // What fits a mask by pairs spills with medium code on sm_100 and sm_120.
+  if (config.work == Work::pairs && work != Work::pairs) return false;
   if (config.masks != Masks::any && config.masks != masks) return false;
   if (config.max_keys > 0 && traits.mask != Mask::window) return false;
   // Partners split the columns of V at a multiple of 64.
