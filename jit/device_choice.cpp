@@ -8,7 +8,7 @@
 #include "kiln/control.h"
 #include "kiln/error.h"
 #include "runtime/cuda/cuda_device.h"
-#include "runtime/emulator/emulated_device.h"
+#include "runtime/emulator/machine/emulated_device.h"
 
 namespace kiln {
 namespace {

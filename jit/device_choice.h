@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "runtime/device.h"
-#include "runtime/emulator/options.h"
+#include "runtime/emulator/machine/options.h"
 
 namespace kiln {
 

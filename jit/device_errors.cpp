@@ -1,7 +1,7 @@
 #include "jit/device_errors.h"
 
 #include "kiln/error.h"
-#include "runtime/emulator/faults.h"
+#include "runtime/emulator/machine/faults.h"
 
 namespace kiln {
 

@@ -10,7 +10,7 @@
 #include "jit/kernel_source.h"
 #include "jit/log.h"
 #include "kiln/error.h"
-#include "runtime/emulator/emulated_device.h"
+#include "runtime/emulator/machine/emulated_device.h"
 
 namespace kiln {
 namespace {

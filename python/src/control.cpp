@@ -12,7 +12,7 @@
 #include "errors.h"
 #include "jit/compiler.h"
 #include "kiln/control.h"
-#include "runtime/emulator/emulated_device.h"
+#include "runtime/emulator/machine/emulated_device.h"
 
 namespace kiln::python {
 namespace {

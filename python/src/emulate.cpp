@@ -10,8 +10,8 @@
 #include "entries.h"
 #include "errors.h"
 #include "jit/device_errors.h"
-#include "runtime/emulator/emulated_device.h"
-#include "runtime/emulator/ptx.h"
+#include "runtime/emulator/machine/emulated_device.h"
+#include "runtime/emulator/ptx/ptx.h"
 
 namespace kiln::python {
 namespace {

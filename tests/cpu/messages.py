@@ -11,7 +11,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ("jit", "cache", "python/src", "runtime/cuda", "runtime")
-OTHERS = ("runtime/emulator/options.cpp", "runtime/emulator/emulated_device.cpp")
+OTHERS = ("runtime/emulator/machine/options.cpp", "runtime/emulator/machine/emulated_device.cpp")
 NO_ERRORS = {
     "jit/attention_config.cpp": "reasons of the config table",
     "jit/compile_log.cpp": "what the compiler's log is searched for",

@@ -6,7 +6,7 @@
 #include "jit/device_choice.h"
 #include "jit/device_errors.h"
 #include "kiln/control.h"
-#include "runtime/emulator/faults.h"
+#include "runtime/emulator/machine/faults.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_driver.h"
 

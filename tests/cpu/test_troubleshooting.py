@@ -6,7 +6,7 @@ import messages
 import pytest
 
 PAGE = (messages.ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-FAULTS = (messages.ROOT / "runtime/emulator/faults.cpp").read_text(encoding="utf-8")
+FAULTS = (messages.ROOT / "runtime/emulator/machine/faults.cpp").read_text(encoding="utf-8")
 # Sentences that are no messages.
 OTHERS = {"-std=c++17 -default-device --no-source-include --ptxas-options=-v"}
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "runtime/emulator/emulated_device.h"
-#include "runtime/emulator/faults.h"
+#include "runtime/emulator/machine/emulated_device.h"
+#include "runtime/emulator/machine/faults.h"
 
 namespace kiln::testing {
 

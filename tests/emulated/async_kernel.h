@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/emulator/options.h"
+#include "runtime/emulator/machine/options.h"
 #include "tests/support/catch.h"
 
 namespace kiln::testing {

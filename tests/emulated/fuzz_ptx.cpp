@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/emulator/faults.h"
-#include "runtime/emulator/memory.h"
-#include "runtime/emulator/program.h"
-#include "runtime/emulator/ptx.h"
+#include "runtime/emulator/machine/faults.h"
+#include "runtime/emulator/memory/memory.h"
+#include "runtime/emulator/decode/program.h"
+#include "runtime/emulator/ptx/ptx.h"
 
 namespace kiln::runtime::emulator {
 namespace {

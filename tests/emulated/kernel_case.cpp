@@ -12,7 +12,7 @@
 #include "jit/gemm_launch.h"
 #include "jit/kernel_source.h"
 #include "kiln/control.h"
-#include "runtime/emulator/emulated_device.h"
+#include "runtime/emulator/machine/emulated_device.h"
 #include "templates/attention/params.h"
 #include "templates/gemm/params.h"
 #include "tests/emulated/reference.h"

@@ -10,7 +10,7 @@
 #include "jit/calls.h"
 #include "jit/problem.h"
 #include "jit/specialization.h"
-#include "runtime/emulator/options.h"
+#include "runtime/emulator/machine/options.h"
 
 namespace kiln::testing {
 

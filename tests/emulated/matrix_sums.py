@@ -1,5 +1,5 @@
 """What the tensor cores make of a sum of products, an element at a time in exact integers: the
-rules of runtime/emulator/matrix_product.h, written a second time. Finite numbers only."""
+rules of runtime/emulator/matrix/product.h, written a second time. Finite numbers only."""
 
 import numpy as np
 from matrix_formats import FP8, decode

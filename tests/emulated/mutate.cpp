@@ -15,7 +15,7 @@
 #include "jit/arch.h"
 #include "jit/config.h"
 #include "jit/render.h"
-#include "runtime/emulator/faults.h"
+#include "runtime/emulator/machine/faults.h"
 #include "tests/emulated/equivalent_mutants.h"
 #include "tests/emulated/kernel_case.h"
 #include "tests/emulated/mutation.h"

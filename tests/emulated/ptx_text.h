@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/emulator/faults.h"
-#include "runtime/emulator/ptx.h"
+#include "runtime/emulator/machine/faults.h"
+#include "runtime/emulator/ptx/ptx.h"
 #include "tests/support/catch.h"
 
 namespace kiln::runtime::emulator {

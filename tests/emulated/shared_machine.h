@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "runtime/emulator/async.h"
-#include "runtime/emulator/decode.h"
-#include "runtime/emulator/faults.h"
-#include "runtime/emulator/memory.h"
-#include "runtime/emulator/shadow.h"
+#include "runtime/emulator/async/async.h"
+#include "runtime/emulator/decode/decode.h"
+#include "runtime/emulator/machine/faults.h"
+#include "runtime/emulator/memory/memory.h"
+#include "runtime/emulator/shadow/shadow.h"
 
 namespace kiln::runtime::emulator {
 

@@ -8,10 +8,10 @@
 #include <random>
 #include <vector>
 
-#include "runtime/emulator/faults.h"
-#include "runtime/emulator/matrix_descriptor.h"
-#include "runtime/emulator/matrix_elements.h"
-#include "runtime/emulator/matrix_product.h"
+#include "runtime/emulator/machine/faults.h"
+#include "runtime/emulator/matrix/descriptor.h"
+#include "runtime/emulator/matrix/elements.h"
+#include "runtime/emulator/matrix/product.h"
 #include "tests/support/catch.h"
 
 using namespace kiln::runtime::emulator;

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "runtime/emulator/exact.h"
-#include "runtime/emulator/numbers.h"
+#include "runtime/emulator/arithmetic/exact.h"
+#include "runtime/emulator/arithmetic/numbers.h"
 #include "tests/support/catch.h"
 
 namespace kiln::runtime::emulator {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/emulator/tensor_map.h"
+#include "runtime/emulator/async/tensor_map.h"
 #include "tests/emulated/async_kernel.h"
 #include "tests/support/catch.h"
 
