@@ -17,16 +17,24 @@ sources := $(shell find $(rooms) -type f -not -path '*/__pycache__/*') \
 test_sources := $(shell find tests -name '*.cpp' -o -name '*.c' -o -name '*.h' -o -name CMakeLists.txt)
 cpp_files = $(shell find $(rooms) tests examples -name '*.h' -o -name '*.c' -o -name '*.cpp' \
   -o -name '*.cuh')
+shell_files := $(wildcard scripts/*.sh) .ci/run
 
-.PHONY: help demo test asan tsan mutants bench plots docs setup build index format lint clean
+.PHONY: help demo test test-all asan tsan mutants mutants-templates replay bench plots docs \
+  signatures setup build index format lint clean
 help:
 	@echo "make demo    the main job: compile, cache, inspect and run two kernels (emulated without a GPU)"
-	@echo "make test    all tests; without a GPU, tests/gpu is skipped and says so"
+	@echo "make test    all suites; of the built-in kernels and mutants a part, by the commit. Without a"
+	@echo "             GPU, kernels run on the emulated device alone"
+	@echo "make test-all  likewise with all kernels, mutants and template faults: an hour or two"
 	@echo "make asan    C++ and C tests under the address and undefined-behaviour sanitizers; make tsan: threads"
 	@echo "make mutants mutation testing of every shipped kernel on the emulated device"
+	@echo "make mutants-templates  plants known faults in templates/: the nearest tests must fail"
+	@echo "make replay  which kernels a change touches, beside HEAD or HEAD^ (or base=COMMIT)"
 	@echo "make bench   Kiln beside its peers, short form, into build/bench; needs a GPU"
 	@echo "make plots   figures of build/bench/*.json (or results=...) into docs/benchmarks"
-	@echo "make docs    docs/api.md from the docstrings, the README's figure from docs/performance.md"
+	@echo "make docs    docs/api.md from the docstrings, the specs' schema and docs/prewarm.md's tables from"
+	@echo "             the operations' fields, the README's figure from docs/performance.md"
+	@echo "make signatures   what C++, stubs and PyTorch know of the operations, from python/operations.pyi"
 	@echo "make setup   system packages, .venv/ with the package and its command kiln"
 	@echo "make build   the libraries, the Python module and the C++ tests, in build/dev"
 	@echo "make index   compile commands of host code and templates, for clangd and other editors"
@@ -38,16 +46,25 @@ demo: $(stamps)/package
 test: $(stamps)/build $(stamps)/test_packages
 	@scripts/run_tests.sh
 
+test-all: $(stamps)/build $(stamps)/test_packages
+	@scripts/run_tests.sh --full
+
 # All C++ and C tests but the slow ones, which run whole kernels.
 asan tsan: $(stamps)/venv
 	@cmake --preset $@ --log-level=NOTICE
 	@cmake --build --preset $@ -j $(jobs) --target kiln_cpu_tests kiln_compile_tests \
-	  kiln_emulated_tests helper_compile c_api c_abi
+	  kiln_emulator_tests helper_compile c_api c_abi c_norm
 	@mkdir -p -m 700 build/$@/test-cache
-	@ctest --preset $@ -E '^emulated/(test_kernels|mutants)$$'
+	@ctest --preset $@ -E '^emulator/(test_kernels_.*|mutants)$$'
 
 mutants: $(stamps)/build
 	@build/dev/tests/kiln_mutate
+
+replay: $(stamps)/package
+	@$(bin)/python scripts/replay.py $(base) $(args)
+
+mutants-templates: $(stamps)/build $(stamps)/test_packages
+	@$(bin)/python scripts/plant_faults.py
 
 bench: $(stamps)/package $(stamps)/test_packages $(stamps)/bench_packages
 	$(bin)/python bench/run.py --suite all --short --out build/bench
@@ -57,8 +74,12 @@ plots: $(stamps)/bench_packages
 	$(bin)/python bench/plots.py $(results) --out docs/benchmarks
 
 docs: $(stamps)/package
+	@$(bin)/python scripts/spec_pages.py
 	@$(bin)/python scripts/api_page.py
 	@$(bin)/python scripts/results_figure.py
+
+signatures: $(stamps)/venv
+	@$(bin)/python scripts/signatures.py
 
 setup: $(stamps)/package
 build: $(stamps)/build
@@ -115,6 +136,9 @@ lint: $(stamps)/lint_packages
 	$(bin)/clang-format --dry-run --Werror $(cpp_files)
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/shellcheck $(shell_files)
+	$(bin)/python scripts/signatures.py --check
 
 clean:
 	rm -rf build

@@ -6,10 +6,11 @@ Plain arithmetic, for the grids, the suites and the tests; nothing here needs a 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 OURS = "kiln"  # the name of our own times among the peers'
 # "f8" is e4m3 with sums in fp32, "f8 fast" with the tensor cores' own; their outputs are bf16.
-ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "f8": 1, "f8 fast": 1}
+ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "f8": 1, "f8 fast": 1}
 TILE = 128  # rows and keys of the tiles in which masks are counted
 
 
@@ -153,9 +154,46 @@ class GemmCell:
         return (self.m, self.n, self.k, self.dtype, self.layout)
 
 
+@dataclasses.dataclass(frozen=True)
+class NormCell:
+    """A norm of [rows, columns]; with a residual, which is written with the sum."""
+
+    rows: int
+    columns: int
+    kind: str = "rms_norm"
+    dtype: str = "bf16"
+    residual: bool = False
+    activation: str | None = None
+    title: str = ""
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        parts = [self.title, self.kind, f"{self.rows}x{self.columns}", self.dtype]
+        parts += ["residual" if self.residual else "", self.activation or ""]
+        return " ".join(part for part in parts if part)
+
+    @property
+    def flops(self):
+        return 4 * self.rows * self.columns  # a square, a sum, two products
+
+    @property
+    def bytes(self):
+        """Each of x and out once, of a residual and its sum too; weights are none beside them."""
+        return self.rows * self.columns * ITEM_BYTES[self.dtype] * (4 if self.residual else 2)
+
+    stream_bytes = bytes
+
+    @property
+    def inputs(self):
+        return (self.rows, self.columns, self.dtype)
+
+
 def floors_us(cell, ceilings):
     """Microseconds that the bytes and the operations take at the measured ceilings."""
     return {
         "bytes": cell.bytes / ceilings["bytes_per_s"] * 1e6,
-        "operations": cell.flops / ceilings["flops_per_s"][cell.dtype] * 1e6,
+        # Sums and squares outside the tensor cores have no ceiling here: their bytes come first.
+        "operations": cell.flops / ceilings["flops_per_s"].get(cell.dtype, math.inf) * 1e6,
     }

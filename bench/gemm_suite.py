@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import exact
 import torch
@@ -157,7 +158,7 @@ def triton(cell, inputs):
 
 def compare_epilogues(results):
     """Adds what each epilogue costs over the plain product, in percent, ours and PyTorch's."""
-    plain = next((r["times"] for r in results if r["label"] == "plain"), {})
+    plain: dict[str, Any] = next((r["times"] for r in results if r["label"] == "plain"), {})
     for result in results:
         result["over_plain_percent"] = {
             name: (times["median_us"] / plain[name]["median_us"] - 1) * 100

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pathlib
 
-from cells import ITEM_BYTES, AttentionCell, GemmCell, length_label
+from cells import ITEM_BYTES, AttentionCell, GemmCell, NormCell, length_label
 
 MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
 LAYER_MODELS = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen2.5-7B")
@@ -34,7 +34,7 @@ def models():
 
 
 def attention(short=False):
-    lengths = dict.fromkeys((64, 128, 256), LENGTHS)
+    lengths: dict[int, tuple[int, ...]] = dict.fromkeys((64, 128, 256), LENGTHS)
     if short:
         lengths = {64: (8192,), 128: (1024, 8192), 256: (8192,)}
     cells = [
@@ -170,12 +170,39 @@ def epilogue(short=False):
     return [[GemmCell(4096, 4096, 4096, epilogue=e, group="epilogues", label=e) for e in EPILOGUES]]
 
 
+# Those that the tables were tuned on, and others.
+TUNED_NORMS = ((8192, 4096), (4096, 8192), (16384, 5120), (32768, 2048), (65536, 1024))
+OTHER_NORMS = ((12000, 3072), (9000, 6144), (20000, 2560), (6000, 10240), (5000, 12288))
+
+
+def norm(short=False):
+    cells = []
+
+    def add(group, rows, columns, **more):
+        cells.append(NormCell(rows, columns, group=group, label=f"{rows}x{columns}", **more))
+
+    shapes = {"norms, tuned on": TUNED_NORMS, "norms, others": OTHER_NORMS}
+    for group, members in shapes.items():
+        for rows, columns in members[:2] if short else members:
+            add(group, rows, columns)
+            add(group, rows, columns, kind="layer_norm")
+            add(group, rows, columns, residual=True)
+    few = [(rows, 4096) for rows in (1, 16, 64, 256)] + [(rows, 65536) for rows in (1, 8, 32)]
+    for rows, columns in few[::3] if short else few:
+        add("norms, few rows", rows, columns)
+    if not short:
+        add("norms, others", 8192, 4096, kind="layer_norm", activation="gelu")
+        add("norms, tuned on", 8192, 4096, dtype="fp32")
+    return [[cell] for cell in cells]
+
+
 GRIDS = {
     "attention": attention,
     "decode": decode,
     "gemm": gemm,
     "window": window,
     "epilogue": epilogue,
+    "norm": norm,
 }
 
 

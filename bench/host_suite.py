@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import kiln.operators  # noqa: F401  registers torch.ops.kiln
 import torch
@@ -47,7 +49,7 @@ def _kiln_calls(q, k, v):
     a, b = torch.randn(2, 64, 64, device="cuda", dtype=torch.bfloat16)
     product = torch.empty_like(a)
     operator = torch.ops.kiln.flash_attention.default
-    heads = [x.transpose(1, 2) for x in (q, k, v)]
+    qh, kh, vh = (x.transpose(1, 2) for x in (q, k, v))
     calls = {
         "kiln attention, out=": lambda: jit.flash_attention(q, k, v, causal=True, out=out),
         "kiln attention": lambda: jit.flash_attention(q, k, v, causal=True),
@@ -57,7 +59,7 @@ def _kiln_calls(q, k, v):
         "kiln gemm, out=": lambda: jit.gemm(a, b, out=product),
         "kiln gemm": lambda: jit.gemm(a, b),
         "kiln attention, operator": lambda: operator(q, k, v, causal=True),
-        "kiln SDPA": lambda: jit.scaled_dot_product_attention(*heads, is_causal=True),
+        "kiln SDPA": lambda: jit.scaled_dot_product_attention(qh, kh, vh, is_causal=True),
     }
     placed = {name: (contextlib.nullcontext, call) for name, call in calls.items()}
     placed["kiln attention, out=, grad mode on"] = torch.enable_grad, calls["kiln attention, out="]
@@ -92,7 +94,9 @@ def _peer_calls(q, heads):
         "torch.add": lambda: torch.add(a, b),
         "torch.empty_like": lambda: torch.empty_like(q),
     }
-    placed = {name: (contextlib.nullcontext, call) for name, call in calls.items()}
+    placed: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        name: (contextlib.nullcontext, call) for name, call in calls.items()
+    }
     for name, backend in SDPA.items():
         context = functools.partial(sdpa_kernel, [backend])
         placed[name] = context, lambda: scaled_dot_product_attention(*heads, is_causal=True)

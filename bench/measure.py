@@ -57,7 +57,8 @@ def measure(entries, seconds, ceilings, turns=take_turns, clock=lambda: gauge().
         {**_description(e.cell, ceilings), "config": e.config, "input_sets": e.sets}
         for e in entries
     ]
-    calls, kept, clocks = {}, {}, []
+    calls, clocks = {}, []
+    kept: dict[str, Any] = {}
     for index, (entry, result) in enumerate(zip(entries, results)):
         for name, call in _checked(entry, result, kept).items():
             calls[index, name] = call

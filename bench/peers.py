@@ -81,13 +81,15 @@ def triton(cell, inputs):
         import triton_attention as kernel
     except ImportError as error:
         raise Unavailable(f"not installed: {error}") from error
-    refusal = kernel.refusal(*inputs[0][:2], cell.causal)
+    q, k, _ = inputs[0]
+    refusal = kernel.refusal(q, k, cell.causal)
     if refusal:
         raise Unavailable(refusal)
     outs = [kernel.empty_like(q) for q, _, _ in inputs]
 
     def call(index):
-        return kernel.attention(*inputs[index], cell.causal, outs[index])
+        q, k, v = inputs[index]
+        return kernel.attention(q, k, v, cell.causal, outs[index])
 
     return Contender(call)
 

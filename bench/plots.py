@@ -11,6 +11,7 @@ import json
 import math
 import pathlib
 import sys
+from typing import Any
 
 from cells import OURS
 from report import peers_of
@@ -40,7 +41,7 @@ def load(paths):
 
 def panels(results):
     """Cells by group, with the labels of their bars; small groups share the last panel."""
-    found = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for result in results:
         if result["ratios"]:
             found.setdefault(result["group"], []).append(result)

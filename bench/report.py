@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 from cells import OURS
 
@@ -46,7 +47,7 @@ def peers_of(results):
 def groups(results):
     """By group: the number of cells, the geometric mean of each peer's ratios and of the best
     peers', and the worst cell, which is the one farthest behind its best peer."""
-    found = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for result in results:
         if result["ratios"]:
             found.setdefault(result["group"], []).append(result)
@@ -116,7 +117,7 @@ def group_table(results):
 def exceptions(results):
     """Lines about cells that failed, and about peers that were left out, by reason."""
     lines = [f"FAILED {r['name']}: {r['failed']}" for r in results if r["failed"]]
-    left = {}
+    left: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for name, why in result["left_out"].items():
             left.setdefault((name, why), []).append(result["name"])

@@ -21,8 +21,10 @@ import traceback
 import grids
 
 ROOT = pathlib.Path(__file__).parents[1]
-SUITES = ("attention", "decode", "gemm", "window", "epilogue", "overhead", "compile")
+SUITES = ("attention", "decode", "gemm", "window", "epilogue", "norm", "overhead", "compile")
 SECONDS = {False: 0.5, True: 0.25}  # a batch's timing, by --short
+# The modules of the suites of cells, where it is not attention_suite.
+MODULES = {"gemm": "gemm_suite", "epilogue": "gemm_suite", "norm": "norm_suite"}
 OK, CHECK_FAILED, USAGE, ENVIRONMENT = 0, 1, 2, 4
 
 
@@ -90,8 +92,7 @@ def run_cells(suite, options, ceilings):
     import torch
     from measure import failure, measure
 
-    module = "gemm_suite" if suite in ("gemm", "epilogue") else "attention_suite"
-    module = importlib.import_module(module)
+    module = importlib.import_module(MODULES.get(suite, "attention_suite"))
     batches = grids.grid(suite, options.short, options.filter)
     progress = Progress(suite, sum(map(len, batches)))
     results = []

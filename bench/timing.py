@@ -37,7 +37,7 @@ def take_turns(calls, seconds, sets=1, halfway=lambda: None, least=5, most=1000)
         for index in range(sets):
             call(index)
     torch.cuda.synchronize()
-    samples = {name: [] for name in calls}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
     order, shuffle = list(calls), random.Random(0).shuffle
     start, asked = time.perf_counter(), False
     for turn in range(most):
@@ -73,7 +73,7 @@ def host_times(calls, rounds=60, loops=100):
             for _ in range(20):
                 call()
     torch.cuda.synchronize()
-    samples = {name: [] for name in calls}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
     order, shuffle = list(calls), random.Random(0).shuffle
     for _ in range(rounds):
         shuffle(order)

@@ -27,7 +27,7 @@ foreach(name IN LISTS names)
 endforeach()
 
 file(WRITE "${OUTPUT}" "// Written by cmake/embed.cmake from templates/. Sorted by name.
-#include \"jit/embedded.h\"
+#include \"jit/compile/embedded.h\"
 
 #include <array>
 

@@ -18,13 +18,9 @@ function(kiln_target_defaults target)
     POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# A static library of one room: its *.cpp and those of the subfolders named after the target.
+# A static library of one room: every *.cpp below its folder.
 function(kiln_add_room target)
-  set(patterns *.cpp)
-  foreach(folder IN LISTS ARGN)
-    list(APPEND patterns ${folder}/*.cpp)
-  endforeach()
-  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
   add_library(${target} STATIC ${sources})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   # Includes are written from the repository root.

@@ -29,9 +29,9 @@ struct DeviceInfo {
 };
 
 struct MemorySpan {
-  std::uint64_t address = 0;
-  std::uint64_t bytes = 0;
-  bool written = false;
+  std::uint64_t address;  // no initial values: each call has arrays of spans that it mostly leaves
+  std::uint64_t bytes;
+  bool written;
 };
 
 struct LaunchShape {

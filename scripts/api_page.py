@@ -71,7 +71,7 @@ def _entry(name, thing):
 
 def _signature(name, thing):
     if isinstance(thing, type) and issubclass(thing, Exception):
-        return f"class {name}({thing.__base__.__name__})"
+        return f"class {name}({thing.__bases__[0].__name__})"
     text = f"{name}{_parameters(thing)}"
     if len(text) <= WIDTH:
         return text
@@ -82,7 +82,7 @@ def _parameters(thing):
     try:
         signature = inspect.signature(thing)
     except ValueError:  # a class of pybind11's, whose __init__ opens with its own
-        inside = re.search(r"\(self: [\w.]+, (.*)\) ->", thing.__init__.__doc__).group(1)
+        inside = re.findall(r"\(self: [\w.]+, (.*)\) ->", thing.__init__.__doc__)[0]
         return f"({re.sub(r': [^,=]+?(?= =|,|$)', '', inside).replace(' = ', '=')})"
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=signature.empty))

@@ -3,8 +3,9 @@
 # build tools) and runs the suites named: scripts/gpu.sh gpu overhead attention
 # A suite's log goes to $OUT (default build/gpu/logs). Fails if any suite failed.
 set -uo pipefail
-cd "$(dirname "$0")/.."
-suites=(cpu compile python cpp gpu attention decode gemm window epilogue overhead compile-time bench
+cd "$(dirname "$0")/.." || exit
+suites=(cpu compile python cpp gpu attention decode gemm window epilogue norm overhead
+  compile-time bench
   bench-full tune memcheck)
 if [[ $# -eq 0 ]]; then
   echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
@@ -42,8 +43,8 @@ run_suite() {
       ctest --test-dir build/gpu -L compile --output-on-failure -j 4 && pytest tests/compile ;;
     python) pytest tests/python ;;
     cpp) pytest tests/cpp ;;
-    gpu) pytest tests/gpu ;;
-    attention | decode | gemm | window | epilogue | overhead) bench "$1" ;;
+    gpu) pytest tests/kernels --device cuda ;;
+    attention | decode | gemm | window | epilogue | norm | overhead) bench "$1" ;;
     compile-time) bench compile ;;
     bench) bench all ;;
     bench-full) python3 bench/run.py --suite all --out "$logs" ;;
@@ -61,11 +62,13 @@ memcheck() {
     echo "compute-sanitizer was not found on PATH or in /usr/local/cuda/bin." >&2
     return 1
   }
-  local tests=${KILN_MEMCHECK_TESTS:-tests/gpu/test_gemm.py tests/gpu/test_attention_layouts.py
-    tests/gpu/test_variants.py}
+  local folder=tests/kernels
+  local tests=${KILN_MEMCHECK_TESTS:-$folder/test_gemm.py $folder/test_attention_layouts.py
+    $folder/test_variants.py}
   # shellcheck disable=SC2086  # several words
   PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$tool" --tool memcheck --error-exitcode 9 \
-    --target-processes all python3 -m pytest -q -p no:cacheprovider -m "not slow" $tests
+    --target-processes all python3 -m pytest -q -p no:cacheprovider -m "not slow" \
+    --device cuda $tests
 }
 
 summary=()

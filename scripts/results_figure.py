@@ -55,9 +55,10 @@ def place(ratio, left):
 
 def draw(text):
     """The figure of the page's text."""
-    body, bottom = [], 0
+    body, bottom = [], 0.0
     for index, panels in enumerate(COLUMNS):
-        left, y = 10 + index * (NAMES + PLOT + GAP), TOP
+        left = 10 + index * (NAMES + PLOT + GAP)
+        y: float = TOP
         for panel in panels:
             rows = ratios(text, panel)
             body += _panel(panel[0], rows, left, y)

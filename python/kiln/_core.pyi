@@ -1,8 +1,8 @@
 # The compiled part, as type checkers see it. Tensors are of any framework, hence Any.
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"]
+from ._operations import *  # noqa: F403
 
 class Error(RuntimeError): ...
 
@@ -16,7 +16,7 @@ class CudaError(Error):
     message: str
 
 class CompileDisabled(Error):
-    spec: dict[str, Any] | None
+    spec: dict[str, Any] | list[dict[str, Any]] | None
 
 class EmulatorError(Error):
     fault: str
@@ -49,103 +49,6 @@ class Variant:
     @property
     def digest(self) -> str: ...
 
-def flash_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    *,
-    causal: bool = False,
-    window: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    scale: float | None = None,
-    sinks: Any = None,
-    alibi_slopes: Any = None,
-    variant: BoundVariant | Variant | None = None,
-    layout: Literal["bshd", "bhsd"] = "bshd",
-    out: Any = None,
-    lse: Any = None,
-    return_lse: bool = False,
-) -> Any: ...
-def explain_flash_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    *,
-    causal: bool = False,
-    window: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    scale: float | None = None,
-    sinks: Any = None,
-    alibi_slopes: Any = None,
-    variant: BoundVariant | Variant | None = None,
-    layout: Literal["bshd", "bhsd"] = "bshd",
-    out: Any = None,
-    lse: Any = None,
-    return_lse: bool = False,
-) -> str: ...
-def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any: ...
-def explain_scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> str: ...
-def gemm(
-    a: Any,
-    b: Any,
-    *,
-    trans_a: bool = False,
-    trans_b: bool = False,
-    bias: Any = None,
-    activation: Activation | None = None,
-    gate: Literal["halves", "interleaved"] | None = None,
-    residual: Any = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    alpha: float = 1.0,
-    out: Any = None,
-    out_dtype: Any = None,
-    precision: Literal["tf32", "fast"] | None = None,
-    accumulator: Literal["float32", "float16"] = "float32",
-    epilogue: str | None = None,
-    config: dict[str, int] | tuple[int, ...] | None = None,
-) -> Any: ...
-def explain_gemm(
-    a: Any,
-    b: Any,
-    *,
-    trans_a: bool = False,
-    trans_b: bool = False,
-    bias: Any = None,
-    activation: Activation | None = None,
-    gate: Literal["halves", "interleaved"] | None = None,
-    residual: Any = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    alpha: float = 1.0,
-    out: Any = None,
-    out_dtype: Any = None,
-    precision: Literal["tf32", "fast"] | None = None,
-    accumulator: Literal["float32", "float16"] = "float32",
-    epilogue: str | None = None,
-    config: dict[str, int] | tuple[int, ...] | None = None,
-) -> str: ...
-
 class NoCompile:
     def __init__(self) -> None: ...
     def __enter__(self) -> None: ...
@@ -169,6 +72,7 @@ def prewarm(
 def preload(spec: str, device: int | None) -> None: ...
 def inspect(spec: str, arch: str) -> tuple[str, list[bytes]]: ...
 def enumerate_specs(arch: str) -> str: ...
+def describe_families() -> str: ...
 def gemm_configs(spec: str, arch: str, k: int) -> str: ...
 def set_tuning(path: str) -> str: ...
 def diagnose() -> str: ...

@@ -63,6 +63,7 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         # The module keeps its own loader, as if nobody had stood in between.
+        assert module.__spec__ is not None  # made of one
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         if self._finder in sys.meta_path:  # whoever only looked for the module left it there

@@ -1,5 +1,20 @@
+# Written by scripts/signatures.py from python/operations.pyi.
 """The operations. Each is one C entry; help(jit.flash_attention) is its manual."""
 
-from ._core import Variant, flash_attention, gemm, scaled_dot_product_attention
+from ._core import (
+    Variant,
+    flash_attention,
+    gemm,
+    layer_norm,
+    rms_norm,
+    scaled_dot_product_attention,
+)
 
-__all__ = ["Variant", "flash_attention", "gemm", "scaled_dot_product_attention"]
+__all__ = [
+    "Variant",
+    "flash_attention",
+    "gemm",
+    "layer_norm",
+    "rms_norm",
+    "scaled_dot_product_attention",
+]

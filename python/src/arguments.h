@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "frameworks.h"
 #include "kiln/tensor.h"
@@ -20,6 +21,8 @@ class Parameters {
   Parameters(const char* function, int positional, int required,
              std::span<const char* const> names);
 
+  static constexpr int kMost = 24;
+
   // Borrowed references into `slots`, null where not given. Throws TypeError as Python would.
   void parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, PyObject** slots) const;
 
@@ -28,8 +31,20 @@ class Parameters {
 
   const char* function_;
   int positional_, required_, size_;
-  std::array<PyObject*, 24> names_{};  // interned, never freed
+  std::array<PyObject*, kMost> names_{};  // interned, never freed
 };
+
+// The arguments of one call by their slots, null where not given.
+template <class Signature>
+std::array<PyObject*, Signature::kSlots> slots_of(PyObject* const* args, Py_ssize_t count,
+                                                  PyObject* keywords) {
+  static_assert(Signature::kSlots <= Parameters::kMost);
+  static const Parameters parameters(Signature::kOp, Signature::kPositional, Signature::kRequired,
+                                     Signature::kNames);
+  std::array<PyObject*, Signature::kSlots> slots{};
+  parameters.parse(args, count, keywords, slots.data());
+  return slots;
+}
 
 // Python's repr, cut to 80 bytes; the type's name where there is none.
 std::string repr_of(PyObject* object);
@@ -39,6 +54,23 @@ inline bool is_given(PyObject* object) { return object != nullptr && object != P
 // Null (not given) leaves the default; any other object of the wrong type is a TypeError.
 bool bool_argument(PyObject* object, bool otherwise, Subject subject);
 float float_argument(PyObject* object, float otherwise, Subject subject);
+// Every flag and number of an operation, into the options of the same names; what is not given
+// keeps its default.
+template <class Signature, class Options>
+void read_numbers(const std::array<PyObject*, Signature::kSlots>& slots, Options& options) {
+  Signature::each_number(options, [&](typename Signature::Slot slot, auto& option) {
+    const Subject subject{Signature::kOp, Signature::kNames[slot]};
+    PyObject* const given = slots[slot];
+    if constexpr (std::is_same_v<decltype(option), bool&>) {
+      option = bool_argument(given, option, subject);
+    } else if constexpr (std::is_same_v<decltype(option), float&>) {
+      option = float_argument(given, option, subject);
+    } else if (is_given(given)) {
+      option = float_argument(given, 0, subject);
+    }
+  });
+}
+
 // A view into the str; empty when None or not given.
 std::string_view string_argument(PyObject* object, Subject subject);
 int int_argument(PyObject* object, Subject subject);

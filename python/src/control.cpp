@@ -10,7 +10,7 @@
 #include "docstrings.h"
 #include "entries.h"
 #include "errors.h"
-#include "jit/compiler.h"
+#include "jit/compile/compiler.h"
 #include "kiln/control.h"
 #include "runtime/emulator/machine/emulated_device.h"
 
@@ -182,6 +182,7 @@ void register_control(py::module_& module) {
   module.def("preload", &preload, unlocked());
   module.def("inspect", &inspect_kernels);
   module.def("enumerate_specs", &enumerate_specs, unlocked());
+  module.def("describe_families", &describe_families);
   module.def("gemm_configs", &list_gemm_configs, unlocked());
   module.def("set_tuning", &set_tuning, unlocked());
   module.def("diagnose", &diagnose, unlocked());

@@ -9,7 +9,7 @@
 
 #include "entries.h"
 #include "errors.h"
-#include "jit/device_errors.h"
+#include "jit/op/device_errors.h"
 #include "runtime/emulator/machine/emulated_device.h"
 #include "runtime/emulator/ptx/ptx.h"
 

@@ -3,20 +3,14 @@
 
 #include <pybind11/pybind11.h>
 
+#include <span>
+
 namespace kiln::python {
 
 namespace py = pybind11;
 
-PyObject* flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
-                                PyObject* keywords);
-PyObject* explain_flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
-                                        PyObject* keywords);
-PyObject* sdpa_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
-PyObject* explain_sdpa_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
-                             PyObject* keywords);
-PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
-PyObject* explain_gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
-                             PyObject* keywords);
+// Entries of every operation under their names, in generated/methods.cpp.
+std::span<PyMethodDef> operation_methods();
 
 void register_control(py::module_& module);
 void register_emulate(py::module_& module);

@@ -3,8 +3,9 @@
 #include <string>
 
 #include "arguments.h"
-#include "entries.h"
 #include "errors.h"
+#include "gemm_options.h"
+#include "generated/gemm.h"
 #include "kiln/control.h"
 #include "kiln/kiln.h"
 #include "options.h"
@@ -15,35 +16,10 @@
 namespace kiln::python {
 namespace {
 
-constexpr const char* kOp = kGemmOp;
+using Signature = GemmSignature;
+using enum Signature::Slot;
 
-// Slots of the call, in the order of kNames.
-enum Slot {
-  kA,
-  kB,
-  kTransA,
-  kTransB,
-  kBias,
-  kActivation,
-  kGate,
-  kResidual,
-  kScaleA,
-  kScaleB,
-  kAlpha,
-  kOut,
-  kOutDtype,
-  kPrecision,
-  kAccumulator,
-  kEpilogue,
-  kConfig,
-  kSlots
-};
-constexpr std::array<const char*, kSlots> kNames = {
-    "a",         "b",         "trans_a",     "trans_b",  "bias",  "activation",
-    "gate",      "residual",  "scale_a",     "scale_b",  "alpha", "out",
-    "out_dtype", "precision", "accumulator", "epilogue", "config"};
-
-constexpr Subject subject(Slot slot) { return {kOp, kNames[slot]}; }
+constexpr Subject subject(Signature::Slot slot) { return subject_of<Signature>(slot); }
 
 using Slots = std::array<PyObject*, kSlots>;
 
@@ -51,6 +27,13 @@ using Slots = std::array<PyObject*, kSlots>;
 constexpr std::array<const char*, kTileNumbers> kTileKeys = {"block_m", "block_n", "block_k",
                                                              "stages",  "cluster", "splits"};
 constexpr Py_ssize_t kNeededTileKeys = kNeededTileNumbers;
+
+// A tuple, or the list that operators make of it, of as many numbers as a row has.
+bool is_row(PyObject* config) {
+  if (!PyTuple_Check(config) && !PyList_Check(config)) return false;
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(config);
+  return size >= kNeededTileKeys && size <= static_cast<Py_ssize_t>(kTileKeys.size());
+}
 
 GemmTile read_tile(PyObject* config) {
   std::array<std::int64_t, kTileKeys.size()> values{};
@@ -70,11 +53,10 @@ GemmTile read_tile(PyObject* config) {
       throw_value(subject(kConfig),
                   "has unknown keys; it takes block_m, block_n, block_k, stages, cluster, splits");
     }
-  } else if (PyTuple_Check(config) && PyTuple_GET_SIZE(config) >= kNeededTileKeys &&
-             PyTuple_GET_SIZE(config) <= static_cast<Py_ssize_t>(kTileKeys.size())) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(config); ++i) {
+  } else if (is_row(config)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(config); ++i) {
       values[static_cast<std::size_t>(i)] =
-          int64_argument(PyTuple_GET_ITEM(config, i), subject(kConfig));
+          int64_argument(PySequence_Fast_GET_ITEM(config, i), subject(kConfig));
     }
   } else {
     refuse_tile(py::cast<std::string>(py::repr(config)));
@@ -94,28 +76,13 @@ Activation read_activation(PyObject* object) {
 
 // One call, read from its Python arguments.
 struct GemmCall {
-  std::array<TensorArgument, 7> tensors;
+  Signature::Tensors<TensorArgument> tensors;
   GemmOptions options;
   TensorIntake intake;
   DType out_dtype = DType::none;
 
-  TensorArgument& a() { return tensors[0]; }
-  TensorArgument& b() { return tensors[1]; }
-  TensorArgument& out() { return tensors[2]; }
-
   GemmCall(const Slots& slots, HostArrays host_arrays)
-      : tensors{{{kNames[kA], slots[kA]},
-                 {kNames[kB], slots[kB]},
-                 {kNames[kOut], slots[kOut], true},
-                 {kNames[kBias], slots[kBias]},
-                 {kNames[kResidual], slots[kResidual]},
-                 {kNames[kScaleA], slots[kScaleA]},
-                 {kNames[kScaleB], slots[kScaleB]}}},
-        intake(kOp, host_arrays) {
-    for (int i = 0; i < 2; ++i) {
-      if (tensors[i].object == Py_None)
-        throw_type({kOp, tensors[i].name}, "must be a tensor, got None");
-    }
+      : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
     options.trans_a = bool_argument(slots[kTransA], false, subject(kTransA));
     options.trans_b = bool_argument(slots[kTransB], false, subject(kTransB));
     options.activation = read_activation(slots[kActivation]);
@@ -130,45 +97,32 @@ struct GemmCall {
     options.epilogue = string_argument(slots[kEpilogue], subject(kEpilogue));
     if (is_given(slots[kConfig])) options.config = read_tile(slots[kConfig]);
     out_dtype = dtype_argument(slots[kOutDtype], subject(kOutDtype));
-    intake.read(tensors);
-    options.bias = tensors[3].view;
-    options.residual = tensors[4].view;
-    options.scale_a = tensors[5].view;
-    options.scale_b = tensors[6].view;
-    check_out_dtype(out_dtype, out().view);
+    intake.read(tensors.all);
+    options.bias = tensors.bias().view;
+    options.residual = tensors.residual().view;
+    options.scale_a = tensors.scale_a().view;
+    options.scale_b = tensors.scale_b().view;
+    check_out_dtype(Signature::kOp, out_dtype, tensors.out().view);
   }
 
-  TensorView output_view() {
-    const DType dtype = gemm_output_dtype(a().view.dtype, out_dtype);
-    TensorView view = gemm_output(a().view, b().view, dtype, options);
-    view.device_ordinal = intake.device_ordinal();
-    return view;
+  TensorView out_shape() const {
+    const TensorView& a = tensors.a().view;
+    return gemm_output(a, tensors.b().view, output_dtype(a.dtype, out_dtype), options);
   }
 };
-
-Slots parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  static const Parameters parameters(kOp, 2, 2, kNames);
-  Slots slots{};
-  parameters.parse(args, count, keywords, slots.data());
-  return slots;
-}
 
 }  // namespace
 
 PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  return guarded_or_traced(kOp, args, count, keywords, [&]() -> PyObject* {
-    GemmCall call(parse(args, count, keywords), HostArrays::copied);
-    py::object out;
-    if (call.out().given()) {
-      out = py::reinterpret_borrow<py::object>(call.out().object);
-    } else {
-      call.out().view = call.output_view();
-      out = call.intake.allocate(call.a(), call.out().view, kNames[kOut]);
-    }
-    CallWorkspace workspace(kOp, call.a(), call.intake);
-    call.options.workspace = workspace.callback();
-    gemm(call.a().view, call.b().view, call.out().view, call.options, call.intake.stream());
-    call.intake.finish();
+  return guarded_or_traced(Signature::kOp, args, count, keywords, [&]() -> PyObject* {
+    GemmCall call(slots_of<Signature>(args, count, keywords), HostArrays::copied);
+    auto& [tensors, options, intake, out_dtype] = call;
+    py::object out =
+        given_or_new(intake, tensors.a(), tensors.out(), [&] { return call.out_shape(); });
+    CallWorkspace workspace(Signature::kOp, tensors.a(), intake);
+    options.workspace = workspace.callback();
+    gemm(tensors.a().view, tensors.b().view, tensors.out().view, options, intake.stream());
+    intake.finish();
     return out.release().ptr();
   });
 }
@@ -176,9 +130,11 @@ PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObjec
 PyObject* explain_gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
                              PyObject* keywords) {
   return guarded([&]() -> PyObject* {
-    GemmCall call(parse(args, count, keywords), HostArrays::shown);
-    if (!call.out().given()) call.out().view = call.output_view();
-    return py::str(explain_gemm(call.a().view, call.b().view, call.out().view, call.options))
+    GemmCall call(slots_of<Signature>(args, count, keywords), HostArrays::shown);
+    auto& tensors = call.tensors;
+    set_default_view(call.intake, tensors.out(), [&] { return call.out_shape(); });
+    return py::str(
+               explain_gemm(tensors.a().view, tensors.b().view, tensors.out().view, call.options))
         .release()
         .ptr();
   });

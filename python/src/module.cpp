@@ -1,7 +1,6 @@
 // The extension module kiln._core.
 #include <string_view>
 
-#include "docstrings.h"
 #include "entries.h"
 #include "errors.h"
 #include "torch_kernels.h"
@@ -9,11 +8,6 @@
 
 namespace kiln::python {
 namespace {
-
-template <class Function>
-PyCFunction as_method(Function* function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
 
 // Under the name by which users call it, so that help() and pickle find it.
 void add_entry(py::module_& module, PyMethodDef& definition, const char* home) {
@@ -23,18 +17,7 @@ void add_entry(py::module_& module, PyMethodDef& definition, const char* home) {
 }
 
 void register_entries(py::module_& module) {
-  constexpr int flags = METH_FASTCALL | METH_KEYWORDS;
-  static PyMethodDef definitions[] = {
-      {"flash_attention", as_method(&flash_attention_entry), flags, kFlashAttentionDoc},
-      {"gemm", as_method(&gemm_entry), flags, kGemmDoc},
-      {"scaled_dot_product_attention", as_method(&sdpa_entry), flags, kSdpaDoc},
-      {"explain_flash_attention", as_method(&explain_flash_attention_entry), flags,
-       kExplainFlashAttentionDoc},
-      {"explain_scaled_dot_product_attention", as_method(&explain_sdpa_entry), flags,
-       kExplainSdpaDoc},
-      {"explain_gemm", as_method(&explain_gemm_entry), flags, kExplainGemmDoc},
-  };
-  for (PyMethodDef& definition : definitions) {
+  for (PyMethodDef& definition : operation_methods()) {
     const bool is_public = !std::string_view(definition.ml_name).starts_with("explain_");
     add_entry(module, definition, is_public ? "kiln.jit" : "kiln._core");
   }

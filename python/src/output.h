@@ -11,6 +11,24 @@ namespace kiln::python {
 // way to allocate.
 py::object allocate_like(const TensorArgument& like, TensorView& view, Subject subject);
 
+// Asks for the shape of an output that is not given.
+template <class Shape>
+void set_default_view(const TensorIntake& intake, TensorArgument& argument, Shape&& shape) {
+  if (argument.given()) return;
+  argument.view = shape();
+  argument.view.device_type = intake.device_type();
+  argument.view.device_ordinal = intake.device_ordinal();
+}
+
+// The tensor that the caller gave, or a new one.
+template <class Shape>
+py::object given_or_new(TensorIntake& intake, const TensorArgument& like, TensorArgument& argument,
+                        Shape&& shape) {
+  if (argument.given()) return py::reinterpret_borrow<py::object>(argument.object);
+  set_default_view(intake, argument, shape);
+  return intake.allocate(like, argument.view, argument.name);
+}
+
 // The workspace of one call, from the allocator of `like`'s framework, which orders its reuse after
 // the call's work on the stream. None where a framework has no allocator for others: the call then
 // runs unsplit.

@@ -2,7 +2,7 @@
 #include "placement.h"
 
 #include "dtypes.h"
-#include "jit/device_choice.h"
+#include "jit/op/device_choice.h"
 
 namespace kiln::python {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <pybind11/pybind11.h>
 
-#include "jit/call_arguments.h"
-#include "jit/device_errors.h"
+#include "jit/op/arguments.h"
+#include "jit/op/device_errors.h"
 #include "kiln/error.h"
 #include "runtime/cuda/cuda_device.h"
 

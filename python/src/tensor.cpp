@@ -5,7 +5,7 @@
 
 #include "array_interface.h"
 #include "errors.h"
-#include "jit/call_arguments.h"
+#include "jit/op/arguments.h"
 #include "names.h"
 #include "output.h"
 #include "streams.h"
@@ -87,6 +87,14 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
   const bool launches = place_.host_arrays() == HostArrays::copied && !place_.is_host();
   for (const TensorArgument& argument : arguments) {
     waits_ = waits_ || (launches && argument.given() && argument.framework.is_jax);
+  }
+}
+
+void require(const char* op, std::span<const TensorArgument> arguments) {
+  for (const TensorArgument& argument : arguments) {
+    if (argument.object == Py_None) {
+      throw_type({op, argument.name}, "must be a tensor, got None");
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +27,18 @@ struct TensorArgument {
 
   bool given() const { return object != nullptr && object != Py_None; }
 };
+
+// Throws TypeError where one of these is None.
+void require(const char* op, std::span<const TensorArgument> arguments);
+
+// The tensors among a call's arguments; those that it cannot do without are there.
+template <class Signature>
+typename Signature::template Tensors<TensorArgument> tensors_of(
+    const std::array<PyObject*, Signature::kSlots>& slots) {
+  auto tensors = Signature::template tensors<TensorArgument>(slots);
+  require(Signature::kOp, std::span(tensors.all).first(Signature::kRequiredTensors));
+  return tensors;
+}
 
 // The tensors of one call: read, on one device or all in host memory (for the emulated device, or
 // to be copied), with the stream that the work belongs to. Keeps what their producers handed out

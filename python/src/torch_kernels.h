@@ -3,8 +3,41 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+
+#include "torch_abi.h"
+
 namespace kiln::python {
 
 void register_torch(pybind11::module_& module);
+
+struct TorchOperator {
+  const char* name;
+  TorchKernel* kernel;
+};
+// In generated/torch_operators.cpp.
+std::span<const TorchOperator> torch_operators();
+
+// A result as it is left on the stack.
+inline TorchSlot slot_of(TorchTensor tensor) {
+  return reinterpret_cast<TorchSlot>(tensor.release());
+}
+
+// Throws what PyTorch turns into the Python error that the C entry raises for `error`, which is the
+// exception handled now.
+[[noreturn]] void rethrow_to_torch(const std::exception& error);
+
+// What PyTorch calls, of a function that takes the stack and the number of new results.
+template <auto compute, std::size_t new_results>
+void torch_kernel(TorchSlot* stack, std::uint64_t, std::uint64_t) {
+  try {
+    compute(stack, new_results);
+  } catch (const std::exception& error) {
+    rethrow_to_torch(error);
+  }
+}
 
 }  // namespace kiln::python

@@ -6,10 +6,10 @@
 
 namespace kiln::python {
 
-// kiln.operators.<op> of the same arguments; a new reference.
+// What stands for the operation where PyTorch traces, of the same arguments; a new reference.
 inline PyObject* call_operator(const char* op, PyObject* const* args, Py_ssize_t count,
                                PyObject* keywords) {
-  const py::object function = py::module_::import("kiln.operators").attr(op);
+  const py::object function = py::module_::import("kiln.operators._traced").attr(op);
   return take(PyObject_Vectorcall(function.ptr(), args, static_cast<std::size_t>(count), keywords))
       .release()
       .ptr();

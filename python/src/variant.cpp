@@ -6,7 +6,7 @@
 #include "arguments.h"
 #include "docstrings.h"
 #include "errors.h"
-#include "jit/variant_json.h"
+#include "jit/op/variant_json.h"
 #include "tensor.h"
 
 namespace kiln::python {

@@ -88,15 +88,15 @@ __device__ __forceinline__ auto load_two(const VariantTensor<T, 4>& tensor, cons
 // true where the key is visible, or added to the logit. kPairs: see load_two.
 template <bool kPairs>
 struct MaskTensor : DefaultHooks<MaskTensor<kPairs>> {
-  VariantTensor<bool, 4> visible_pairs;
+  VariantTensor<bool, 4> shown;
   static constexpr bool kMasks = true;
   static constexpr bool kTakesTwo = kPairs;
 
   __device__ __forceinline__ bool keep(const Position& at) const {
-    return visible_pairs.at(at.b, at.h, at.row, at.kv);
+    return shown.at(at.b, at.h, at.row, at.kv);
   }
   __device__ __forceinline__ Two<bool> keep_two(const Position& at) const {
-    return load_two(visible_pairs, at);
+    return load_two(shown, at);
   }
 };
 // Many masks hide keys by the least float instead of by -inf. A row of nothing else must be the

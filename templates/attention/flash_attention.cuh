@@ -87,7 +87,8 @@ struct AttentionTiles {
   static_assert(kScratchOffset + (kPartners > 1 ? kPartners * kRows * 4 : 0) <=
                     attention_shared_bytes(Config::kHeadDim, Config::kHeadDimV, Config::kBlockQ,
                                            Config::kBlockKv, Config::kStages, Config::kTeams,
-                                           kPartners, Config::kSplits),
+                                           kPartners, Config::kSplits,
+                                           sizeof(typename Config::Element)),
                 "flash_attention: the tiles must fit what attention_shared_bytes() asks for");
 };
 

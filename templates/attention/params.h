@@ -33,14 +33,17 @@ constexpr int attention_partial_floats(int block_q, int head_dim_v) {
 }
 
 // Dynamic shared memory of one CTA: the Q tile, for each team `stages` of a K and a V tile, and
-// what partners exchange; afterwards the output tile, or with `splits` the teams' partial results.
+// what partners exchange, all of `element_bytes` bytes; afterwards the output tile, or with
+// `splits` the teams' partial results.
 constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
-                                     int stages, int teams, int partners, bool splits) {
+                                     int stages, int teams, int partners, bool splits,
+                                     int element_bytes) {
   const int dim = attention_padded_dim(head_dim), dim_v = attention_padded_dim(head_dim_v);
-  const int exchanged = partners > 1 ? block_q * (2 * block_kv + 4 * partners) : 0;
-  const int inputs = 2 * (block_q * dim + teams * stages * block_kv * (dim + dim_v)) + exchanged;
-  const int outputs =
-      splits ? 4 * teams * attention_partial_floats(block_q, head_dim_v) : 2 * block_q * dim_v;
+  const int exchanged = partners > 1 ? block_q * (element_bytes * block_kv + 4 * partners) : 0;
+  const int keys = teams * stages * block_kv * (dim + dim_v);
+  const int inputs = element_bytes * (block_q * dim + keys) + exchanged;
+  const int outputs = splits ? 4 * teams * attention_partial_floats(block_q, head_dim_v)
+                             : element_bytes * block_q * dim_v;
   return inputs > outputs ? inputs : outputs;
 }
 

@@ -1,29 +1,12 @@
 // From accumulators to the output: activation, bias, residual, conversion and guarded stores.
 #pragma once
-#include "/kiln/base/math.cuh"
+#include "/kiln/base/activation.cuh"
 #include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/scales.cuh"
 #include "/kiln/gemm/tile.cuh"
 
 namespace kiln {
-
-enum class Activation { none, relu, gelu, gelu_tanh, silu };
-
-template <Activation kActivation>
-__device__ __forceinline__ float activate(float x) {
-  if constexpr (kActivation == Activation::relu) {
-    return x < 0.0f ? 0.0f : x;  // unlike max, keeps NaN
-  } else if constexpr (kActivation == Activation::gelu) {
-    return x * normal_cdf_fast(x);
-  } else if constexpr (kActivation == Activation::gelu_tanh) {
-    return 0.5f * x * (1.0f + tanh_fast(0.7978845608028654f * (x + 0.044715f * x * x * x)));
-  } else if constexpr (kActivation == Activation::silu) {
-    return x * sigmoid_fast(x);
-  } else {
-    return x;
-  }
-}
 
 // The shape of every epilogue: `acc` is alpha times the sum times the scales; an absent bias or
 // residual is 0.

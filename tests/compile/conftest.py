@@ -17,3 +17,18 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/compile/golden/*.cu anew"
     )
+    parser.addoption(
+        "--full", action="store_true", help="compile every built-in kernel, as KILN_TEST_FULL=1"
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--full", False):
+        os.environ["KILN_TEST_FULL"] = "1"
+
+
+def pytest_terminal_summary(terminalreporter):
+    seed = os.environ.get("KILN_TEST_SEED") or "0"
+    full = os.environ.get("KILN_TEST_FULL") == "1"
+    what = "all kernels" if full else f"the cover and the sample of seed {seed}"
+    terminalreporter.write_line(f"tests/compile took {what} (tests/support/kernel_list.h)")

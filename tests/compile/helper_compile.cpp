@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jit/compiler.h"
+#include "jit/compile/compiler.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // The compiler on a real NVRTC, without a GPU: results, errors, and independence of the folder.
-#include "jit/compiler.h"
+#include "jit/compile/compiler.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-#include "jit/nvrtc.h"
+#include "jit/compile/nvrtc.h"
 #include "runtime/cuda/kernel_image.h"
 #include "tests/support/catch.h"
 

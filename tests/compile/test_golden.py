@@ -12,6 +12,7 @@ GOLDEN = pathlib.Path(__file__).parent / "golden"
 ATTENTION = {"op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "splits": False}
 GEMM = {"op": "gemm", "dtype": "bfloat16", "layout": "nt", "block_m": 128, "block_n": 128,
         "stages": 3}  # fmt: skip
+NORM = {"op": "rms_norm", "weight": "bfloat16"}
 SPECS = {
     "attention_d128_causal": {**ATTENTION, "mask": "causal"},
     "attention_d64_decode": {
@@ -47,6 +48,13 @@ SPECS = {
     "gemm_gated": {
         **GEMM, "block_n": 192, "stages": 4, "activation": "swiglu", "gate": "interleaved",
         "bias": "float32",
+    },
+    "rms_norm_stages": {**NORM, "threads": 128, "vectors": 4, "rows_per_block": 1, "cluster": 1},
+    "rms_norm_partial": {**NORM, "residual": True, "launch": 1},
+    "rms_norm_apply": {**NORM, "residual": True, "launch": 2},
+    "layer_norm_cluster": {
+        **NORM, "op": "layer_norm", "dtype": "float16", "out_dtype": "float32", "bias": "float32",
+        "activation": "gelu", "cluster": 4,
     },
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
 }  # fmt: skip

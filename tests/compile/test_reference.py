@@ -1,4 +1,4 @@
-"""The GPU tests' reference and gates, checked on the CPU: equal to PyTorch, and that they bite."""
+"""The reference and gates of tests/kernels, on the CPU: equal to PyTorch, and that they bite."""
 
 import math
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "jit/compiler.h"
-#include "jit/embedded.h"
+#include "jit/compile/compiler.h"
+#include "jit/compile/embedded.h"
 #include "tests/support/catch.h"
 
 namespace kiln {

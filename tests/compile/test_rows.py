@@ -1,75 +1,78 @@
-"""Every row of every config table through NVRTC: no spill, no local memory, no ptxas complaint.
+"""Built-in kernels of every config row of every arch through NVRTC: no spill, no local memory, no
+ptxas complaint.
 
-The archs of one family differ in little but the target, so the whole list is compiled for sm_90
-only; one of each other family gets all of it in bf16 and tf32. Every row is compiled for every arch
-in every dtype, in one form at least.
+For each row every value of every property that occurs with it, and a sample of the other kernels,
+which KILN_TEST_SEED decides; with KILN_TEST_FULL=1 (or --full) all of them. The list is that of
+tests/support/kernel_list.h, which the tests on the emulated device take too.
 """
 
+import functools
 import json
+import os
+import pathlib
+import subprocess
 
 import kiln
 import pytest
 
+ROOT = pathlib.Path(__file__).parents[2]
 # Largest shared memory of a CTA, in KiB.
 SHARED_LIMITS = {"sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
-EVERYTHING = {"sm_90"}
-ONE_HALF_TYPE = {"sm_80", "sm_100", "sm_120"}  # sm_86 and sm_89: sm_80's code, sm_120's tiles
-# The properties of the plainest form of a kernel; head dims and tiles stay free.
-PLAIN = {
-    "flash_attention": {
-        "mask": "causal", "softcap": False, "alibi": False, "sinks": None,
-        "aligned": True,
-    },
-    "gemm": {
-        "layout": "nt", "accumulator": "float32", "bias": None, "residual": None,
-        "activation": "none", "loads": "vectors", "scale_a": "none", "scale_b": "none",
-    },
-}  # fmt: skip
+FOLLOWERS = {"sm_86", "sm_89"}  # sm_80's code, in other tiles: see kernel_list.h
+NORM_TILE = ("threads", "vectors", "rows_per_block", "cluster", "launch")
 TILE = {
     "flash_attention": ("block_q", "block_kv", "warps", "stages", "splits"),
     "gemm": ("block_m", "block_n", "block_k", "stages", "cluster", "splits"),
+    "rms_norm": NORM_TILE,
+    "layer_norm": NORM_TILE,
 }
 
 
-def is_plain(spec):
-    return all(spec[key] == value for key, value in PLAIN[spec["op"]].items())
+@functools.cache
+def kernel_list(arch):
+    """The cover, the sample, and what is tested of an arch: lists of specs."""
+    builds = [ROOT / "build" / name / "tests/helper_kernels" for name in ("gpu", "dev")]
+    builds = [path for path in builds if path.exists()]
+    assert builds, "no build with C++ tests in build/: run make build or scripts/gpu.sh first"
+    done = subprocess.run([builds[0], arch], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
-def chosen(arch):
-    specs = kiln.enumerate_specs(arch)
-    if arch in EVERYTHING:
-        return specs
-    if arch in ONE_HALF_TYPE:
-        some = [spec for spec in specs if spec["dtype"] != "float16" or is_plain(spec)]
-    else:
-        some = [spec for spec in specs if is_plain(spec)]
-    # A row that serves no plain kernel (code at every logit, copies through registers) once too.
-    served = rows(some)
-    others = {row_of(spec): spec for spec in specs if row_of(spec) not in served}
-    return some + list(others.values())
+def pairs(spec, arch):
+    """Of its tile and each property. Families that share their tiles share templates."""
+    names = TILE[spec["op"]]
+    tile = (names, *(spec.get(name) for name in names))
+    for name, value in spec.items():
+        if arch not in FOLLOWERS or name in ("op", "dtype") or name.startswith("head_dim"):
+            yield (*tile, name, json.dumps(value))
 
 
-def row_of(s):
-    return (s["op"], s["dtype"], *(s[key] for key in TILE[s["op"]]))
+def all_pairs(specs, arch):
+    return {pair for spec in specs for pair in pairs(spec, arch)}
 
 
-def rows(specs):
-    return {row_of(spec) for spec in specs}
+def texts(specs):
+    return [json.dumps(spec, sort_keys=True) for spec in specs]
 
 
 @pytest.mark.parametrize("arch", SHARED_LIMITS)
-def test_the_choice_covers_every_row_and_dtype(arch):
-    everything, some = kiln.enumerate_specs(arch), chosen(arch)
+def test_the_choice_covers_every_row_with_every_property(arch):
+    everything, chosen = kiln.enumerate_specs(arch), kernel_list(arch)
     assert len(everything) > 100
-    assert rows(some) == rows(everything)
-    bf16 = [spec for spec in everything if spec["dtype"] == "bfloat16"]
-    if arch in EVERYTHING | ONE_HALF_TYPE:
-        assert [spec for spec in some if spec["dtype"] == "bfloat16"] == bf16
+    assert all_pairs(chosen["cover"], arch) == all_pairs(everything, arch)
+    tested = texts(chosen["tested"])
+    assert len(set(tested)) == len(tested)
+    if os.environ.get("KILN_TEST_FULL") == "1":
+        assert sorted(tested) == sorted(texts(everything))
+    else:
+        assert tested == texts(chosen["cover"]) + texts(chosen["sample"])
+        assert set(tested) < set(texts(everything))
 
 
 @pytest.mark.parametrize("arch", SHARED_LIMITS)
 def test_every_row_compiles_clean(arch):
-    report = kiln.prewarm(chosen(arch), arch)
+    report = kiln.prewarm(kernel_list(arch)["tested"], arch)
     assert report["failed"] == []
     assert report["compiled"] + report["cached"] == report["total"] > 0
     faults = [fault for kernel in report["kernels"] for fault in faults_of(kernel["spec"], arch)]

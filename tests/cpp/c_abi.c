@@ -69,6 +69,17 @@ static const struct field kGemm[] = {FIELD(kiln_gemm_options, struct_size),
 static const size_t kGemmOffsets[] = {0,  8,  12, 16, 24, 32, 40, 48,  56, 64,
                                       72, 76, 80, 84, 88, 92, 96, 104, 112};
 
+static const struct field kNorm[] = {FIELD(kiln_norm_options, struct_size),
+                                     FIELD(kiln_norm_options, eps),
+                                     FIELD(kiln_norm_options, residual),
+                                     FIELD(kiln_norm_options, residual_out),
+                                     FIELD(kiln_norm_options, weight_offset),
+                                     FIELD(kiln_norm_options, activation),
+                                     FIELD(kiln_norm_options, allocate),
+                                     FIELD(kiln_norm_options, allocate_context),
+                                     {"end of kiln_norm_options", sizeof(kiln_norm_options), 0}};
+static const size_t kNormOffsets[] = {0, 8, 16, 24, 32, 36, 40, 48, 56};
+
 static const struct field kTile[] = {FIELD(kiln_gemm_tile, block_m),
                                      FIELD(kiln_gemm_tile, block_n),
                                      FIELD(kiln_gemm_tile, block_k),
@@ -167,6 +178,7 @@ int main(void) {
   CHECK_FIELDS(kAttention, kAttentionOffsets);
   CHECK_FIELDS(kSdpa, kSdpaOffsets);
   CHECK_FIELDS(kGemm, kGemmOffsets);
+  CHECK_FIELDS(kNorm, kNormOffsets);
   CHECK_FIELDS(kTile, kTileOffsets);
   CHECK_FIELDS(kVariant, kVariantOffsets);
   check("an enumeration in a struct", sizeof(int32_t), sizeof(kiln_dtype));

@@ -10,21 +10,34 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROOMS = ("jit", "cache", "python/src", "runtime/cuda", "runtime")
-OTHERS = ("runtime/emulator/machine/options.cpp", "runtime/emulator/machine/emulated_device.cpp")
+ROOMS = ("jit", "cache", "python/src", "runtime/cuda")
+OTHERS = (
+    "runtime/tensor_map_rules.cpp",
+    "runtime/emulator/machine/options.cpp",
+    "runtime/emulator/machine/emulated_device.cpp",
+)
 NO_ERRORS = {
-    "jit/attention_config.cpp": "reasons of the config table",
-    "jit/compile_log.cpp": "what the compiler's log is searched for",
-    "jit/explain.cpp": "reasons of explain",
-    "jit/gemm_rows.cpp": "reasons of explain",
-    "jit/gemm_table.cpp": "reasons of the config table",
-    "jit/render.cpp": "generated source",
-    "jit/render_attention.cpp": "generated source",
-    "jit/render_gemm.cpp": "generated source",
-    "jit/render_gemm_sm90.cpp": "generated source",
-    "jit/render_wgmma.cpp": "generated source",
+    "jit/attention/table.cpp": "reasons of the config table",
+    "jit/compile/compile_log.cpp": "what the compiler's log is searched for",
+    "jit/tools/reasons.cpp": "reasons of explain",
+    "jit/tools/explain.cpp": "reasons of explain",
+    "jit/api/gemm.cpp": "reasons of explain",
+    "jit/gemm/rows.cpp": "reasons of explain",
+    "jit/gemm/table.cpp": "reasons of the config table",
+    "jit/norm/table.cpp": "reasons of the config table",
+    "jit/norm/render.cpp": "generated source",
+    "python/src/generated/methods.cpp": "help()",
+    "jit/attention/render.cpp": "generated source",
+    "jit/gemm/render.cpp": "generated source",
+    "jit/gemm/render_sm90.cpp": "generated source",
+    "jit/op/wgmma_source.cpp": "generated source",
     "python/src/module.cpp": "help()",
 }
+# The fields and templates of a family: names and help, no errors.
+FIELD = re.compile(
+    r"constexpr (?:Field|Template) k\w+(?:\[\])? = \{.*?\};$|\.means = \"[^\"]*\"",
+    re.DOTALL | re.MULTILINE,
+)
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 RAW = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
 ESCAPES = {r"\"": '"', r"\n": "\n", r"\\": "\\"}
@@ -36,7 +49,7 @@ def is_sentence(text):
 
 
 def pieces_of_cpp(text):
-    text = re.sub(r"^\s*#.*$", "", RAW.sub('""', text), flags=re.MULTILINE)
+    text = re.sub(r"^\s*#.*$", "", RAW.sub('""', FIELD.sub("", text)), flags=re.MULTILINE)
     text = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
     joined, end = [], None
     for match in LITERAL.finditer(text):
@@ -64,7 +77,7 @@ def pieces_of_python(text):
 
 def sources():
     """(name, pieces) of every file that may hold an error's text."""
-    paths = [path for room in ROOMS for path in sorted((ROOT / room).glob("*.cpp"))]
+    paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.cpp"))]
     for path in [*paths, *(ROOT / name for name in OTHERS)]:
         name = path.relative_to(ROOT).as_posix()
         if name not in NO_ERRORS:

@@ -4,7 +4,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "jit/problem.h"
+#include "jit/attention/problem.h"
+#include "jit/gemm/problem.h"
 
 namespace kiln::testing {
 

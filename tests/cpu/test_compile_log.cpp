@@ -1,5 +1,5 @@
 // Reading ptxas -v: logs as NVRTC 12.4 and 13.0 write them.
-#include "jit/compile_log.h"
+#include "jit/compile/compile_log.h"
 
 #include "tests/support/catch.h"
 

@@ -1,6 +1,7 @@
 // Every field of kiln/c.h's options arrives where the C++ API has it. The operations are tested
 // from C, in tests/cpp/c_api.c.
-#include "jit/c_structs.h"
+#include "jit/api/c_norm.h"
+#include "jit/api/c_structs.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_driver.h"
 
@@ -122,6 +123,30 @@ TEST_CASE("GEMM's options arrive from C") {
   c.trans_b = c.fast = 1;
   CHECK((!options_of(&c).trans_a && options_of(&c).trans_b));
   CHECK((!options_of(&c).allow_tf32 && options_of(&c).fast));
+}
+
+TEST_CASE("the norms' options arrive from C") {
+  const kiln_tensor residual = tensor(1), sums = tensor(2);
+  const float eps = 0.25f;
+  const kiln_norm_options c{sizeof c, &eps,           &residual, &sums,
+                            1.5f,     KILN_GELU_TANH, allocate,  g_memory};
+  const NormOptions options = options_of("rms_norm", &c);
+  CHECK(options.eps == 0.25f);
+  CHECK(options.residual.data == residual.data);
+  CHECK(options.residual_out.data == sums.data);
+  CHECK(options.weight_offset == 1.5f);
+  CHECK(options.activation == Activation::gelu_tanh);
+  CHECK((options.workspace.allocate == allocate && options.workspace.context == g_memory));
+  const auto zeros = zeroed<kiln_norm_options>();
+  for (const NormOptions& defaults :
+       {options_of("rms_norm", &zeros), options_of("rms_norm", nullptr)}) {
+    CHECK_FALSE((defaults.eps || defaults.residual.given() || defaults.residual_out.given()));
+    CHECK((defaults.weight_offset == 0 && defaults.activation == Activation::none));
+  }
+  auto wrong = zeros;
+  wrong.activation = 99;
+  CHECK(mentions(message_of<std::invalid_argument>([&] { options_of("layer_norm", &wrong); }),
+                 "layer_norm: activation"));
 }
 
 TEST_CASE("zeroed options from C are the defaults, and so are null ones") {

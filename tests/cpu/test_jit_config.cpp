@@ -1,17 +1,21 @@
 // The config tables are closed: whatever the sizes and the machine, only listed kernels are used.
 #include <algorithm>
+#include <map>
 #include <set>
 
-#include "jit/arch.h"
-#include "jit/config.h"
-#include "jit/problem.h"
+#include "jit/attention/config.h"
+#include "jit/attention/family.h"
+#include "jit/gemm/config.h"
+#include "jit/gemm/family.h"
+#include "jit/op/arch.h"
 #include "tests/support/catch.h"
 
 using namespace kiln;
 
 namespace {
 
-bool is_listed(const std::vector<int>& rows, int row) {
+template <class Row>
+bool is_listed(const std::vector<Row>& rows, Row row) {
   return std::find(rows.begin(), rows.end(), row) != rows.end();
 }
 
@@ -42,7 +46,7 @@ TEST_CASE("sweep: attention never leaves its rows") {
         for (std::int64_t len_q = 0; len_q <= 16384; len_q = len_q < 300 ? len_q + 1 : len_q * 2) {
           for (int sm_count : {132, 114, 78, 16}) {
             const AttentionExtent extent{3, 8, 2, len_q, 40 * len_q + 1};
-            const Choice choice = choose_attention(traits, arch, extent, sm_count, true);
+            const AttentionChoice choice = choose_attention(traits, arch, extent, sm_count, true);
             REQUIRE(is_listed(rows, choice.row));
             REQUIRE(choice.splits >= 1);
             REQUIRE((choice.splits == 1 || attention_configs()[choice.row].splits));
@@ -57,7 +61,7 @@ TEST_CASE("sweep: attention never leaves its rows") {
 namespace {
 
 enum class Kind { decode, few, narrow, many };
-Kind kind_of(const Choice& choice) {
+Kind kind_of(const AttentionChoice& choice) {
   const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(choice.row)];
   return config.teams > 1      ? Kind::decode
          : config.splits       ? Kind::few
@@ -66,7 +70,7 @@ Kind kind_of(const Choice& choice) {
 }
 
 // On an H200.
-Choice choice_of(const AttentionExtent& extent, bool may_split = true, int dim = 128) {
+AttentionChoice choice_of(const AttentionExtent& extent, bool may_split = true, int dim = 128) {
   return choose_attention(attention(dim, dim), arch_index({9, 0}), extent, 132, may_split);
 }
 
@@ -77,7 +81,7 @@ TEST_CASE("attention: the rows of the heads of a KV head choose the kind of tile
     for (std::int64_t group : {1, 4, 5, 7, 16}) {
       for (std::int64_t len_q : {1, 2, 3, 5, 16, 17, 64, 65}) {
         // So many tiles that nothing is split.
-        const Choice choice = choice_of({200, 2 * group, 2, len_q, 4096}, true, dim);
+        const AttentionChoice choice = choice_of({200, 2 * group, 2, len_q, 4096}, true, dim);
         const std::int64_t rows = len_q * group;
         CHECK(choice.splits == 1);
         CHECK(kind_of(choice) == (rows <= 16 ? Kind::decode : rows <= 64 ? Kind::few : Kind::many));
@@ -88,7 +92,7 @@ TEST_CASE("attention: the rows of the heads of a KV head choose the kind of tile
 
 TEST_CASE("attention: blocks share the keys of a decoding tile where tiles are few") {
   const auto splits = [](std::int64_t batch, std::int64_t keys) {
-    const Choice choice = choice_of({batch, 32, 8, 1, keys});
+    const AttentionChoice choice = choice_of({batch, 32, 8, 1, keys});
     CHECK(kind_of(choice) == Kind::decode);
     return choice.splits;
   };
@@ -107,7 +111,7 @@ TEST_CASE("attention: blocks share the keys of a decoding tile where tiles are f
 }
 
 TEST_CASE("attention: a long chunk with few tiles uses the row for few queries and splits") {
-  const Choice chunk = choice_of({1, 4, 4, 512, 8192});
+  const AttentionChoice chunk = choice_of({1, 4, 4, 512, 8192});
   CHECK(kind_of(chunk) == Kind::few);
   CHECK(chunk.splits == 8);
   CHECK(choice_of({1, 4, 4, 512, 600}).splits == 2);
@@ -185,21 +189,21 @@ TEST_CASE("sweep: gemm never leaves its rows, for every M and machine") {
       traits.input = dtype;
       const auto rows = gemm_rows(traits, arch);
       REQUIRE_FALSE(rows.empty());
-      std::set<int> used;
+      std::set<std::pair<const Template*, int>> used;
       for (int sm_count : {132, 114, 78, 16}) {
         for (std::int64_t m = 1; m <= 16384; m += m < 512 ? 1 : 61) {
           for (std::int64_t n : {1, 128, 4096, 28672}) {
             for (std::int64_t batch : {1, 7}) {
-              const Choice choice =
+              const GemmChoice choice =
                   choose_gemm(traits, arch, {m, n, 4096, batch}, sm_count, m % 2 == 0);
-              used.insert(choice.row);
+              used.insert({choice.row.kernel, choice.row.row});
               CHECK(choice.splits >= 1);
               CHECK(choice.whole_tiles % sm_count == 0);
             }
           }
         }
       }
-      for (int row : used) REQUIRE(is_listed(rows, row));
+      for (const auto& [kernel, row] : used) REQUIRE(is_listed(rows, GemmRow{kernel, row}));
       CHECK(used.size() >= 2);  // the choice depends on the problem at all
     }
   }
@@ -218,9 +222,9 @@ TEST_CASE("sweep: gemm of 8-bit floats never leaves its rows, which Hopper alone
     for (int sm_count : {132, 114, 78, 16}) {
       for (std::int64_t m = 1; m <= 16384; m += m < 512 ? 1 : 61) {
         for (std::int64_t k : {1, 4096}) {
-          const Choice choice = choose_gemm(traits, hopper, {m, 4096, k}, sm_count, true);
+          const GemmChoice choice = choose_gemm(traits, hopper, {m, 4096, k}, sm_count, true);
           REQUIRE(is_listed(rows, choice.row));
-          REQUIRE(gemm_configs()[static_cast<std::size_t>(choice.row)].element_bytes == 1);
+          REQUIRE(choice.row.is_sm90());
         }
       }
     }
@@ -261,7 +265,7 @@ TEST_CASE("sweep: whatever the tensors, gemm runs kernels of a set that is known
       traits.major_b = bits & 2 ? Major::mn : Major::k;
       traits.loads = static_cast<Access>(bits / 4 % 3);
       traits.stores = static_cast<Access>(bits / 12);
-      for (int row : gemm_rows(traits, arch)) {
+      for (const GemmRow row : gemm_rows(traits, arch)) {
         known.insert(gemm_specialization(arch, row, traits).hash());
       }
     }
@@ -276,7 +280,7 @@ TEST_CASE("sweep: whatever the tensors, gemm runs kernels of a set that is known
         GemmProblem problem;
         check_gemm(a, b, out, options, problem);
         for (int sm_count : {132, 114, 78, 16}) {
-          const int row = choose_gemm(problem.traits, arch, {m, n, k, 1}, sm_count, true).row;
+          const GemmRow row = choose_gemm(problem.traits, arch, {m, n, k, 1}, sm_count, true).row;
           used.insert(gemm_specialization(arch, row, problem.traits).hash());
         }
       }
@@ -292,11 +296,11 @@ TEST_CASE("sweep: whatever the tensors, attention runs kernels of a set that is 
     std::set<std::size_t> known, used;
     for (int bits = 0; bits < 6; ++bits) {
       AttentionTraits traits = attention(dim, dim);
-      traits.dtype = DType::bf16;
+      traits.set_dtype(DType::bf16);
       traits.mask = static_cast<Mask>(bits / 2);
       traits.aligned = bits & 1;
       for (int row : attention_rows(traits, arch)) {
-        known.insert(Specialization(arch, row, traits).hash());
+        known.insert(Specialization(kFlashAttention, arch, row, traits).hash());
       }
     }
     for (int length = 1; length <= 16384; length += length < 40 ? 1 : length / 3) {
@@ -315,7 +319,7 @@ TEST_CASE("sweep: whatever the tensors, attention runs kernels of a set that is 
           const AttentionExtent extent{problem.batch, problem.heads, problem.heads_kv,
                                        problem.len_q, problem.keys};
           const int row = choose_attention(problem.traits, arch, extent, sm_count, true).row;
-          used.insert(Specialization(arch, row, problem.traits).hash());
+          used.insert(Specialization(kFlashAttention, arch, row, problem.traits).hash());
         }
       }
     }
@@ -326,44 +330,47 @@ TEST_CASE("sweep: whatever the tensors, attention runs kernels of a set that is 
 
 TEST_CASE("every row fits the shared memory of every arch that lists it") {
   for (int arch = 0; arch < static_cast<int>(arch_table().size()); ++arch) {
-    const auto specs = enumerate_specializations(arch);
+    const auto specs = all_samples(arch);
     CHECK(specs.size() > 100);
     for (const Specialization& spec : specs) {
-      const std::size_t row = static_cast<std::size_t>(spec.row());
-      const int bytes = spec.family() == Family::attention
-                            ? shared_bytes(attention_configs()[row], spec.attention())
-                            : shared_bytes(gemm_configs()[row]);
-      REQUIRE(bytes <= arch_table()[static_cast<std::size_t>(arch)].shared_bytes);
+      const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
+      const Footprint footprint = spec.kernel().footprint(spec);
+      REQUIRE(footprint.dynamic_shared_bytes <= static_cast<unsigned>(limits.shared_bytes));
     }
   }
 }
 
 TEST_CASE("every row of the tables is used somewhere") {
-  std::set<int> attention_seen, gemm_seen;
+  std::map<const Template*, std::set<int>> seen;
   for (int arch = 0; arch < static_cast<int>(arch_table().size()); ++arch) {
-    for (const Specialization& spec : enumerate_specializations(arch)) {
-      (spec.family() == Family::attention ? attention_seen : gemm_seen).insert(spec.row());
-    }
+    for (const Specialization& spec : all_samples(arch)) seen[&spec.kernel()].insert(spec.row());
     for (int dim = 8; dim <= 256; dim += 8) {
-      for (int row : attention_rows(with_variant(dim, dim), arch)) attention_seen.insert(row);
+      for (int row : attention_rows(with_variant(dim, dim), arch)) {
+        seen[&kFlashAttention].insert(row);
+      }
     }
   }
-  CHECK(attention_seen.size() == attention_configs().size());
-  CHECK(gemm_seen.size() == gemm_configs().size());
+  CHECK(seen[&kFlashAttention].size() == attention_configs().size());
+  CHECK(seen[&kGemmPortable].size() == gemm_configs().size());
+  CHECK(seen[&kGemmSm90].size() == gemm_sm90_configs().size());
 }
 
 TEST_CASE("specializations compare and hash by everything that is baked") {
   const AttentionTraits base = attention(64, 64);
   AttentionTraits other = base;
   other.softcap = true;
-  const Specialization a(3, 1, base), b(3, 1, base), c(3, 1, other), d(2, 1, base), e(3, 0, base);
+  const auto of = [](int arch, int row, const AttentionTraits& traits) {
+    return Specialization(kFlashAttention, arch, row, traits);
+  };
+  const Specialization a = of(3, 1, base), b = of(3, 1, base), c = of(3, 1, other);
   CHECK(a == b);
   CHECK(a.hash() == b.hash());
-  for (const Specialization& x : {c, d, e}) {
+  for (const Specialization& x :
+       {c, of(2, 1, base), of(3, 0, base), Specialization(kGemmPortable, 3, 1, base)}) {
     CHECK_FALSE(a == x);
     CHECK(a.hash() != x.hash());
   }
-  CHECK(c.attention() == other);
+  CHECK(c.traits_as<AttentionTraits>() == other);
 }
 
 TEST_CASE("arch: devices map to the code they run") {

@@ -2,9 +2,10 @@
 #include <string>
 #include <thread>
 
-#include "jit/calls.h"
-#include "jit/device_choice.h"
-#include "jit/device_errors.h"
+#include "jit/gemm/problem.h"
+#include "jit/op/device_choice.h"
+#include "jit/op/device_errors.h"
+#include "jit/op/launch.h"
 #include "kiln/control.h"
 #include "runtime/emulator/machine/faults.h"
 #include "tests/support/catch.h"
@@ -104,11 +105,13 @@ TEST_CASE("an emulated sm_90a gets the kernels that an H200 gets") {
   FakeDriver fake;  // a 9.0 as well
   const Chosen chosen("emulator:sm_90a");
   Product host(DeviceType::cpu), device(DeviceType::cuda);
-  const GemmProblem& emulated = host.check();
+  GemmProblem emulated = host.check(), on_gpu = device.check();
   runtime::Device& emulator = device_of(emulated.device_ordinal);
   CHECK(is_emulated(emulated.device_ordinal));
   CHECK(emulator.info().kind == runtime::DeviceKind::emulator);
-  CHECK(choose(emulated, emulator, true).spec == choose(device.check(), device_of(0), true).spec);
+  resolve(emulated, emulator, true);
+  resolve(on_gpu, device_of(0), true);
+  CHECK(emulated.recipe.first().spec == on_gpu.recipe.first().spec);
 }
 
 TEST_CASE("a device tensor's own device wins over the choice") {

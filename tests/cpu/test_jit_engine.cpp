@@ -8,9 +8,11 @@
 #include <optional>
 #include <thread>
 
-#include "jit/arch.h"
-#include "jit/calls.h"
-#include "jit/kernel_source.h"
+#include "jit/attention/problem.h"
+#include "jit/compile/kernel_source.h"
+#include "jit/gemm/problem.h"
+#include "jit/op/arch.h"
+#include "jit/op/launch.h"
 #include "kiln/control.h"
 #include "templates/gemm/params.h"
 #include "tests/support/catch.h"
@@ -52,8 +54,9 @@ struct Call {
   void publish() {
     GemmProblem problem;
     check_gemm(a, b, out, options, problem);
-    const Specialization spec = choose(problem, device_of(0), true).spec;
-    REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
+    resolve(problem, device_of(0), true);
+    const Specialization& spec = problem.recipe.first().spec;
+    REQUIRE(disk_cache().put(source_of(spec, problem.texts).key,
                              {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
   }
   void run(void* stream = nullptr) { gemm(a, b, out, options, stream); }
@@ -151,8 +154,9 @@ TEST_CASE("a kernel that another process compiled meanwhile is a hit and no miss
   Call call;
   GemmProblem problem;
   check_gemm(call.a, call.b, call.out, call.options, problem);
-  const Specialization spec = choose(problem, device_of(0), true).spec;
-  auto lock = disk_cache().lock(source_of(spec, texts_of(problem)).key, 1);  // as that process
+  resolve(problem, device_of(0), true);
+  const Specialization& spec = problem.recipe.first().spec;
+  auto lock = disk_cache().lock(source_of(spec, problem.texts).key, 1);  // as that process
   std::jthread thread([&] { call.run(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   call.publish();
@@ -290,17 +294,18 @@ TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells")
   options.variant = &bound;
   AttentionProblem problem;
   check_attention(q, q, q, q, lse, options, problem);
-  const Specialization spec = choose(problem, device_of(0), true).spec;
-  REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
+  resolve(problem, device_of(0), true);
+  const Specialization& spec = problem.recipe.first().spec;
+  REQUIRE(disk_cache().put(source_of(spec, problem.texts).key,
                            {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
   std::optional<Plan> plan;
   REQUIRE(try_plan_flash_attention(q, q, q, q, lse, options, plan).ok());
   // q, k, v, out, lse, alibi_slopes, attn_mask, sinks, bias: each is found where the call itself
   // puts it.
   const void* const order[] = {memory, memory, memory, memory, at(1), at(2), at(10), at(3), at(4)};
-  REQUIRE(problem.arguments.pointers() == std::size(order));
+  REQUIRE(problem.arguments().pointers() == std::size(order));
   for (std::size_t i = 0; i < std::size(order); ++i) {
-    CHECK(problem.arguments.pointer(i) == reinterpret_cast<std::uint64_t>(order[i]));
+    CHECK(problem.arguments().pointer(i) == reinterpret_cast<std::uint64_t>(order[i]));
   }
   // Only q to out are moved in vectors.
   CHECK(

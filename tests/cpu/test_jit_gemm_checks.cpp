@@ -107,7 +107,7 @@ TEST_CASE("gemm: the shape of a scale is its granularity") {
   CHECK(scales({}, {1}) == std::pair{Scale::tensor, Scale::tensor});
   CHECK(scales({6}, {8}) == std::pair{Scale::vector, Scale::vector});
   CHECK(scales({6, 1}, {1, 8}) == std::pair{Scale::vector, Scale::vector});
-  CHECK(call.problem.arguments.pointers() == 5);
+  CHECK(call.problem.arguments().pointers() == 5);
   call.a = half({1, 16}), call.out = half({1, 8});  // one row: both readings are the same
   CHECK(scales({1}, {8}).first == Scale::tensor);
   CHECK(scales({1, 1}, {8}).first == Scale::vector);

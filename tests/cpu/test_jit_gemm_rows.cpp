@@ -1,8 +1,12 @@
 // The rows of the sm_90a GEMM: which of them a problem gets, and what names one.
 #include <algorithm>
+#include <set>
+#include <span>
+#include <string>
 
-#include "jit/arch.h"
-#include "jit/config.h"
+#include "jit/gemm/config.h"
+#include "jit/gemm/family.h"
+#include "jit/op/arch.h"
 #include "tests/support/catch.h"
 
 using namespace kiln;
@@ -14,37 +18,50 @@ TEST_CASE("gemm on sm_90a: a cluster shares K where tiles are few; none of the p
   const auto choice = [&](const GemmExtent& extent) {
     return choose_gemm(traits, arch, extent, 132, /*may_split=*/false);  // takes no workspace
   };
-  const auto config = [&](const GemmExtent& extent) {
-    return gemm_configs()[static_cast<std::size_t>(choice(extent).row)];
-  };
+  const auto config = [&](const GemmExtent& extent) { return choice(extent).row.sm90(); };
   CHECK(choice({64, 64, 8192}).splits > 1);
   CHECK(choice({64, 64, 64}).splits == 1);  // one K-tile
   CHECK(choice({4096, 4096, 4096}).splits == 1);
-  CHECK(config({16, 4096, 4096}).sm90.swapped);
-  CHECK_FALSE(config({4096, 4096, 4096}).sm90.swapped);
+  CHECK(config({16, 4096, 4096}).swapped);
+  CHECK_FALSE(config({4096, 4096, 4096}).swapped);
   CHECK(config({4096, 4096, 4096}).block_n >= 128);
   CHECK(config({256, 28672, 8192}).block_n == 224);  // 256 tiles: two waves, nearly full
-  for (std::int64_t m : {1, 16, 64, 512, 4096}) CHECK(config({m, 4096, 4096}).is_sm90());
-  CHECK_FALSE(config({64, 64, 0}).is_sm90());
+  for (std::int64_t m : {1, 16, 64, 512, 4096}) CHECK(choice({m, 4096, 4096}).row.is_sm90());
+  CHECK_FALSE(choice({64, 64, 0}).row.is_sm90());
   // What the caller chose.
-  const int row = find_gemm_row(traits, arch, GemmTile{64, 128, 64, 9, 0, 5});
-  REQUIRE(row >= 0);
+  const GemmRow row = find_gemm_row(traits, arch, GemmTile{64, 128, 64, 9, 0, 5});
+  REQUIRE(row.exists());
   CHECK(choose_gemm(traits, arch, {64, 4096, 4096}, 132, false, row, 5).splits == 5);
   CHECK(choose_gemm(traits, arch, {64, 4096, 128}, 132, false, row, 5).splits == 2);
-  CHECK(find_gemm_row(traits, arch, GemmTile{64, 128, 64, 9, 0, 9}) == -1);
+  CHECK_FALSE(find_gemm_row(traits, arch, GemmTile{64, 128, 64, 9, 0, 9}).exists());
 }
 
-TEST_CASE("rows are told apart by what a config names") {
-  for (std::size_t i = 0; i < gemm_configs().size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      const GemmConfig &a = gemm_configs()[i], &b = gemm_configs()[j];
-      const bool alike = a.element_bytes == b.element_bytes && a.block_m == b.block_m &&
-                         a.block_n == b.block_n && a.block_k == b.block_k && a.stages == b.stages &&
-                         a.sm90.cluster == b.sm90.cluster && a.sm90.splits == b.sm90.splits;
-      INFO(tile_name(a) << " and " << tile_name(b));
-      CHECK_FALSE(alike);
-    }
+namespace {
+
+// What a caller can name of a row, and its dtypes' size.
+std::string named(const GemmConfig& row) {
+  return std::to_string(row.element_bytes) + " " + tile_name(row);
+}
+std::string named(const GemmSm90Config& row) {
+  return std::to_string(row.element_bytes) + " " + std::to_string(row.block_m) + " " +
+         std::to_string(row.block_n) + " " + std::to_string(row.stages) + " " +
+         std::to_string(row.cluster) + (row.splits ? " splits" : "");
+}
+
+template <class Config>
+void check_names_differ(std::span<const Config> configs) {
+  std::set<std::string> names;
+  for (const Config& config : configs) {
+    INFO(tile_name(config));
+    CHECK(names.insert(named(config)).second);
   }
+}
+
+}  // namespace
+
+TEST_CASE("rows are told apart by what a config names") {
+  check_names_differ(gemm_configs());
+  check_names_differ(gemm_sm90_configs());
 }
 
 TEST_CASE(
@@ -63,14 +80,14 @@ TEST_CASE(
     traits.gate = kGates[bits / 144 % 3];
     if (traits.gate != Gate::none) traits.activation = Activation::swiglu;
     traits.output = bits / 432 % 2 ? DType::f32 : DType::bf16;
-    if (!why_not_sm90(traits, arch, 1).empty()) continue;
+    if (!why_not_sm90(traits, arch).empty()) continue;
     ++suited;
     INFO("traits " << bits);
     for (std::int64_t m : {1, 64, 300, 4096}) {
-      const Choice choice = choose_gemm(traits, arch, {m, 4096, 512}, 132, false);
+      const GemmChoice choice = choose_gemm(traits, arch, {m, 4096, 512}, 132, false);
       const auto rows = gemm_rows(traits, arch);
       CHECK(std::find(rows.begin(), rows.end(), choice.row) != rows.end());
-      CHECK(gemm_configs()[static_cast<std::size_t>(choice.row)].is_sm90());
+      CHECK(choice.row.is_sm90());
     }
   }
   CHECK(suited > 100);

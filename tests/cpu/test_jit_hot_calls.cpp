@@ -4,11 +4,13 @@
 #include <new>
 #include <string>
 
-#include "jit/c_structs.h"
-#include "jit/calls.h"
-#include "jit/gemm_tuning.h"
-#include "jit/kernel_source.h"
-#include "jit/sdpa.h"
+#include "jit/api/c_structs.h"
+#include "jit/attention/problem.h"
+#include "jit/attention/sdpa.h"
+#include "jit/compile/kernel_source.h"
+#include "jit/gemm/problem.h"
+#include "jit/gemm/tuning.h"
+#include "jit/op/launch.h"
 #include "kiln/control.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_driver.h"
@@ -37,24 +39,26 @@ namespace {
 
 void* const kMemory = reinterpret_cast<void*>(0x10000);
 
-// Allocations of a call before the driver's launch, as jit/ops.cpp does it, once the kernel is
-// there; it comes from an entry made by hand.
+// Allocations of a call before the driver's launch, as run() of jit/op/launch.h does it, once the
+// kernel is there; it comes from an entry made by hand.
 template <class Problem, class Check>
 std::size_t hot_allocations(Check&& check) {
   const FakeDriver fake;
   clear_memory_cache();
   Problem problem;
   check(problem);
-  const Specialization spec = choose(problem, device_of(0), true).spec;
-  REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
+  resolve(problem, device_of(0), true);
+  const Specialization& spec = problem.recipe.first().spec;
+  REQUIRE(disk_cache().put(source_of(spec, problem.texts).key,
                            {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
   const auto call = [&] {
     Problem again;
     check(again);
     runtime::Device& device = device_of(again.device_ordinal);
-    const LaunchChoice found = choose(again, device, true);
-    const LoadedKernel& kernel = resident_kernel(found.spec, texts_of(again), device, nullptr);
-    return launch_shape(found, kernel).grid[0];
+    resolve(again, device, true);
+    void* const stream = nullptr;
+    const RecipeKernels kernels = find_kernels(again.recipe, again.texts, device, &stream);
+    return kernels[0] != nullptr ? again.recipe.first().blocks : 0;
   };
   call();
   call();

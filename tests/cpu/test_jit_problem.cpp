@@ -33,7 +33,7 @@ TEST_CASE("attention: window and causal combine into one mask") {
   CHECK(call.check().mask == Mask::window);
   const std::size_t first_word = sizeof(AttentionParams);
   std::uint64_t words[2];
-  std::memcpy(words, call.problem.arguments.bytes().data() + first_word, sizeof(words));
+  std::memcpy(words, call.problem.arguments().bytes().data() + first_word, sizeof(words));
   CHECK(words[0] == 3);
   CHECK(words[1] == 0);
 }
@@ -261,7 +261,7 @@ TEST_CASE("gemm: spans cover what the kernel may touch") {
   Gemm call;
   call.a.strides[0] = 32;  // rows of 16 in a pitch of 32
   call.check();
-  const auto spans = call.problem.arguments.spans();
+  const auto spans = call.problem.arguments().spans();
   REQUIRE(spans.size() == 3);
   CHECK(spans[0].bytes == (5 * 32 + 16) * 2);
   CHECK(spans[2].written);
@@ -275,7 +275,7 @@ TEST_CASE("attention: spans reach from the lowest to the highest byte, and no fu
   call.v.strides[2] = 0;  // one head for all
   call.options.alibi_slopes = half({8}, DType::f32);
   call.check();
-  const auto spans = call.problem.arguments.spans();
+  const auto spans = call.problem.arguments().spans();
   REQUIRE(spans.size() == 6);
   const auto base = reinterpret_cast<std::uint64_t>(kMemory);
   CHECK(spans[1].address == base - 6 * 4 * 64 * 2);
@@ -293,7 +293,7 @@ TEST_CASE("attention: a tensor without elements has no memory") {
   Attention call;
   call.k = half({2, 0, 4, 64}), call.v = half({2, 0, 4, 32});
   call.check();
-  const auto spans = call.problem.arguments.spans();
+  const auto spans = call.problem.arguments().spans();
   CHECK(spans[1].bytes == 0);
   CHECK(spans[2].bytes == 0);
   CHECK(spans[3].bytes == 2 * 5 * 8 * 32 * 2);
@@ -309,7 +309,7 @@ TEST_CASE("attention: a variant's tensors are among the spans") {
   Attention call;
   call.options.variant = &bound;
   call.check();
-  const auto spans = call.problem.arguments.spans();
+  const auto spans = call.problem.arguments().spans();
   REQUIRE(spans.size() == 5);
   CHECK(spans[4].bytes == 8 * 7 * 4);
   CHECK_FALSE(spans[4].written);
@@ -319,7 +319,7 @@ TEST_CASE("gemm: patched pointers move their spans") {
   Gemm call;
   call.a.strides[0] = -16;
   call.check();
-  CallArguments& arguments = call.problem.arguments;
+  CallArguments& arguments = call.problem.arguments();
   arguments.set_pointer(0, reinterpret_cast<void*>(0x20000));
   CHECK(arguments.spans()[0].address == 0x20000 - 5 * 16 * 2);
   CHECK(arguments.spans()[0].bytes == 6 * 16 * 2);

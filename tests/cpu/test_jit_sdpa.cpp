@@ -1,5 +1,5 @@
 // PyTorch's form of attention: what its broadcasting and masks become.
-#include "jit/sdpa.h"
+#include "jit/attention/sdpa.h"
 #include "tests/cpu/problem_calls.h"
 #include "tests/support/catch.h"
 
@@ -61,6 +61,27 @@ TEST_CASE("sdpa: is_causal is aligned top-left") {
       check(half({1, 1, 8, 64}), half({1, 1, 100, 64}), half({1, 1, 100, 64}), {}, causal));
   CHECK(longer.traits.mask == Mask::window);  // the diagonal lies elsewhere
   CHECK(longer.keys == 8);
+}
+
+TEST_CASE("attn_mask: two keys are read at once where every pair lies at the address of one") {
+  const auto in_pairs = [](std::int64_t keys, TensorView mask) {
+    const TensorView q = half({1, 4, 8, 64}), k = half({1, 4, keys, 64});
+    return problem_of(check(q, k, k, mask)).traits.mask_pairs;
+  };
+  TensorView even = half({1, 4, 8, 10}, DType::boolean);
+  CHECK(in_pairs(10, even));
+  CHECK_FALSE(in_pairs(9, half({1, 4, 8, 9}, DType::boolean)));
+  TensorView changed = even;
+  changed.data = static_cast<char*>(even.data) + 1;
+  CHECK_FALSE(in_pairs(10, changed));
+  changed = even;
+  changed.strides[2] = 11;
+  CHECK_FALSE(in_pairs(10, changed));
+  changed = even;
+  changed.strides[3] = 2;
+  CHECK_FALSE(in_pairs(10, changed));
+  CHECK(in_pairs(10, half({1, 1, 1, 10}, DType::boolean)));       // broadcast over rows
+  CHECK_FALSE(in_pairs(10, half({1, 1, 8, 1}, DType::boolean)));  // and over keys
 }
 
 TEST_CASE("top_left stands for causal alone") {

@@ -1,13 +1,13 @@
 // Specs, variants and keys: JSON round trips, identities, and the errors of malformed ones.
 #include <algorithm>
 
-#include "jit/arch.h"
-#include "jit/config.h"
-#include "jit/kernel_source.h"
-#include "jit/settings.h"
-#include "jit/spec_json.h"
-#include "jit/user_text.h"
-#include "jit/variant_json.h"
+#include "jit/compile/kernel_source.h"
+#include "jit/compile/settings.h"
+#include "jit/gemm/config.h"
+#include "jit/op/arch.h"
+#include "jit/op/user_text.h"
+#include "jit/op/variant_json.h"
+#include "jit/tools/spec.h"
 #include "tests/support/catch.h"
 
 using namespace kiln;
@@ -42,7 +42,7 @@ VariantDefinition softcap() {
 }  // namespace
 
 TEST_CASE("every enumerated specialization survives the trip through JSON") {
-  for (const Specialization& spec : enumerate_specializations(kHopper)) {
+  for (const Specialization& spec : all_samples(kHopper)) {
     const auto back = specs_from_json(spec_to_json(spec, {}), kHopper);
     REQUIRE(back.size() == 1);
     REQUIRE(back[0].spec == spec);
@@ -51,17 +51,17 @@ TEST_CASE("every enumerated specialization survives the trip through JSON") {
 
 TEST_CASE("a spec without a tile stands for every row") {
   const auto specs = specs_from_json({{"op", "gemm"}, {"layout", "nt"}}, kHopper);
-  CHECK(specs.size() == gemm_rows(specs[0].spec.gemm(), kHopper).size());
+  CHECK(specs.size() == gemm_rows(specs[0].spec.traits_as<GemmTraits>(), kHopper).size());
 }
 
 TEST_CASE("a spec of 8-bit floats names the dtype of b, the precision and the scales") {
   const json base = {{"op", "gemm"}, {"dtype", "float8_e4m3fn"}};
-  const GemmTraits plain = specs_from_json(base, kHopper).at(0).spec.gemm();
+  const GemmTraits plain = specs_from_json(base, kHopper).at(0).spec.traits_as<GemmTraits>();
   CHECK(plain.output == DType::bf16);
   CHECK(plain.input_b == DType::none);
   json mixed = base;
   mixed.update({{"dtype_b", "float8_e5m2"}, {"precision", "fast"}, {"scale_b", "vector"}});
-  const GemmTraits traits = specs_from_json(mixed, kHopper).at(0).spec.gemm();
+  const GemmTraits traits = specs_from_json(mixed, kHopper).at(0).spec.traits_as<GemmTraits>();
   CHECK(traits.dtype_b() == DType::f8_e5m2);
   CHECK(traits.fast);
   CHECK(traits.scale_a == Scale::none);
@@ -190,14 +190,15 @@ TEST_CASE("bad specs name the field") {
   }
   CHECK(contains(error_of({{"op", "gemm"}, {"block_m", 0}}), "'block_m' must be a tile size"));
   CHECK(contains(error_of({{"op", "gemm"}, {"dtype", ""}}), "'dtype' must be float16"));
-  CHECK(contains(error_of({{"op", "gemm"}, {"activation", ""}}), "'activation' is empty"));
+  CHECK(
+      contains(error_of({{"op", "gemm"}, {"activation", ""}}), "'activation' must be none, relu"));
   CHECK(contains(error_of({{"op", "gemm"}, {"gate", "halves"}}), "'gate' needs activation swiglu"));
   CHECK_THROWS_AS(parse_specs("{"), std::invalid_argument);
 }
 
 TEST_CASE("a gated spec has its gates in halves unless it says otherwise") {
   const json gated{{"op", "gemm"}, {"activation", "geglu"}};
-  CHECK(specs_from_json(gated, kHopper).front().spec.gemm().gate == Gate::halves);
+  CHECK(specs_from_json(gated, kHopper).front().spec.traits_as<GemmTraits>().gate == Gate::halves);
   json alternating = gated;
   alternating["gate"] = "interleaved";
   const OwnedSpec owned = specs_from_json(alternating, kHopper).front();
@@ -221,7 +222,7 @@ TEST_CASE("bad variants of a spec are refused in our words") {
 
 TEST_CASE("keys: one for each specialization, the same in every process") {
   std::vector<cache::Key> keys;
-  for (const Specialization& spec : enumerate_specializations(kHopper)) {
+  for (const Specialization& spec : all_samples(kHopper)) {
     keys.push_back(source_of(spec, {}).key);
   }
   std::sort(keys.begin(), keys.end());

@@ -6,9 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "jit/arch.h"
-#include "jit/gemm_tuning.h"
-#include "jit/problem.h"
+#include "jit/gemm/tuning.h"
+#include "jit/op/arch.h"
 #include "kiln/control.h"
 #include "tests/support/catch.h"
 
@@ -62,12 +61,10 @@ class TableFile {
 
 const json kWide = tile_json(128, 256, 64, 4), kNarrow = tile_json(128, 96, 64, 6);
 
-Choice choice(const GemmExtent& extent, const GemmTraits& traits = {}, int sm_count = kSms) {
+GemmChoice choice(const GemmExtent& extent, const GemmTraits& traits = {}, int sm_count = kSms) {
   return choose_gemm(traits, kHopper, extent, sm_count, /*may_split=*/true);
 }
-GemmConfig config(const Choice& choice) {
-  return gemm_configs()[static_cast<std::size_t>(choice.row)];
-}
+const GemmSm90Config& config(const GemmChoice& choice) { return choice.row.sm90(); }
 
 // What set_tuning says of a file.
 std::string refusal(const std::string& path) {
@@ -110,7 +107,7 @@ TEST_CASE("tuning: the nearest M that rounds up to the same power of two") {
 TEST_CASE("tuning: choices follow the table, and each thread's memory of them its changes") {
   const TableFile file;
   const GemmExtent extent{512, 4096, 4096};
-  const Choice model = choice(extent);
+  const GemmChoice model = choice(extent);
   CHECK(model.measured_m == 0);
   for (const json& tile : {kWide, kNarrow, kWide}) {
     file.use(table_json(json::array({entry_json(512, tile)})));
@@ -132,7 +129,7 @@ TEST_CASE("tuning: a tile that shares K takes the number of CTAs, as far as K go
   file.use(table_json(json::array({entry_json(64, tile), shallow})));
   CHECK(choice({64, 4096, 4096}).splits == 3);
   CHECK(choice({64, 4096, 128}).splits == 2);
-  CHECK(config(choice({64, 4096, 4096})).sm90.splits);
+  CHECK(config(choice({64, 4096, 4096})).splits);
 }
 
 TEST_CASE("tuning: what was not measured is the model's") {
@@ -163,7 +160,7 @@ TEST_CASE("tuning: what was not measured is the model's") {
   CHECK(choice(extent, {}, 114).measured_m == 0);
   CHECK(choose_gemm({}, arch_index({8, 0}), extent, kSms, true).measured_m == 0);
   // The caller's own tile comes first.
-  const int row = find_gemm_row({}, kHopper, GemmTile{128, 256, 64, 4});
+  const GemmRow row = find_gemm_row({}, kHopper, GemmTile{128, 256, 64, 4});
   CHECK(choose_gemm({}, kHopper, extent, kSms, true, row).row == row);
 }
 
@@ -242,10 +239,10 @@ TEST_CASE("tuning: the listed configs are those that calls choose among") {
   for (const json& one : hopper) {
     const GemmTile tile{one.at("block_m"), one.at("block_n"),       one.at("block_k"),
                         one.at("stages"),  one.value("cluster", 0), one.value("splits", 0)};
-    const int row = find_gemm_row(traits, kHopper, tile);
-    REQUIRE(row >= 0);
-    CHECK(gemm_configs()[static_cast<std::size_t>(row)].is_sm90());
-    CHECK(gemm_configs()[static_cast<std::size_t>(row)].sm90.splits == one.contains("splits"));
+    const GemmRow row = find_gemm_row(traits, kHopper, tile);
+    REQUIRE(row.exists());
+    REQUIRE(row.is_sm90());
+    CHECK(row.sm90().splits == one.contains("splits"));
     splits = std::max(splits, one.value("splits", 0));
   }
   CHECK(splits == 8);

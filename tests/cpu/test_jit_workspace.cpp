@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "jit/calls.h"
-#include "jit/config.h"
-#include "jit/kernel_source.h"
+#include "jit/attention/config.h"
+#include "jit/compile/kernel_source.h"
+#include "jit/op/launch.h"
 #include "kiln/control.h"
 #include "templates/attention/params.h"
 #include "tests/support/catch.h"
@@ -49,9 +49,9 @@ struct Decode {
   Decode() {
     fake->argument_bytes = sizeof(AttentionParams);
     clear_memory_cache();
-    const Specialization spec = chosen().spec;
-    AttentionProblem problem = checked();
-    REQUIRE(disk_cache().put(source_of(spec, texts_of(problem)).key,
+    const AttentionProblem problem = chosen();
+    const Specialization spec = problem.recipe.first().spec;
+    REQUIRE(disk_cache().put(source_of(spec, problem.texts).key,
                              {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
     options.workspace = allocator.workspace();
   }
@@ -60,10 +60,14 @@ struct Decode {
     check_attention(q, k, k, q, {}, options, problem);
     return problem;
   }
-  LaunchChoice chosen() { return choose(checked(), device_of(0), /*may_split=*/true); }
+  AttentionProblem chosen() {
+    AttentionProblem problem = checked();
+    resolve(problem, device_of(0), /*may_split=*/true);
+    return problem;
+  }
   std::size_t bytes() {
-    const AttentionConfig& config =
-        attention_configs()[static_cast<std::size_t>(chosen().spec.row())];
+    const auto row = static_cast<std::size_t>(chosen().recipe.first().spec.row());
+    const AttentionConfig& config = attention_configs()[row];
     return static_cast<std::size_t>(
         attention_workspace_bytes(kTiles, kSplits, config.block_q, 128));
   }

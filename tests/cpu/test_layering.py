@@ -15,15 +15,39 @@ ROOMS = ("cache", "runtime", "jit", "python", "templates", "tests", "examples", 
 MAX_LINES = 400
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
-# Which of our own folders a room's "..." includes may start with. <...> is for others' headers.
-# The public C++ headers are kiln/*.h, in jit/include.
+# Which of our own headers the files of a room may include, by prefix; the longest room that a file
+# lies in counts. <...> is for others' headers. The public C++ headers are kiln/*.h, in jit/include.
+OPERATOR = {"jit/op/", "runtime/device.h", "templates/", "kiln/"}
 ALLOWED = {
-    "cache": {"cache"},
-    "runtime": {"runtime"},
-    "jit": {"jit", "cache", "runtime", "kiln", "templates"},
-    "python": {"python", "jit", "cache", "runtime", "kiln"},
-    "tests": {"tests", "jit", "cache", "runtime", "kiln", "templates"},
+    "cache/": {"cache/"},
+    "runtime/": {"runtime/"},
+    "jit/op/": {"jit/op/", "cache/", "runtime/", "kiln/"},
+    "jit/compile/": {"jit/op/", "jit/compile/", "cache/", "runtime/", "kiln/"},
+    "jit/tools/": {"jit/op/", "jit/compile/", "jit/tools/", "cache/", "runtime/", "kiln/"},
+    "jit/api/": {"jit/", "cache/", "runtime/", "kiln/", "templates/"},
+    "jit/include/": {"kiln/"},
+    "python/": {"python/", "jit/", "cache/", "runtime/", "kiln/"},
+    "tests/": {"tests/", "jit/", "cache/", "runtime/", "kiln/", "templates/"},
 }
+# Every other folder of jit/ is an operator, which knows itself and what all operators share.
+SHARED_FOLDERS = {"op", "compile", "tools", "api", "include"}
+OPERATORS = sorted(
+    path.name
+    for path in (ROOT / "jit").iterdir()
+    if path.is_dir() and path.name not in SHARED_FOLDERS
+)
+for operator in OPERATORS:
+    ALLOWED[f"jit/{operator}/"] = {f"jit/{operator}/", *OPERATOR}
+# The only list of the operators.
+ALLOWED["jit/families.cpp"] = {"jit/op/", *(f"jit/{name}/family.h" for name in OPERATORS)}
+# Folders that know no operator, not even by name.
+NAMELESS = ("jit/op/", "jit/compile/", "jit/tools/")
+
+
+def allowed(name):
+    """The prefixes that a file may include, or None where there is no rule."""
+    room = max((room for room in ALLOWED if name.startswith(room)), key=len, default=None)
+    return ALLOWED.get(room)
 
 
 def sources(room, suffixes):
@@ -41,17 +65,25 @@ ALL_CODE = [name for room in ROOMS for name in sources(room, CODE)]
 
 def faults_of_layers(name, text):
     """Includes of one of our rooms that this file's room may not know."""
-    room = name.split("/")[0]
+    prefixes = allowed(name)
     for bracket, header in INCLUDE.findall(text):
-        first = header.split("/")[0]
         beside = (ROOT / name).parent / header
-        known = room not in ALLOWED or first in ALLOWED[room] or beside.is_file()
+        known = prefixes is None or header.startswith(tuple(prefixes)) or beside.is_file()
         if bracket == '"' and not known:
-            yield f'{name} includes "{header}"; {room}/ may include {sorted(ALLOWED[room])}'
-        if first == "templates" and not header.endswith("/params.h"):
+            yield f'{name} includes "{header}"; it may include {sorted(prefixes)}'
+        if header.startswith("templates/") and not header.endswith("/params.h"):
             yield f'{name} includes "{header}"; of templates/ the host sees only params.h'
-        if bracket == "<" and first in ROOMS:
+        if bracket == "<" and header.split("/")[0] in ROOMS:
             yield f"{name} includes <{header}>; our own headers are written in quotes"
+
+
+def faults_of_names(name, text):
+    """What operators share names none of them."""
+    code = re.sub(r"//.*", "", text)
+    for operator in OPERATORS:
+        found = re.search(rf"\b(k?{operator.capitalize()}|{operator})(?=[A-Z_]|\b)\w*", code)
+        if name.startswith(NAMELESS) and found:
+            yield f"{name} names {found.group(0)}; only the operator's own folder and the API do"
 
 
 def faults_of_device_code(name, text):
@@ -82,8 +114,8 @@ def faults_of_public_headers(name, text):
 
 def faults_of_environment(name, text):
     """The environment is read once, in one file."""
-    if name != "jit/settings.cpp" and re.search(r"\b(secure_)?getenv\s*\(", text):
-        yield f"{name} reads the environment; only jit/settings.cpp may"
+    if name != "jit/compile/settings.cpp" and re.search(r"\b(secure_)?getenv\s*\(", text):
+        yield f"{name} reads the environment; only jit/compile/settings.cpp may"
 
 
 def faults_of_linking(name, text):
@@ -135,9 +167,19 @@ OPENING = [name for name in OTHER_SOURCES if not name.endswith((".cpp", ".pyi", 
 
 RULES = [
     (faults_of_layers, HOST_CODE, ("cache/a.h", '#include "runtime/device.h"\n')),
-    (faults_of_layers, HOST_CODE, ("runtime/a.h", '#include "jit/compiler.h"\n')),
-    (faults_of_layers, HOST_CODE, ("jit/a.h", '#include "templates/gemm/gemm.cuh"\n')),
-    (faults_of_layers, HOST_CODE, ("jit/a.h", "#include <cache/key.h>\n")),
+    (faults_of_layers, HOST_CODE, ("runtime/a.h", '#include "jit/compile/compiler.h"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/gemm/a.h", '#include "templates/gemm/gemm.cuh"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/gemm/a.h", "#include <cache/key.h>\n")),
+    (faults_of_layers, HOST_CODE, ("jit/gemm/a.h", '#include "jit/attention/problem.h"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/gemm/a.h", '#include "jit/compile/settings.h"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/op/a.h", '#include "jit/compile/engine.h"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/op/a.h", '#include "jit/gemm/family.h"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/compile/a.h", '#include "jit/tools/spec.h"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/tools/a.h", '#include "jit/api/status.h"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/tools/a.h", '#include "jit/gemm/family.h"\n')),
+    (faults_of_layers, HOST_CODE, ("jit/families.cpp", '#include "jit/gemm/config.h"\n')),
+    (faults_of_names, HOST_CODE, ("jit/op/a.h", "void check(const GemmTraits&);\n")),
+    (faults_of_names, HOST_CODE, ("jit/tools/a.cpp", 'if (op == "gemm") return;\n')),
     (faults_of_device_code, DEVICE_CODE, ("templates/a.cuh", "#include <cuda_fp16.h>\n")),
     (faults_of_device_code, DEVICE_CODE, ("templates/a.cuh", '#include "/kiln/none.cuh"\n')),
     (faults_of_frameworks, HOST_CODE, ("python/src/a.cpp", "#include <torch/extension.h>\n")),

@@ -1,9 +1,13 @@
 """Fixtures of the tests of the Python front end. None needs a GPU; where there is one, the fake
-tensors claim a device that no machine has, so that nothing is ever launched on their addresses."""
+tensors claim a device that no machine has, so that nothing is ever launched on their addresses.
+
+`KILN_TEST_CACHE`: a folder with kernels that other tests compiled, for the calls of this process.
+"""
 
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -12,7 +16,8 @@ import tempfile
 import pytest
 
 CACHE = tempfile.TemporaryDirectory(prefix="kiln-python-tests-")
-os.environ["KILN_CACHE_DIR"] = CACHE.name  # before the first import: it is read once
+# Before the first import: it is read once.
+os.environ["KILN_CACHE_DIR"] = os.environ.get("KILN_TEST_CACHE", CACHE.name)
 os.environ["KILN_CACHE_PATH"] = ""
 os.environ.pop("KILN_JIT", None)
 os.environ.pop("KILN_DEVICE", None)
@@ -24,6 +29,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # One row of the GEMM table: the quickest kernel to compile.
 ONE_KERNEL = {"op": "gemm", "dtype": "bfloat16", "block_m": 32, "stages": 4}
+
+
+def fresh_kernels(count):
+    """Specs of kernels that no cache has yet, by expressions that nobody else writes."""
+    numbers = random.SystemRandom().sample(range(2**40), count)
+    return [{**ONE_KERNEL, "epilogue": f"acc + {number}.0f"} for number in numbers]
 
 
 class Finished:
@@ -84,7 +95,7 @@ def fake_driver(tmp_path):
     import kiln  # not before the environment that conftest sets up
 
     if kiln.diagnose()["driver"]["found"]:
-        pytest.skip("a real driver: see tests/gpu")
+        pytest.skip("a real driver: see tests/kernels/cuda")
     built = pathlib.Path(__file__).parents[2] / "build/dev/tests/libfake_cuda.so"
     found = os.environ.get("KILN_FAKE_CUDA") or built
     assert pathlib.Path(found).exists(), "run make build: the C++ tests bring the fake driver"

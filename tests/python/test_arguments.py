@@ -31,7 +31,7 @@ def test_window_must_be_a_pair_of_integers(window):
 
 
 def test_window_below_minus_one():
-    refuses(ValueError, "-1 for open, got (-2, 0)", attention, window=(-2, 0))
+    refuses(ValueError, "each >= -1 (-1 = open), got (-2, 0)", attention, window=(-2, 0))
 
 
 @pytest.mark.parametrize("name", ["scale", "softcap"])

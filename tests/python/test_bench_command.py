@@ -228,7 +228,7 @@ def test_the_emulated_device_is_never_timed(kiln_command):
 
 
 no_driver = pytest.mark.skipif(
-    kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/gpu"
+    kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/kernels/cuda"
 )
 
 

@@ -6,8 +6,10 @@ import threading
 
 import kiln
 import pytest
-from conftest import ONE_KERNEL
+from conftest import ONE_KERNEL, fresh_kernels
 from fake_tensors import CudaArray
+
+OPERATIONS = ("flash_attention", "gemm", "layer_norm", "rms_norm")
 
 
 def test_stats_have_their_fields():
@@ -26,7 +28,7 @@ def test_stats_have_their_fields():
 def test_prewarm_counts_and_reports():
     kiln.reset_stats()
     lines = []
-    spec = {**ONE_KERNEL, "dtype": "float16"}
+    spec = {**fresh_kernels(1)[0], "dtype": "float16"}
     report = kiln.prewarm(spec, "sm_90a", progress=lambda *line: lines.append(line))
     assert (report["total"], report["compiled"], report["failed"]) == (1, 1, [])
     assert kiln.stats()["compiles"] == 1
@@ -49,7 +51,7 @@ def test_a_progress_callback_that_raises_reaches_the_caller():
 
 
 def test_a_progress_callback_that_raises_ends_the_work():
-    specs = [{**ONE_KERNEL, "activation": name} for name in ("relu", "silu", "gelu")]
+    specs = fresh_kernels(3)
     lines = []
 
     def fail(*line):
@@ -64,7 +66,7 @@ def test_a_progress_callback_that_raises_ends_the_work():
 
 def test_a_broken_expression_fails_alone():
     broken = {**ONE_KERNEL, "epilogue": "acc +* 2"}
-    report = kiln.prewarm([broken, ONE_KERNEL], "sm_86", jobs=1)
+    report = kiln.prewarm([broken, *fresh_kernels(1)], "sm_86", jobs=1)
     assert report["compiled"] == 1
     assert "acc +* 2" in report["failed"][0]["error"]
 
@@ -108,7 +110,7 @@ def test_inspect_shows_the_kernel():
 
 def test_enumerated_specs_name_kernels():
     specs = kiln.enumerate_specs("sm_90a")
-    assert {spec["op"] for spec in specs} == {"flash_attention", "gemm"}
+    assert {spec["op"] for spec in specs} == set(OPERATIONS)
     one = next(spec for spec in specs if spec["op"] == "gemm")
     assert kiln.prewarm(one, "sm_90a", check=True)["total"] == 1
 
@@ -190,7 +192,7 @@ def test_log_callbacks_must_be_callable():
 
 def test_explain_checks_its_arguments():
     q = CudaArray((1, 16, 4, 64))
-    with pytest.raises(ValueError, match="flash_attention, scaled_dot_product_attention, gemm"):
+    with pytest.raises(ValueError, match="flash_attention, gemm, layer_norm, rms_norm, scaled"):
         kiln.explain("conv", q)
     with pytest.raises(TypeError, match="missing the argument 'v'"):
         kiln.explain("flash_attention", q, q)
@@ -206,7 +208,7 @@ def test_preload_needs_the_device():
 
 
 def test_threads_may_prewarm_at_once():
-    specs = [{**ONE_KERNEL, "activation": name} for name in ("relu", "silu")]
+    specs = fresh_kernels(2)
     reports = []
     threads = [
         threading.Thread(target=lambda: reports.append(kiln.prewarm(specs, "sm_89", jobs=2)))

@@ -155,7 +155,7 @@ def test_nothing_is_imported_to_read_versions(environment):
 
 
 no_driver = pytest.mark.skipif(
-    kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/gpu"
+    kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/kernels/cuda"
 )
 
 

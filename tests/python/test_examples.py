@@ -1,6 +1,6 @@
 """Every Python example runs on the emulated device and says that its result was checked.
 
-tests/gpu/test_examples.py runs the same files on a GPU.
+tests/kernels/cuda/test_examples.py runs the same files on a GPU.
 """
 
 import os

@@ -1,5 +1,5 @@
 """The whole flow of a call on the fake driver of the C++ tests: off, prewarmed, disk hit, memory
-hit. Where there is a real driver, tests/gpu does all this in earnest."""
+hit. Where there is a real driver, tests/kernels/cuda does all this in earnest."""
 
 import json
 import os
@@ -108,7 +108,7 @@ def run_script(environment, fake_driver):
 
 
 no_driver = pytest.mark.skipif(
-    kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/gpu"
+    kiln.diagnose()["driver"]["found"], reason="a real driver: see tests/kernels/cuda"
 )
 
 

@@ -41,6 +41,13 @@ def gemm(**changes):
     return {"a": half(8, 32), "b": half(32, 48), **changes}
 
 
+def norm(**changes):
+    return {"x": half(3, 4, 40), "weight": torch.rand(40), **changes}
+
+
+WRITTEN = ("out", "lse", "residual_out")
+
+
 def outcome(operators_of, name, arguments):
     """The result, or the error as users see it."""
     try:
@@ -48,14 +55,14 @@ def outcome(operators_of, name, arguments):
     except Exception as error:
         return type(error), str(error), sorted(vars(error))
     tensors = result if isinstance(result, tuple) else (result,)
-    written = [arguments[key] for key in ("out", "lse") if key in arguments]
+    written = [arguments[key] for key in WRITTEN if key in arguments]
     return [(t.dtype, t.stride(), t.tolist()) for t in (*tensors, *written) if t is not None]
 
 
 def test_who_has_which_kernel():
     assert "CPU" in operators.NATIVE and IN_PYTHON == ()
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    for name, *_ in operators._OPERATORS:
+    for name, *_ in operators.SCHEMAS:
         for key in operators.NATIVE:
             assert has_kernel(f"kiln::{name}", key), (name, key)
             assert not has_kernel(f"kiln_in_python::{name}", key), (name, key)
@@ -70,7 +77,10 @@ CALLS = [
     ("flash_attention", attention()),
     ("flash_attention", attention(causal=True, window=[5, 0], softcap=10.0, scale=0.5)),
     ("flash_attention", attention(sinks=torch.ones(4), alibi_slopes=torch.rand(4))),
+    ("flash_attention", attention(attn_mask=torch.rand(1, 1, 8, 12) > 0.3)),
+    ("flash_attention", attention(attn_mask=torch.rand(1, 4, 1, 12).half(), layout="bshd")),
     ("flash_attention_lse", attention(causal=True)),
+    ("flash_attention_lse", attention(causal=True, top_left=True)),
     (
         "flash_attention_lse",
         {key: half(1, 2, 8, 16) for key in "qkv"} | {"layout": "bhsd", "alibi_slopes": None},
@@ -91,12 +101,25 @@ CALLS = [
     ("gemm", gemm(accumulator="float16", config=[64, 128, 64, 9, 0, 2])),
     ("gemm_out", gemm(out=torch.zeros(8, 48), scale_a=torch.rand(1))),
     ("gemm", gemm(b=torch._neg_view(half(32, 48)))),
+    ("rms_norm", norm()),
+    ("rms_norm", norm(weight=None, eps=0.5, activation="silu", out_dtype=torch.float32)),
+    ("rms_norm", norm(x=half(3, 4, 80)[..., :40], weight_offset=1.0, residual=half(3, 4, 40))),
+    ("rms_norm", norm(x=half(1, 65536), weight=None)),
+    ("rms_norm_out", norm(out=half(3, 4, 40), residual=half(3, 4, 40),
+                          residual_out=half(3, 4, 40))),
+    ("rms_norm_out", norm(out=torch.rand(3, 4, 40))),
+    ("layer_norm", norm(bias=half(40))),
+    ("layer_norm", norm(weight=None, bias=torch.rand(40), activation="gelu",
+                        residual=half(3, 4, 40))),
+    ("layer_norm_out", norm(out=torch.rand(3, 4, 40), bias=half(40))),
     # Of kernels in Python under both names.
     ("flash_attention", attention(k=half(1, 12, 2, 32).to_sparse())),
     # Refusals.
     ("flash_attention", attention(window=[1])),
     ("flash_attention", attention(window=[-2, 0])),
     ("flash_attention", attention(layout="sbhd")),
+    ("flash_attention", attention(top_left=True)),
+    ("flash_attention", attention(attn_mask=torch.ones(8, 12))),
     ("flash_attention", attention(softcap=-1.0)),
     ("flash_attention", attention(sinks=torch.zeros(3))),
     ("flash_attention", attention(v=torch.zeros(1, 12, 2, 32))),
@@ -122,16 +145,27 @@ CALLS = [
     ("gemm", gemm(out_dtype=torch.int8)),
     ("gemm", gemm(out_dtype=torch.float8_e5m2)),
     ("gemm", gemm(config=[1, 2, 3, 4])),
+    ("gemm", gemm(config=[1, 2, 3])),
     ("gemm", gemm(config=[64, 128, 64, 2**40])),
     ("gemm", gemm(epilogue="acc +")),
     ("gemm_out", gemm(out=half(8, 47))),
+    ("rms_norm", norm(weight=half(39))),
+    ("rms_norm", norm(activation="swiglu")),
+    ("rms_norm", norm(eps=float("nan"))),
+    ("rms_norm", norm(residual=torch.rand(3, 4, 40))),
+    ("rms_norm", norm(out_dtype=torch.int8)),
+    ("rms_norm_out", norm(out=half(3, 4, 40), residual_out=half(3, 4, 40))),
+    ("layer_norm", norm(bias=half(1, 40))),
+    ("layer_norm", norm(x=torch.zeros(3, 40, dtype=torch.int32))),
+    ("layer_norm_out", norm(out=half(3, 40))),
+    ("gemm_out", gemm(out=half(8, 48), out_dtype=torch.float32)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name, arguments", CALLS)
 def test_both_kernels_give_the_same(name, arguments):
     def own():  # what is written to
-        return {**arguments, **{k: arguments[k].clone() for k in ("out", "lse") if k in arguments}}
+        return {**arguments, **{k: arguments[k].clone() for k in WRITTEN if k in arguments}}
 
     assert outcome(native, name, own()) == outcome(python, name, own())
 
@@ -213,6 +247,8 @@ def bytes_in_use():
 EVERYTHING = [
     ("flash_attention_lse", lambda: attention(q=half(1, 0, 4, 32), window=[4, 0], scale=0.5,
                                               sinks=torch.ones(4), alibi_slopes=torch.ones(4))),
+    ("flash_attention", lambda: attention(q=half(1, 0, 4, 32), causal=True, top_left=True,
+                                          attn_mask=torch.rand(1, 1, 0, 12) > 0.5)),
     ("flash_attention", lambda: attention(scale=0.5, sinks=torch.ones(3),
                                           alibi_slopes=torch.ones(4))),
     ("flash_attention_out", lambda: attention(q=half(1, 0, 4, 32), out=half(1, 0, 4, 32),

@@ -8,7 +8,7 @@ import sys
 import kiln
 import pytest
 import torch
-from kiln import _core, jit, operators
+from kiln import jit, operators
 from torch._subclasses import FakeTensorMode
 
 
@@ -58,6 +58,9 @@ def every_operation(q, w):
     given_lse = torch.empty(q.shape[0], q.shape[2], q.shape[1])
     jit.flash_attention(q, q, q, out=given, lse=given_lse)
     own_lse = jit.flash_attention(q, q, q, lse=torch.empty_like(given_lse))
+    seen = torch.ones(1, 1, q.shape[1], q.shape[1], dtype=torch.bool).tril(2)
+    masked = jit.flash_attention(heads_first, heads_first, heads_first, layout="bhsd", causal=True,
+                                 top_left=True, attn_mask=seen)  # fmt: skip
     mask = torch.ones(1, q.shape[1], dtype=torch.bool)
     pytorch_s = jit.scaled_dot_product_attention(heads_first, heads_first, heads_first, mask)
     product = jit.gemm(rows, w, activation="silu", out_dtype=torch.float32, alpha=0.5)
@@ -66,9 +69,13 @@ def every_operation(q, w):
     chosen = jit.gemm(rows, w, config=tile)
     written = torch.empty(rows.shape[0], w.shape[1], dtype=q.dtype)
     jit.gemm(rows, w, out=written)
+    normed = jit.rms_norm(q, w[0, :64], residual=q, weight_offset=1.0)
+    sums, layer = torch.empty_like(q), torch.empty_like(q, dtype=torch.float32)
+    jit.rms_norm(q, residual=q, residual_out=sums)
+    jit.layer_norm(q, w[0, :64], w[1, :64], activation="gelu", out=layer)
     return (
-        out, windowed, lse, given, given_lse, own_lse, pytorch_s, product, named, chosen,
-        written + 1,
+        out, windowed, lse, given, given_lse, own_lse, masked, pytorch_s, product, named, chosen,
+        written + 1, normed, sums + 1, layer, jit.layer_norm(q, out_dtype="f32"),
     )  # fmt: skip
 
 
@@ -116,6 +123,8 @@ def samples():
     return [
         ("flash_attention", (q, k, k), options),
         ("flash_attention_lse", (q, k, k), {"alibi_slopes": torch.rand(4)}),
+        ("flash_attention", (q, k, k), {"attn_mask": torch.rand(1, 4, 8, 12) > 0.3}),
+        ("flash_attention_lse", (q, k, k), {"causal": True, "top_left": True}),
         ("flash_attention_lse", tuple(first), {"layout": "bhsd"}),
         (
             "flash_attention_out",
@@ -134,6 +143,20 @@ def samples():
         ("gemm", (randn(3, 32, 8), w), {"trans_a": True, "out_dtype": torch.float32}),
         ("gemm", (rows, w.t().contiguous()), {"trans_b": True, "activation": "geglu"}),
         ("gemm_out", (rows, w), {"out": torch.zeros(8, 48).half(), "scale_a": torch.rand(8, 1)}),
+        ("rms_norm", (rows, randn(32)), {"residual": randn(8, 32), "weight_offset": 1.0}),
+        ("rms_norm", (randn(2, 3, 64)[..., :32],), {"out_dtype": torch.float32}),
+        (
+            "rms_norm_out",
+            (rows, randn(32)),
+            {
+                "residual": randn(8, 32),
+                "residual_out": torch.zeros(8, 32).half(),
+                "out": torch.zeros(8, 32),
+            },
+        ),
+        ("rms_norm_out", (rows,), {"out": torch.zeros(8, 32).half()}),
+        ("layer_norm", (rows, torch.rand(32), randn(32)), {"activation": "gelu"}),
+        ("layer_norm_out", (rows,), {"out": torch.zeros(8, 32), "eps": 0.5}),
     ]
 
 
@@ -206,9 +229,6 @@ def test_what_is_traced_has_the_signature_of_the_entry(entry):
     assert [(p.name, p.kind, p.default) for p in ours] == [
         (p.name, p.kind, p.default) for p in expected
     ]
-    assert {_core.flash_attention, _core.scaled_dot_product_attention, _core.gemm} == set(
-        operators.TRACED
-    )
 
 
 ORDER = """

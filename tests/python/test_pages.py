@@ -75,7 +75,7 @@ def test_a_dead_link_is_found(text):
 
 def test_a_path_that_is_none_is_found():
     assert list(faults_of_paths(ROOT / "README.md", "see `examples/99_none.py`"))
-    assert not list(faults_of_paths(ROOT / "README.md", "see `tests/emulated/cases_*.py`"))
+    assert not list(faults_of_paths(ROOT / "README.md", "see `tests/emulator/cases_*.py`"))
 
 
 def test_the_index_lists_every_page():

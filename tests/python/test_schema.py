@@ -2,12 +2,15 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import kiln
 import pytest
 
 SCHEMA = json.loads((pathlib.Path(kiln.__file__).parent / "data" / "spec.schema.json").read_text())
 DEFINITIONS = SCHEMA["$defs"]
+OPERATIONS = [one["$ref"].split("/")[-1] for one in DEFINITIONS["spec"]["oneOf"]]
 
 
 def resolved(field):
@@ -19,12 +22,12 @@ def takes(op, **fields):
     return kiln.prewarm(spec, "sm_90", check=True)["total"] > 0
 
 
-@pytest.mark.parametrize("op", ["flash_attention", "gemm"])
+@pytest.mark.parametrize("op", OPERATIONS)
 def test_every_enumerated_value_is_taken(op):
     for name, field in DEFINITIONS[op]["properties"].items():
         for value in resolved(field).get("enum", []):
             extra = {"dtype": "float16"} if value == "float16" else {}
-            if value in ("float8_e4m3fn", "float8_e5m2", "fast"):
+            if op == "gemm" and value in ("float8_e4m3fn", "float8_e5m2", "fast"):
                 extra = {"dtype": "float8_e4m3fn"}
             elif name == "dtype_b":
                 extra = {"dtype": value}
@@ -33,7 +36,7 @@ def test_every_enumerated_value_is_taken(op):
             assert takes(op, **{**extra, name: value}), (name, value)
 
 
-@pytest.mark.parametrize("op", ["flash_attention", "gemm"])
+@pytest.mark.parametrize("op", OPERATIONS)
 def test_every_value_beside_the_enumerated_is_refused(op):
     for name, field in DEFINITIONS[op]["properties"].items():
         if "enum" in resolved(field):
@@ -41,7 +44,7 @@ def test_every_value_beside_the_enumerated_is_refused(op):
                 takes(op, **{name: "nonsense"})
 
 
-@pytest.mark.parametrize("op", ["flash_attention", "gemm"])
+@pytest.mark.parametrize("op", OPERATIONS)
 def test_enumerated_specs_have_the_schemas_fields(op):
     fields = set(DEFINITIONS[op]["properties"])
     specs = [spec for spec in kiln.enumerate_specs("sm_90") if spec["op"] == op]
@@ -50,7 +53,7 @@ def test_enumerated_specs_have_the_schemas_fields(op):
 
 
 def test_defaults_are_the_readers():
-    for op in ("flash_attention", "gemm"):
+    for op in OPERATIONS:
         properties = DEFINITIONS[op]["properties"]
         defaults = {name: f["default"] for name, f in properties.items() if "default" in f}
         base = {"op": op, **({"head_dim": 64} if op == "flash_attention" else {})}
@@ -126,7 +129,7 @@ GOOD = [
 GOOD = [spec for spec in GOOD if spec["op"] is not None and spec.get("head_dim", 64) is not None]
 BAD = [
     {},
-    [[GEMM]],
+    [[[]], {}],
     "gemm",
     {"op": None},
     {"op": "flash_attention"},
@@ -150,6 +153,19 @@ BAD = [
 def test_good_specs_fit_the_schema_and_are_taken(spec):
     assert fits(spec, SCHEMA)
     assert kiln.prewarm([spec], "sm_90", check=True)["total"] > 0
+
+
+def test_the_specs_of_a_call_with_several_kernels_may_stand_in_one_place():
+    assert fits([[GEMM, ATTENTION], GEMM], SCHEMA)
+    assert kiln.prewarm([[GEMM, ATTENTION]], "sm_90", check=True)["total"] > 10
+
+
+def test_schema_and_page_are_what_the_fields_say():
+    script = pathlib.Path(__file__).parents[2] / "scripts/spec_pages.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("spec", BAD, ids=json.dumps)

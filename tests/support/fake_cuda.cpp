@@ -29,6 +29,21 @@ CUcontext current() {
   return contexts.empty() ? nullptr : contexts.back();
 }
 
+// Of an ELF image, the low byte of its flags; 0 of anything else.
+std::size_t number_of_image(const void* image) {
+  if (std::memcmp(image,
+                  "\x7f"
+                  "ELF",
+                  4) != 0)
+    return 0;
+  return static_cast<const unsigned char*>(image)[48];
+}
+
+template <class Handle>
+std::size_t number_of(Handle handle, Handle first) {
+  return reinterpret_cast<std::size_t>(handle) - reinterpret_cast<std::size_t>(first);
+}
+
 }  // namespace
 
 extern "C" {
@@ -135,17 +150,17 @@ CUresult cuCtxPopCurrent(CUcontext* context) {
   return record("cuCtxPopCurrent");
 }
 
-CUresult cuLibraryLoadData(CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
+CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**, unsigned,
                            CUlibraryOption*, void**, unsigned) {
   const CUresult result = record("cuLibraryLoadData");
-  if (result == CUDA_SUCCESS) *library = kFakeLibrary;
+  if (result == CUDA_SUCCESS) *library = numbered(kFakeLibrary, number_of_image(image));
   return result;
 }
 
 CUresult cuLibraryUnload(CUlibrary) { return record("cuLibraryUnload"); }
 
-CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary, const char*) {
-  *kernel = kFakeKernel;
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char*) {
+  *kernel = numbered(kFakeKernel, number_of(library, kFakeLibrary));
   return record("cuLibraryGetKernel");
 }
 
@@ -158,8 +173,8 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
   return record("cuKernelSetAttribute");
 }
 
-CUresult cuKernelGetFunction(CUfunction* function, CUkernel) {
-  *function = kFakeFunction;
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+  *function = numbered(kFakeFunction, number_of(kernel, kFakeKernel));
   return record("cuKernelGetFunction");
 }
 

@@ -65,4 +65,10 @@ inline const CUfunction kFakeFunction = reinterpret_cast<CUfunction>(std::size_t
 inline const CUstream kFakeStream = reinterpret_cast<CUstream>(std::size_t{0x6000});
 inline const CUevent kFakeEvent = reinterpret_cast<CUevent>(std::size_t{0x7000});
 
+// The handles of what was loaded from an image that fake_cubin() gave a number.
+template <class Handle>
+Handle numbered(Handle first, std::size_t number) {
+  return reinterpret_cast<Handle>(reinterpret_cast<std::size_t>(first) + number);
+}
+
 extern "C" FakeCuda* fake_cuda_state();

@@ -49,12 +49,14 @@ inline bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// The smallest image that looks whole: an ELF header without tables.
-inline std::string fake_cubin() {
+// The smallest image that looks whole: an ELF header without tables. Its flags are a number that
+// the handles of the kernel tell (numbered() in fake_cuda.h).
+inline std::string fake_cubin(char number = 0) {
   std::string image(64, '\0');
   image.replace(0, 5,
                 "\x7f"
                 "ELF\x02");
+  image[48] = number;
   return image;
 }
 

@@ -243,6 +243,32 @@ typedef struct kiln_gemm_options {
 kiln_status kiln_gemm(const kiln_tensor* a, const kiln_tensor* b, const kiln_tensor* out,
                       const kiln_gemm_options* options, void* stream);
 
+/* ------------------------------------------------------------------------------------- norms */
+
+typedef struct kiln_norm_options {
+  size_t struct_size;              /* sizeof(kiln_norm_options) */
+  const float* eps;                /* NULL = 1e-6 for kiln_rms_norm, 1e-5 for kiln_layer_norm */
+  const kiln_tensor* residual;     /* like x, added to it in f32 */
+  const kiln_tensor* residual_out; /* like x, written with the sum; may be residual's memory */
+  float weight_offset;             /* added to each weight: 1 where weights are kept around 0 */
+  int32_t activation;              /* kiln_activation, none of the gated ones */
+  kiln_allocate allocate;
+  void* allocate_context;
+} kiln_norm_options;
+
+/* With s = x + residual, over the last dimension, computed in f32 and rounded once:
+ *   kiln_rms_norm     activation(s * rsqrt(mean(s^2) + eps) * (weight + weight_offset))
+ *   kiln_layer_norm   activation((s - mean(s)) * rsqrt(var(s) + eps) * (weight + weight_offset) +
+ * bias) x [.., columns], f16, bf16 or f32, 1 to 65536 columns with a unit last stride; out of x's
+ * shape and any of the three dtypes; weight and bias [columns], each of any of them, or NULL (1 and
+ * 0). out may be the very memory of x or residual. kiln/norm.h tells the rest. Stream and
+ * compiling: as for kiln_flash_attention. */
+kiln_status kiln_rms_norm(const kiln_tensor* x, const kiln_tensor* weight, const kiln_tensor* out,
+                          const kiln_norm_options* options, void* stream);
+kiln_status kiln_layer_norm(const kiln_tensor* x, const kiln_tensor* weight,
+                            const kiln_tensor* bias, const kiln_tensor* out,
+                            const kiln_norm_options* options, void* stream);
+
 /* ------------------------------------------------------------------------------------- plans */
 
 /* One call prepared: arguments checked, the kernel resident, so that a launch costs no lookup and
@@ -258,6 +284,13 @@ kiln_status kiln_plan_flash_attention(const kiln_tensor* q, const kiln_tensor* k
 kiln_status kiln_plan_gemm(const kiln_tensor* a, const kiln_tensor* b, const kiln_tensor* out,
                            const kiln_gemm_options* options, kiln_plan** plan);
 
+kiln_status kiln_plan_rms_norm(const kiln_tensor* x, const kiln_tensor* weight,
+                               const kiln_tensor* out, const kiln_norm_options* options,
+                               kiln_plan** plan);
+kiln_status kiln_plan_layer_norm(const kiln_tensor* x, const kiln_tensor* weight,
+                                 const kiln_tensor* bias, const kiln_tensor* out,
+                                 const kiln_norm_options* options, kiln_plan** plan);
+
 /* Device memory that a launch needs beside its tensors, aligned to 16 and not necessarily zeroed.
  * Of launches that may overlap each needs its own. 0 for a NULL plan. */
 size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
@@ -265,6 +298,7 @@ size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
 /* `pointers`: `count` of them, of the tensors that were given when planning, in this order:
  * - of attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's
  * - of gemm: a, b, out, bias, residual, scale_a, scale_b
+ * - of norms: x, weight, bias, out, residual, residual_out
  * Shapes and strides are the planned ones. A pointer is a multiple of 16 bytes where the planned
  * kernel relies on it, and else of its element's size: class Plan in kiln/kiln.h. `workspace` may
  * be NULL where kiln_plan_workspace_bytes is 0. */

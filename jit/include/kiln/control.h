@@ -41,27 +41,9 @@ void reset_stats();
 // loaded, as another thread may be about to launch one: this frees no memory. For tests.
 void clear_memory_cache();
 
-// What a call would run, without running it: {"op", "path", "device", "template", "config", "spec",
-// "key", "arch", "layer": "memory" | a folder | null, "why": [..]}.
-std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
-                                    const TensorView& out, const TensorView& lse,
-                                    const AttentionOptions& options);
-std::string explain_scaled_dot_product_attention(const TensorView& query, const TensorView& key,
-                                                 const TensorView& value,
-                                                 const TensorView& attn_mask, const TensorView& out,
-                                                 const SdpaOptions& options = {});
-std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
-                         const GemmOptions& options);
-
-// The tiles that GEMMs of a spec (below, without tile fields) are chosen among on an arch, as JSON:
-// [{"block_m", "block_n", "block_k", "stages", "cluster", "splits"}], each a GemmTile without the
-// fields that are 0; tiles that share K once for each number of CTAs that `k` allows (0 = any).
-std::string list_gemm_configs(const std::string& spec, const std::string& arch, std::int64_t k = 0);
-
-// The measured table of GEMM tiles that calls of this process ask before the cost model, as
-// KILN_TUNING does; empty = none. Returns the previous one's path. A file that cannot be read or is
-// no such table is std::invalid_argument, and changes nothing. See docs/tuning.md.
-std::string set_tuning(const std::string& path);
+// Each operation has an explain_* beside it (kiln/attention.h, kiln/gemm.h): what a call would run,
+// without running it: {"op", "path", "device", "template", "config", "spec", "key", "arch",
+// "layer": "memory" | a folder | null, "why": [..]}, and of calls with several launches "launches".
 
 // A spec is a JSON object that names kernels without tensors: see docs/prewarm.md and
 // python/kiln/data/spec.schema.json. One spec may stand for several kernels (one per config row).
@@ -95,6 +77,11 @@ std::string inspect(const std::string& spec, const std::string& arch,
 
 // Every spec that the built-in tables can give for an arch, one config row each: JSON array.
 std::string enumerate_specs(const std::string& arch);
+
+// The operations and the properties of their kernels: [{"op", "title", "fields": [{"name", "kind",
+// "values", "default", "help", "flag", ..}], "tile_fields": [..], "templates": [{"path",
+// "file"}]}].
+std::string describe_families();
 
 // {"version", "driver": {..}, "nvrtc": {..}, "devices": [..], "device": {..}, "cache": {..},
 //  "environment": {..}}

@@ -74,7 +74,8 @@ class EmulatorError : public Error {
 };
 
 // A kernel was missing from the cache while compiling is off (KILN_JIT=off, no_compile()), or a
-// stream was capturing. spec() is what `kiln prewarm --spec` takes.
+// stream was capturing. spec() is what `kiln prewarm --spec` takes: an object, or for a call of
+// several launches that lacks more than one kernel an array of all that it lacks.
 class CompileDisabled : public Error {
  public:
   CompileDisabled(const std::string& message, std::string spec)

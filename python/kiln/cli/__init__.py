@@ -26,9 +26,9 @@ _ENVIRONMENT_ERRORS = (
 
 
 _DESCRIPTION = """\
-Kiln compiles GPU kernels (attention, GEMM) at run time and keeps them in a cache. These commands
-look at the machine, fill and clean the cache, show what a kernel is made of, and measure it. Each
-has --json, with JSON alone on stdout, and a --help with examples."""
+Kiln compiles GPU kernels at run time and keeps them in a cache. These commands look at the
+machine, fill and clean the cache, show what a kernel is made of, and measure it. Each has --json,
+with JSON alone on stdout, and a --help with examples."""
 _EPILOG = """\
 examples:
   kiln doctor                                          what is here, and what to do about problems

@@ -115,10 +115,11 @@ def _filled(kind: str, shape: list[int], fill: str, index: int) -> Any:
 
 def _dtype(kind: str) -> str:
     match = re.fullmatch(r"([usibf])(\d+)", kind)
-    name = match and _KINDS[match[1]]
-    if not match or int(match[2]) not in _SIZES[name]:
-        raise ValueError(f"--arg: unknown type {kind!r}; types are f16, bf16, f32, f64, u8..s64")
-    return name + match[2]
+    if match is not None:
+        name = _KINDS[match[1]]
+        if int(match[2]) in _SIZES[name]:
+            return name + match[2]
+    raise ValueError(f"--arg: unknown type {kind!r}; types are f16, bf16, f32, f64, u8..s64")
 
 
 def _number(text: str, dtype: str) -> float | int:

@@ -22,12 +22,25 @@ from .output import (
     print_json,
     print_table,
 )
-from .properties import add_attention, add_gemm, make_spec
+from .properties import add_properties, families, make_spec
 from .sass import disassemble, find_disassembler
 from .terminal import Painted
 
 _DIFF_TEXTS = """With --diff, or the operation diff, two kernels stand side by side: their resources
 as a table, or what differs in their source, their PTX or the counts of their instructions."""
+
+_EXAMPLES = {
+    "flash_attention": [
+        ("kiln inspect flash_attention --head-dim 128 --causal --arch sm_90a", ""),
+        ("kiln inspect flash_attention --head-dim 64 --block-q 64 --arch sm_80 --sass", ""),
+        ("kiln inspect flash_attention --head-dim 64 --arch sm_80 --diff 128x128x1 64x64x2", ""),
+    ],
+    "gemm": [
+        ("kiln inspect gemm --arch sm_90a --block-m 128 --block-n 256", "some rows"),
+        ("kiln inspect gemm --dtype f16 --epilogue 'acc * acc' --arch sm_80 --source", ""),
+        ("kiln inspect gemm --arch sm_90a --diff 128x256x64x4 128x192x64x4 --sass", ""),
+    ],
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -47,39 +60,20 @@ def add_parser(commands: Any) -> None:
         ],
     )
     operations = parser.add_subparsers(dest="op", required=True, metavar="OPERATION")
-    attention = add_command(
-        operations,
-        "flash_attention",
-        "attention forward",
-        f"""Attention forward: the properties of a call as flags. {_DIFF_TEXTS}""",
-        [
-            ("kiln inspect flash_attention --head-dim 128 --causal --arch sm_90a", ""),
-            ("kiln inspect flash_attention --head-dim 64 --block-q 64 --arch sm_80 --sass", ""),
-            (
-                "kiln inspect flash_attention --head-dim 64 --arch sm_80 --diff 128x128x1 64x64x2",
-                "",
-            ),
-        ],
-    )
-    add_attention(attention)
-    gemm = add_command(
-        operations,
-        "gemm",
-        "matrix product",
-        f"""Matrix product: the properties of a call as flags. A tile field that is not given
-        stands for every row of the config table. {_DIFF_TEXTS}""",
-        [
-            ("kiln inspect gemm --arch sm_90a --block-m 128 --block-n 256", "some rows"),
-            ("kiln inspect gemm --dtype f16 --epilogue 'acc * acc' --arch sm_80 --source", ""),
-            ("kiln inspect gemm --arch sm_90a --diff 128x256x64x4 128x192x64x4 --sass", ""),
-        ],
-    )
-    add_gemm(gemm)
-    for parser in (attention, gemm):
-        parser.add_argument(
+    for op in families():
+        operation = add_command(
+            operations,
+            op,
+            f"kernels of {families()[op]['title']}",
+            f"""The properties of a call of {op} as flags. A tile field that is not given stands
+            for every row of the config table. {_DIFF_TEXTS}""",
+            _EXAMPLES.get(op, [(f"kiln inspect {op} --arch sm_90a", "every row")]),
+        )
+        add_properties(operation, op)
+        operation.add_argument(
             "--diff", nargs=2, metavar=("A", "B"), help="compare two rows, named by their tiles"
         )
-        _add_output(parser)
+        _add_output(operation)
     diff = add_command(
         operations,
         "diff",

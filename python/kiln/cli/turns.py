@@ -6,28 +6,30 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def take_turns(
-    calls: Mapping[Hashable, Callable[[], object]],
+    calls: Mapping[Name, Callable[[], object]],
     gpu: Any,
     seconds: float,
-    always: Hashable = None,
+    always: Name | None = None,
     *,
     trial: int = 3,
     slack: float = 1.3,
     least: int = 7,
     most: int = 1000,
     now: Callable[[], float] = time.perf_counter,
-) -> dict[Any, float]:
+) -> dict[Name, float]:
     """The median microseconds of each call, L2 flushed before each.
 
     Taking turns makes clock drift hit all alike; the order is shuffled, so that none always follows
     the same neighbour. After `trial` turns those slower than `slack` times the fastest are out, but
     for `always`. `seconds` bounds the whole, except that `least` turns are taken.
     """
-    samples: dict[Hashable, list[float]] = {name: [] for name in calls}
+    samples: dict[Name, list[float]] = {name: [] for name in calls}
     order, shuffle = list(calls), random.Random(0).shuffle
     start = now()
     for turn in range(most):

@@ -1,0 +1,83 @@
+// The public entries of kiln/attention.h.
+#include "kiln/attention.h"
+
+#include "jit/api/call.h"
+#include "jit/api/status.h"
+#include "jit/attention/problem.h"
+#include "jit/attention/sdpa.h"
+
+namespace kiln {
+
+void flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                     const TensorView& out, const TensorView& lse, const AttentionOptions& options,
+                     void* stream) {
+  AttentionProblem problem;
+  check_attention(q, k, v, out, lse, options, problem);
+  run(problem, options.workspace, stream);
+}
+
+void scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                  const TensorView& value, const TensorView& attn_mask,
+                                  const TensorView& out, const SdpaOptions& options, void* stream) {
+  SdpaCall call = check_sdpa(query, key, value, attn_mask, out, options);
+  for (int i = 0; i < call.slices; ++i) {
+    AttentionProblem problem(kSdpaNames);
+    check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
+    run(problem, call.options.workspace, stream);
+    call.advance();
+  }
+}
+
+Plan plan_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                          const TensorView& out, const TensorView& lse,
+                          const AttentionOptions& options) {
+  AttentionProblem problem;
+  problem.may_be_null = true;
+  check_attention(q, k, v, out, lse, options, problem);
+  return plan(problem);
+}
+
+std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                    const TensorView& out, const TensorView& lse,
+                                    const AttentionOptions& options) {
+  AttentionProblem problem;
+  problem.may_be_null = true;
+  check_attention(q, k, v, out, lse, options, problem);
+  return explain(problem, /*may_split=*/true, [&] { return ExplainedCall{problem.op}; });
+}
+
+std::string explain_scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                                 const TensorView& value,
+                                                 const TensorView& attn_mask, const TensorView& out,
+                                                 const SdpaOptions& options) {
+  const SdpaCall call = check_sdpa(query, key, value, attn_mask, out, options);
+  AttentionProblem problem(kSdpaNames);
+  problem.may_be_null = true;
+  check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
+  return explain(problem, /*may_split=*/call.slices == 1,
+                 [&] { return ExplainedCall{problem.op}; });
+}
+
+Status try_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                           const TensorView& out, const TensorView& lse,
+                           const AttentionOptions& options, void* stream) noexcept {
+  return status_of([&] { flash_attention(q, k, v, out, lse, options, stream); });
+}
+
+Status try_scaled_dot_product_attention(const TensorView& query, const TensorView& key,
+                                        const TensorView& value, const TensorView& attn_mask,
+                                        const TensorView& out, const SdpaOptions& options,
+                                        void* stream) noexcept {
+  return status_of(
+      [&] { scaled_dot_product_attention(query, key, value, attn_mask, out, options, stream); });
+}
+
+Status try_plan_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                const TensorView& out, const TensorView& lse,
+                                const AttentionOptions& options,
+                                std::optional<Plan>& plan) noexcept {
+  plan.reset();
+  return status_of([&] { plan = plan_flash_attention(q, k, v, out, lse, options); });
+}
+
+}  // namespace kiln

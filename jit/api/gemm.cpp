@@ -1,0 +1,59 @@
+// The public entries of kiln/gemm.h.
+#include "kiln/gemm.h"
+
+#include "jit/api/call.h"
+#include "jit/api/status.h"
+#include "jit/gemm/problem.h"
+#include "jit/gemm/tuning.h"
+
+namespace kiln {
+namespace {
+
+std::string measured_reason(std::int64_t m) {
+  if (m == 0) return "";
+  const GemmTuning* tuning = gemm_tuning();
+  return "tile of the tuning table" + (tuning ? " " + tuning->path() : "") +
+         ": the fastest measured at M = " + std::to_string(m);
+}
+
+}  // namespace
+
+void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+          const GemmOptions& options, void* stream) {
+  GemmProblem problem;
+  check_gemm(a, b, out, options, problem);
+  run(problem, options.workspace, stream);
+}
+
+Plan plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+               const GemmOptions& options) {
+  GemmProblem problem;
+  problem.may_be_null = true;
+  check_gemm(a, b, out, options, problem);
+  if (problem.empty()) require_vectors(problem.traits, problem.arguments());
+  return plan(problem);
+}
+
+std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                         const GemmOptions& options) {
+  GemmProblem problem;
+  problem.may_be_null = true;
+  check_gemm(a, b, out, options, problem);
+  return explain(problem, /*may_split=*/true, [&] {
+    return ExplainedCall{problem.op, problem.k == 0 ? "K is 0: there is nothing to multiply" : "",
+                         measured_reason(problem.measured_m)};
+  });
+}
+
+Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                const GemmOptions& options, void* stream) noexcept {
+  return status_of([&] { gemm(a, b, out, options, stream); });
+}
+
+Status try_plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                     const GemmOptions& options, std::optional<Plan>& plan) noexcept {
+  plan.reset();
+  return status_of([&] { plan = plan_gemm(a, b, out, options); });
+}
+
+}  // namespace kiln

@@ -1,0 +1,175 @@
+#include "jit/attention/config.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "jit/attention/family.h"
+#include "jit/attention/paths.h"
+#include "jit/op/arch.h"
+#include "templates/attention/params.h"
+
+namespace kiln {
+namespace {
+
+const AttentionConfig& config_at(int row) {
+  return attention_configs()[static_cast<std::size_t>(row)];
+}
+
+Work work_of(const AttentionTraits& traits) {
+  const bool is_heavy = traits.variant != Digest128{} || !traits.aligned;
+  const bool is_medium = std::any_of(
+      std::begin(kBuiltinVariants), std::end(kBuiltinVariants), [&](const BuiltinVariant& variant) {
+        return variant.hook == Hook::logits && is_set(variant, traits);
+      });
+  if (traits.attn_mask == DType::none) {
+    return is_heavy ? Work::heavy : is_medium ? Work::medium : Work::light;
+  }
+  if (!traits.mask_pairs || is_heavy || is_medium) return Work::gather;
+  // Wide heads have tiles for code at every logit that leave registers for this instead.
+  return std::max(traits.head_dim, traits.head_dim_v) > 128 ? Work::medium : Work::pairs;
+}
+
+enum class Kind { decode, few, narrow, many };
+Kind kind_of(const AttentionConfig& config) {
+  return config.teams > 1      ? Kind::decode
+         : config.splits       ? Kind::few
+         : config.max_keys > 0 ? Kind::narrow
+                               : Kind::many;
+}
+
+bool serves(const AttentionConfig& config, const AttentionTraits& traits, int arch) {
+  const int dim =
+      std::max(attention_padded_dim(traits.head_dim), attention_padded_dim(traits.head_dim_v));
+  const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
+  const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
+  if (dim < config.min_dim || config.max_dim < dim || limits.number < config.since) return false;
+  if (limits.number / 10 == config.spills_on) return false;
+  const Work work = work_of(traits);
+  if (work > config.work) return false;
+  // What fits a mask by pairs spills with medium code on sm_100 and sm_120.
+  if (config.work == Work::pairs && work != Work::pairs) return false;
+  if (config.masks != Masks::any && config.masks != masks) return false;
+  if (config.max_keys > 0 && traits.mask != Mask::window) return false;
+  // Partners split the columns of V at a multiple of 64.
+  if (attention_padded_dim(traits.head_dim_v) % (64 * config.partners) != 0 &&
+      config.partners > 1) {
+    return false;
+  }
+  const int bytes = shared_bytes(config, traits);
+  return bytes <= limits.shared_bytes &&
+         config.residents * (bytes + 1024) <= limits.shared_bytes_per_sm;
+}
+
+int first_row(const AttentionTraits& traits, int arch, Kind kind) {
+  for (int row = 0; row < static_cast<int>(attention_configs().size()); ++row) {
+    const AttentionConfig& config = config_at(row);
+    if (kind_of(config) == kind && serves(config, traits, arch)) return row;
+  }
+  return -1;
+}
+
+// How many CTAs share a tile's keys. Decoding warps have enough loads under way with one CTA on
+// each multiprocessor; a second split only adds to what must be combined, which pays where less
+// than two thirds of the multiprocessors would work. Others want as many CTAs as fit.
+int splits_of(const AttentionConfig& config, std::int64_t tiles, std::int64_t keys, int sm_count) {
+  const bool decodes = kind_of(config) == Kind::decode;
+  const std::int64_t least_keys = decodes ? config.teams * config.block_kv : 4 * config.block_kv;
+  const std::int64_t places = decodes ? sm_count : 2 * sm_count;
+  std::int64_t splits = places / std::max<std::int64_t>(tiles, 1);
+  if (decodes && 3 * splits * tiles < 2 * places) ++splits;
+  return static_cast<int>(std::clamp<std::int64_t>(std::min(splits, keys / least_keys), 1, 128));
+}
+
+}  // namespace
+
+int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits) {
+  return attention_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q, config.block_kv,
+                                config.stages, config.teams, config.partners, config.splits,
+                                size_of(traits.q));
+}
+
+std::string tile_name(const AttentionConfig& config) {
+  return std::to_string(config.block_q) + "x" + std::to_string(config.block_kv) + "x" +
+         std::to_string(config.stages) + (config.splits ? " split" : "");
+}
+
+std::vector<int> attention_rows(const AttentionTraits& traits, int arch) {
+  std::vector<int> rows;
+  for (const Kind kind : {Kind::decode, Kind::few, Kind::narrow, Kind::many}) {
+    if (const int row = first_row(traits, arch, kind); row >= 0) rows.push_back(row);
+  }
+  return rows;
+}
+
+AttentionChoice choose_attention(const AttentionTraits& traits, int arch,
+                                 const AttentionExtent& extent, int sm_count, bool may_split) {
+  const std::int64_t rows =
+      extent.len_q * (extent.heads / std::max<std::int64_t>(extent.heads_kv, 1));
+  const auto tiles_of = [&](const AttentionConfig& config) {
+    return attention_tiles(extent.batch, extent.heads, extent.heads_kv, extent.len_q,
+                           config.block_q, config.splits);
+  };
+  const auto split_choice = [&](Kind kind) {
+    const int row = first_row(traits, arch, kind);
+    const AttentionConfig& config = config_at(row);
+    return AttentionChoice{
+        row, may_split ? splits_of(config, tiles_of(config), extent.keys, sm_count) : 1};
+  };
+  if (rows <= 16) return split_choice(Kind::decode);
+  if (rows <= 64) return split_choice(Kind::few);
+  if (const int narrow = first_row(traits, arch, Kind::narrow);
+      narrow >= 0 && extent.keys <= config_at(narrow).max_keys) {
+    return {narrow, 1};
+  }
+  const AttentionChoice many{first_row(traits, arch, Kind::many), 1};
+  if (tiles_of(config_at(many.row)) >= sm_count) return many;
+  const AttentionChoice few = split_choice(Kind::few);
+  return few.splits > 1 ? few : many;
+}
+
+bool resolve_portable(AttentionProblem& problem, const runtime::Device& device, bool may_split) {
+  const int arch = arch_of(device);
+  const AttentionTraits& traits = problem.traits;
+  const AttentionChoice choice = choose_attention(
+      traits, arch, {problem.batch, problem.heads, problem.heads_kv, problem.len_q, problem.keys},
+      device.info().sm_count, may_split);
+  const AttentionConfig& config = config_at(choice.row);
+  const long long tiles = attention_tiles(problem.batch, problem.heads, problem.heads_kv,
+                                          problem.len_q, config.block_q, config.splits);
+  Step& step = problem.recipe.first();
+  step.spec = Specialization(kFlashAttention, arch, choice.row, traits);
+  step.blocks = grid_of(tiles * choice.splits);
+  step.splits = choice.splits;
+  const auto bytes = static_cast<std::size_t>(
+      attention_workspace_bytes(tiles, choice.splits, config.block_q, traits.head_dim_v));
+  if (bytes == 0) return true;
+  step.arguments.set_int(offsetof(AttentionParams, splits), choice.splits);
+  step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, bytes,
+                                offsetof(AttentionParams, nonce));
+  problem.recipe.workspace_bytes = bytes;
+  return true;
+}
+
+void resolve(AttentionProblem& problem, const runtime::Device& device, bool may_split) {
+  for (const AttentionPath& path : attention_paths()) {
+    if (path.resolve(problem, device, may_split)) return;
+  }
+}
+
+std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int arch) {
+  std::vector<Specialization> specs;
+  for (const AttentionPath& path : attention_paths()) {
+    for (int row : path.rows(traits, arch)) specs.emplace_back(*path.kernel, arch, row, traits);
+  }
+  return specs;
+}
+
+double flops_of(const AttentionProblem& problem) {
+  const AttentionTraits& traits = problem.traits;
+  const double pairs =
+      static_cast<double>(problem.batch) * problem.heads * problem.len_q * problem.len_kv;
+  const double visible = traits.mask == Mask::causal ? 0.5 : 1.0;
+  return 2 * pairs * visible * (traits.head_dim + traits.head_dim_v);
+}
+
+}  // namespace kiln

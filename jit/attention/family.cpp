@@ -1,0 +1,186 @@
+#include "jit/attention/family.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <iterator>
+
+#include "jit/attention/config.h"
+#include "jit/attention/paths.h"
+#include "jit/attention/render.h"
+#include "jit/attention/samples.h"
+
+namespace kiln {
+namespace {
+
+constexpr Named kAttnMaskNames[] = {{"bool", DType::boolean},
+                                    {"float16", DType::f16},
+                                    {"bfloat16", DType::bf16},
+                                    {"float32", DType::f32}};
+
+constexpr Field kFirstFields[] = {
+    {.name = "dtype",
+     .kind = FieldKind::choice,
+     .offset = offsetof(AttentionTraits, q),
+     .values = kHalfNames,
+     .otherwise = "bfloat16",
+     .help = "of q, k, v and out",
+     .says = " {}",
+     .when = Says::always},
+    {.name = "head_dim",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionTraits, head_dim),
+     .help = "a multiple of 8 up to 256",
+     .says = " d{}",
+     .when = Says::always,
+     .required = true,
+     .least = 8,
+     .most = 256,
+     .multiple = 8},
+    {.name = "head_dim_v",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionTraits, head_dim_v),
+     .help = "of v and out; default: head_dim",
+     .least = 8,
+     .most = 256,
+     .multiple = 8,
+     .tell =
+         [](const Traits& words) {
+           const auto t = as<AttentionTraits>(words);
+           return t.head_dim_v == t.head_dim ? "" : "/" + std::to_string(t.head_dim_v);
+         }},
+    {.name = "mask",
+     .kind = FieldKind::choice,
+     .offset = offsetof(AttentionTraits, mask),
+     .values = kMaskNames,
+     .otherwise = "none",
+     .help = "window: with or without causal",
+     .says = " {}",
+     .when = Says::when_set,
+     .flag_each = true},
+};
+
+constexpr Field kLastFields[] = {
+    {.name = "attn_mask",
+     .kind = FieldKind::choice,
+     .offset = offsetof(AttentionTraits, attn_mask),
+     .values = kAttnMaskNames,
+     .help = "dtype of the call's attn_mask; null = none",
+     .says = " attn_mask {}",
+     .when = Says::when_set,
+     .null_if_unset = true},
+    {.name = "mask_pairs",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionTraits, mask_pairs),
+     .otherwise = "true",
+     .help = "attn_mask is read two keys at a time: their stride is 1, their number and the other "
+             "strides even, the address that of a pair",
+     .says = " by pairs",
+     .when = Says::when_set,
+     .flag = "--no-mask-pairs",
+     .applies = [](const Traits& t) { return as<AttentionTraits>(t).attn_mask != DType::none; }},
+    {.name = "variant",
+     .kind = FieldKind::variant,
+     .offset = offsetof(AttentionTraits, variant),
+     .help = "a user's variant; null = none",
+     .says = " variant {}",
+     .when = Says::when_set},
+    {.name = "aligned",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionTraits, aligned),
+     .otherwise = "true",
+     .help = "bases and strides of q, k, v and out are multiples of 16 bytes",
+     .says = " unaligned",
+     .when = Says::when_unset,
+     .flag = "--unaligned",
+     .unset_reason = "element-wise loads: a base is not 16-byte aligned or a stride is not a "
+                     "multiple of 8 elements"},
+};
+
+// The built-in options stand between.
+constexpr auto kFields = [] {
+  std::array<Field, std::size(kFirstFields) + std::size(kBuiltinVariants) + std::size(kLastFields)>
+      all{};
+  auto* end = std::copy(std::begin(kFirstFields), std::end(kFirstFields), all.begin());
+  for (const BuiltinVariant& variant : kBuiltinVariants) *end++ = variant.field;
+  std::copy(std::begin(kLastFields), std::end(kLastFields), end);
+  return all;
+}();
+
+constexpr Field kRowFields[] = {
+    {.name = "block_q",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionConfig, block_q),
+     .help = "query rows of a tile"},
+    {.name = "block_kv",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionConfig, block_kv),
+     .help = "keys that are read at a time"},
+    {.name = "warps",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionConfig, warps),
+     .help = "warps of a thread block"},
+    {.name = "stages",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionConfig, stages),
+     .help = "tiles of keys in shared memory"},
+    {.name = "splits",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionConfig, splits),
+     .help = "rows that pack heads and may split the keys, or those that do not; null = all"},
+};
+
+const AttentionConfig& config_of(int row) {
+  return attention_configs()[static_cast<std::size_t>(row)];
+}
+
+Footprint footprint(const Specialization& spec) {
+  const AttentionConfig& config = config_of(spec.row());
+  return {static_cast<unsigned>(config.warps) * 32,
+          static_cast<unsigned>(shared_bytes(config, spec.traits_as<AttentionTraits>()))};
+}
+
+void settle(Traits& words, const UserTexts&, int) {
+  auto traits = as<AttentionTraits>(words);
+  traits.set_dtype(traits.q);
+  if (traits.head_dim_v == 0) traits.head_dim_v = traits.head_dim;
+  if (traits.attn_mask == DType::none) traits.mask_pairs = false;
+  words = std::bit_cast<Traits>(traits);
+}
+
+std::vector<Specialization> kernels(const Traits& words, int arch, Kernels) {
+  return attention_kernels(as<AttentionTraits>(words), arch);
+}
+
+constexpr Template kTemplates[] = {
+    {.family = &kAttention,
+     .path = "portable",
+     .file = "attention/flash_attention.cuh",
+     .means = "mma.sync, cp.async",
+     .row_fields = kRowFields,
+     .row = [](int row) -> const void* { return &config_of(row); },
+     .tile = [](int row) { return tile_name(config_of(row)); },
+     .reason = [](int row) { return config_of(row).reason; },
+     .footprint = footprint,
+     .render = render_attention},
+};
+
+constexpr AttentionPath kPaths[] = {
+    {.kernel = &kTemplates[0], .rows = attention_rows, .resolve = resolve_portable},
+};
+
+}  // namespace
+
+std::span<const AttentionPath> attention_paths() { return kPaths; }
+
+constinit const Template& kFlashAttention = kTemplates[0];
+
+constinit const Family kAttention = {.name = "flash_attention",
+                                     .title = "attention",
+                                     .templates = kTemplates,
+                                     .fields = kFields,
+                                     .settle = settle,
+                                     .kernels = kernels,
+                                     .samples = attention_samples};
+
+}  // namespace kiln

@@ -1,0 +1,11 @@
+// Attention as a row of families().
+#pragma once
+
+#include "jit/op/family.h"
+
+namespace kiln {
+
+extern const Family kAttention;
+extern const Template& kFlashAttention;  // mma.sync, for every arch
+
+}  // namespace kiln

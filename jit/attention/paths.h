@@ -1,0 +1,29 @@
+// The ways to compute attention, as rows: what a call and the list of its kernels need to know of
+// each beside its Template. An arch's own kernel is a row of each in family.cpp and a folder here.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "jit/attention/problem.h"
+
+namespace kiln {
+
+struct AttentionPath {
+  const Template* kernel;
+  // Every row that calls of these traits can use on an arch; none where it does not serve them.
+  std::vector<int> (*rows)(const AttentionTraits& traits, int arch);
+  // Completes the recipe, or returns false and leaves the call as it is to the next path.
+  bool (*resolve)(AttentionProblem& problem, const runtime::Device& device, bool may_split);
+};
+
+// In the order in which they are asked; the last one serves all.
+std::span<const AttentionPath> attention_paths();
+
+// The kernels of all paths.
+std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int arch);
+
+// Of the portable path, in choice.cpp.
+bool resolve_portable(AttentionProblem& problem, const runtime::Device& device, bool may_split);
+
+}  // namespace kiln

@@ -1,0 +1,194 @@
+
+#include "jit/attention/problem.h"
+#include "jit/attention/builtin_variants.h"
+#include "jit/attention/variant_arguments.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "jit/op/checks.h"
+#include "templates/attention/params.h"
+
+namespace kiln {
+namespace {
+
+constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // q + right must fit an int
+
+// Dimensions of q, k, v and out by meaning, whatever the layout.
+struct Axes {
+  int row, head;
+};
+Axes axes(AttentionLayout layout) {
+  return layout == AttentionLayout::bshd ? Axes{1, 2} : Axes{2, 1};
+}
+
+const char* layout_text(AttentionLayout layout) {
+  return layout == AttentionLayout::bshd ? "[batch, length, heads, head_dim]"
+                                         : "[batch, heads, length, head_dim]";
+}
+
+bool has_vectors(const TensorView& t, int vector_bytes) {
+  bool aligned = is_aligned(t, vector_bytes);
+  for (int i = 0; i < 3; ++i) {
+    aligned = aligned && (t.shape[i] <= 1 || t.strides[i] % kVectorElements == 0);
+  }
+  return aligned;
+}
+
+void check_head_dim(Subject subject, std::int64_t dim) {
+  if (dim < 8 || dim > 256 || dim % 8 != 0) {
+    throw_value(subject, "must have a head dim that is a multiple of 8 up to 256, got " +
+                             std::to_string(dim));
+  }
+}
+
+int check_length(Subject subject, std::int64_t size, const char* what) {
+  if (size > kMaxLength) {
+    throw_value(subject, std::string("has ") + std::to_string(size) + " " + what +
+                             "; at most 2^30 - 1 are supported: split the call");
+  }
+  return static_cast<int>(size);
+}
+
+void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v,
+                   const TensorView& out, const AttentionOptions& options,
+                   AttentionProblem& problem) {
+  const AttentionNames& names = problem.names;
+  const int ordinal = problem.device_ordinal = check_device({names.op, names.q}, q, -1);
+  if (!is_half(q.dtype)) {
+    throw_type({names.op, names.q}, std::string("must be float16 or bfloat16, got ") +
+                                        name(q.dtype) + "; cast the inputs to one of them");
+  }
+  const Axes ax = axes(options.layout);
+  const char* layout = layout_text(options.layout);
+  for (auto [argument, tensor] :
+       {std::pair{names.q, &q}, {names.k, &k}, {names.v, &v}, {"out", &out}}) {
+    const Subject subject{names.op, argument};
+    check_device(subject, *tensor, ordinal);
+    check_dtype(subject, *tensor, q.dtype, " like q");
+    check_rank(subject, *tensor, 4, layout);
+    check_last_stride(subject, *tensor);
+    check_data(subject, *tensor, problem.may_be_null);
+  }
+  check_written({names.op, "out"}, out);
+  const std::int64_t heads = q.shape[ax.head], heads_kv = k.shape[ax.head];
+  check_head_dim({names.op, names.q}, q.shape[3]);
+  check_head_dim({names.op, names.v}, v.shape[3]);
+  if (k.shape[0] != q.shape[0] || k.shape[3] != q.shape[3]) {
+    throw_value({names.op, names.k}, std::string("must have the batch and head dim of ") + names.q +
+                                         ", which is " + shape_text(q) + "; it is " +
+                                         shape_text(k) + " as " + layout);
+  }
+  if (v.shape[0] != k.shape[0] || v.shape[1] != k.shape[1] || v.shape[2] != k.shape[2]) {
+    throw_value({names.op, names.v}, std::string("must have the batch, length and heads of ") +
+                                         names.k + ", which is " + shape_text(k) + "; it is " +
+                                         shape_text(v));
+  }
+  if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0) {
+    throw_value({names.op, names.q}, std::string("must have a multiple of the heads of ") +
+                                         names.k + ", got " + std::to_string(heads) +
+                                         " heads for " + std::to_string(heads_kv));
+  }
+  check_shape({names.op, "out"}, out, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]});
+  problem.batch = check_length({names.op, names.q}, q.shape[0], "batch entries");
+  problem.heads = check_length({names.op, names.q}, heads, "heads");
+  problem.heads_kv = static_cast<int>(heads_kv);
+  problem.len_q = check_length({names.op, names.q}, q.shape[ax.row], "rows");
+  problem.keys = problem.len_kv = check_length({names.op, names.k}, k.shape[ax.row], "rows");
+}
+
+void check_lse(const TensorView& lse, const AttentionProblem& problem) {
+  const Subject subject{problem.names.op, "lse"};
+  check_device(subject, lse, problem.device_ordinal);
+  check_dtype(subject, lse, DType::f32, "");
+  check_shape(subject, lse, {problem.batch, problem.heads, problem.len_q});
+  check_last_stride(subject, lse);
+  check_data(subject, lse, problem.may_be_null);
+  check_written(subject, lse);
+}
+
+void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
+                const TensorView& out, const TensorView& lse, const AttentionOptions& options,
+                AttentionProblem& problem) {
+  const Axes ax = axes(options.layout);
+  AttentionParams p{};
+  p.q = q.data, p.k = k.data, p.v = v.data, p.out = out.data;
+  p.lse = static_cast<float*>(lse.data);
+  p.q_batch = q.strides[0], p.q_row = q.strides[ax.row], p.q_head = q.strides[ax.head];
+  p.k_batch = k.strides[0], p.k_row = k.strides[ax.row], p.k_head = k.strides[ax.head];
+  p.v_batch = v.strides[0], p.v_row = v.strides[ax.row], p.v_head = v.strides[ax.head];
+  p.out_batch = out.strides[0], p.out_row = out.strides[ax.row], p.out_head = out.strides[ax.head];
+  p.lse_batch = lse.strides[0], p.lse_head = lse.strides[1];
+  p.batch = problem.batch, p.heads = problem.heads;
+  p.heads_kv = problem.heads_kv;
+  p.len_q = problem.len_q, p.len_kv = problem.len_kv;
+  p.splits = 1;
+  p.scale = options.scale ? *options.scale : 1.0f / std::sqrt(static_cast<float>(q.shape[3]));
+  if (!std::isfinite(p.scale)) {
+    throw_value({problem.names.op, "scale"},
+                "must be a finite number, got " + std::to_string(p.scale));
+  }
+  CallArguments& arguments = problem.arguments();
+  arguments.set_params(p);
+  arguments.add_pointer(offsetof(AttentionParams, q), q, false);
+  arguments.add_pointer(offsetof(AttentionParams, k), k, false);
+  arguments.add_pointer(offsetof(AttentionParams, v), v, false);
+  arguments.add_pointer(offsetof(AttentionParams, out), out, true);
+  if (lse.given()) arguments.add_pointer(offsetof(AttentionParams, lse), lse, true);
+}
+
+}  // namespace
+
+void check_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                     const TensorView& out, const TensorView& lse, const AttentionOptions& options,
+                     AttentionProblem& problem) {
+  check_tensors(q, k, v, out, options, problem);
+  if (lse.given()) check_lse(lse, problem);
+  set_params(q, k, v, out, lse, options, problem);
+  AttentionTraits& traits = problem.traits;
+  traits.q = q.dtype, traits.k = k.dtype, traits.v = v.dtype, traits.out = out.dtype;
+  traits.head_dim = static_cast<std::uint16_t>(q.shape[3]);
+  traits.head_dim_v = static_cast<std::uint16_t>(v.shape[3]);
+  const TensorView* const tensors[] = {&q, &k, &v, &out};
+  int vector_bytes[4];
+  traits.aligned = true;
+  for (std::size_t i = 0; i < 4; ++i) {
+    vector_bytes[i] = kVectorElements * size_of(tensors[i]->dtype);
+    traits.aligned = traits.aligned && has_vectors(*tensors[i], vector_bytes[i]);
+  }
+  for (std::size_t i = 0; traits.aligned && i < 4; ++i) {
+    problem.arguments().require_alignment(i, static_cast<std::size_t>(vector_bytes[i]));
+  }
+  add_builtin_variants(options, problem);
+  if (options.variant) {
+    const Variant& variant = options.variant->variant();
+    problem.texts.variant = &variant.definition();
+    traits.variant = variant.digest();
+    add_variant_arguments(
+        *options.variant,
+        {problem.batch, problem.heads, static_cast<int>(k.shape[axes(options.layout).head]),
+         problem.len_q, problem.len_kv, problem.device_ordinal, problem.may_be_null},
+        problem.arguments());
+  }
+}
+
+TensorView flash_attention_output(const TensorView& q, const TensorView& v) {
+  constexpr const char* kLayouts =
+      "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]";
+  check_rank({AttentionNames().op, "q"}, q, 4, kLayouts);
+  check_rank({AttentionNames().op, "v"}, v, 4, kLayouts);
+  TensorView out = contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
+                                   q.shape[2], v.shape[3]);
+  out.device_type = q.device_type;
+  return out;
+}
+
+TensorView flash_attention_lse_output(const TensorView& q, AttentionLayout layout) {
+  const Axes ax = axes(layout);
+  TensorView lse = contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[0],
+                                   q.shape[ax.head], q.shape[ax.row]);
+  lse.device_type = q.device_type;
+  return lse;
+}
+
+}  // namespace kiln

@@ -1,0 +1,39 @@
+// Attention's call, checked: what is baked into its kernel (traits.h), what chooses the config row,
+// and the packed arguments. Every argument error ends in these checks, in one sentence.
+#pragma once
+
+#include "jit/attention/traits.h"
+#include "jit/op/launch.h"
+#include "kiln/attention.h"
+
+namespace kiln {
+
+// What messages call the operation and its inputs.
+struct AttentionNames {
+  const char* op = "flash_attention";
+  const char* q = "q";
+  const char* k = "k";
+  const char* v = "v";
+};
+
+struct AttentionProblem : Problem {
+  AttentionNames names;
+  AttentionTraits traits;
+  int batch = 0, heads = 0, heads_kv = 0, len_q = 0, len_kv = 0;
+  int keys = 0;  // the most that one query sees
+
+  explicit AttentionProblem(const AttentionNames& called = {}) : names(called) { op = called.op; }
+  bool empty() const { return batch == 0 || heads == 0 || len_q == 0; }
+};
+
+// Fills `problem`. Throws std::invalid_argument or TypeError.
+void check_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                     const TensorView& out, const TensorView& lse, const AttentionOptions& options,
+                     AttentionProblem& problem);
+
+// Completes the recipe: the kernel, its grid, and how far the keys of a tile are split, which takes
+// a workspace and so the caller's leave.
+void resolve(AttentionProblem& problem, const runtime::Device& device, bool may_split);
+double flops_of(const AttentionProblem& problem);
+
+}  // namespace kiln

@@ -1,0 +1,160 @@
+#include "jit/attention/render.h"
+
+#include "jit/attention/config.h"
+#include "jit/op/source_text.h"
+
+namespace kiln {
+namespace {
+
+// The run-time values, in the order in which add_variant_arguments packs them. A member of its own,
+// so that a parameter may be called like a hook; empty, it would still take a byte.
+std::string members(const VariantDefinition& d) {
+  if (d.params.empty() && d.tensors.empty()) return "";
+  std::string text = "  struct {\n";
+  for (const VariantParam& param : d.params) {
+    text += "    kiln::Slot<" + device_type(param.dtype) + "> " + param.name + ";\n";
+  }
+  for (const VariantTensor& tensor : d.tensors) {
+    text += "    kiln::VariantTensor<" + device_type(tensor.dtype) + ", " +
+            std::to_string(tensor.indices.size()) + "> " + tensor.name + ";\n";
+  }
+  return text + "  } arguments;\n";
+}
+
+// A hook whose body evaluates the user's expression with every public name in scope. A tensor's
+// name stands for its element at this position; the compiler drops the loads of unused ones.
+std::string hook(const VariantDefinition& d, const std::string& head, const char* return_type,
+                 const std::string& label, const std::string& expression) {
+  SourceText text;
+  text << "  __device__ __forceinline__ " << return_type << " " << head << " const {\n"
+       << "    [[maybe_unused]] const int b = at.b, h = at.h, h_kv = at.h_kv, row = at.row,\n"
+       << "                               q = at.q, kv = at.kv, len_q = at.len_q,\n"
+       << "                               len_kv = at.len_kv;\n";
+  for (const VariantParam& param : d.params) {
+    text << "    [[maybe_unused]] const " << device_type(param.dtype) << " " << param.name
+         << " = arguments." << param.name << ".value;\n";
+  }
+  for (const VariantTensor& tensor : d.tensors) {
+    const bool integer = tensor.dtype == DType::i32 || tensor.dtype == DType::u8;
+    text << "    [[maybe_unused]] const "
+         << (tensor.dtype == DType::boolean ? "bool"
+             : integer                      ? "int"
+                                            : "float")
+         << " " << tensor.name << " = "
+         << (integer || tensor.dtype == DType::boolean ? "" : "kiln::to_float") << "(arguments."
+         << tensor.name << ".at(";
+    for (std::size_t i = 0; i < tensor.indices.size(); ++i) {
+      text << (i ? ", " : "") << "at." << tensor.indices[i];
+    }
+    text << "));\n";
+  }
+  text << "    return (\n#line 1 \"" << label << "\"\n"
+       << expression << "\n);\n#line 1 \"kernel.cu\"\n"
+       << "  }\n";
+  return text.str();
+}
+
+// The call packs a word for each parameter and 1 + rank for each tensor; a struct without members
+// has a size of its own all the same.
+std::string slots_check(const VariantDefinition& d) {
+  std::size_t words = d.params.size();
+  for (const VariantTensor& tensor : d.tensors) words += 1 + tensor.indices.size();
+  SourceText text;
+  text << "static_assert(";
+  if (words == 0) {
+    text << "__is_empty(UserVariant)";
+  } else {
+    text << "sizeof(UserVariant) == " << 8 * words;
+  }
+  text << ", \"the file's Slots must match params and tensors\");\n";
+  return text.str();
+}
+
+std::string user_variant(const VariantDefinition& d) {
+  SourceText text;
+  if (!d.file_text.empty()) {
+    text << "#line 1 \"" << kUserFileLabel << "\"\n"
+         << d.file_text << "\n#line 1 \"kernel.cu\"\n"
+         << slots_check(d);
+    return text.str();
+  }
+  text << "struct UserVariant : kiln::VariantDefaults {\n"
+       << members(d)
+       << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
+       << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
+  if (!d.logits.empty()) {
+    text << hook(d, "logits(float logit, const kiln::Position& at)", "float", "variant logits",
+                 d.logits);
+  }
+  if (!d.mask.empty()) {
+    text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", d.mask);
+  }
+  text << "};\n";
+  return text.str();
+}
+
+std::string type_of(const BuiltinVariant& variant, const AttentionTraits& traits) {
+  std::string type = variant.type;
+  if (const std::size_t at = type.find("{}"); at != std::string::npos) {
+    type.replace(at, 2, device_type(static_cast<DType>(byte_at(&traits, variant.field))));
+  }
+  return type;
+}
+
+// The order is the order of evaluation: softcap, ALiBi, attn_mask, the user's logits; masks; sinks.
+// builtin_variants.cpp packs the run-time values in the same order.
+std::string variant_list(const AttentionTraits& traits) {
+  std::string list;
+  auto add = [&](const std::string& name) { list += (list.empty() ? "" : ", ") + name; };
+  const auto add_builtins = [&](Hook hook) {
+    for (const BuiltinVariant& variant : kBuiltinVariants) {
+      if (variant.hook == hook && is_set(variant, traits)) add(type_of(variant, traits));
+    }
+  };
+  add_builtins(Hook::logits);
+  if (traits.attn_mask == DType::boolean) {
+    add(std::string("kiln::MaskTensor<") + (traits.mask_pairs ? "true>" : "false>"));
+  } else if (traits.attn_mask != DType::none) {
+    add("kiln::BiasTensor<" + device_type(traits.attn_mask) +
+        (traits.mask_pairs ? ", true>" : ", false>"));
+  }
+  if (traits.mask == Mask::causal) add("kiln::Causal");
+  if (traits.mask == Mask::window) add("kiln::Window");
+  add_builtins(Hook::row_finish);
+  if (traits.variant != Digest128{}) add("UserVariant");
+  return "kiln::Variants<" + list + ">";
+}
+
+}  // namespace
+
+std::string variant_source(const AttentionTraits& traits, const UserTexts& texts) {
+  const std::string user = texts.variant ? user_variant(*texts.variant) : "";
+  return user + "using Variant = " + variant_list(traits) + ";\n\n";
+}
+
+std::string render_attention(const Specialization& spec, const UserTexts& texts) {
+  const auto traits = spec.traits_as<AttentionTraits>();
+  const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(spec.row())];
+  SourceText text;
+  text << "#include \"/kiln/attention/flash_attention.cuh\"\n\n"
+       << "struct Config {\n"
+       << "  using Element = " << device_type(traits.q) << ";\n"
+       << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
+       << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"
+       << "  static constexpr int kBlockQ = " << config.block_q << ";\n"
+       << "  static constexpr int kBlockKv = " << config.block_kv << ";\n"
+       << "  static constexpr int kWarps = " << config.warps << ", kTeams = " << config.teams
+       << ", kPartners = " << config.partners << ", kStages = " << config.stages << ";\n"
+       << "  static constexpr bool kPacked = " << boolean(config.splits)
+       << ", kSplits = " << boolean(config.splits) << ";\n"
+       << "  static constexpr bool kAligned = " << boolean(traits.aligned) << ";\n"
+       << "};\n"
+       << variant_source(traits, texts)
+       // Without the 1, ptxas aims for three CTAs an SM, and spills.
+       << "extern \"C\" __global__ void __launch_bounds__(Config::kWarps * 32, 1)\n"
+       << kEntryName << "(const __grid_constant__ kiln::AttentionArgs<Variant> args) {\n"
+       << "  kiln::flash_attention<Config, Variant>(args);\n}\n";
+  return text.str();
+}
+
+}  // namespace kiln

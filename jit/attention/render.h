@@ -1,0 +1,17 @@
+// Attention's specializations as source.
+#pragma once
+
+#include <string>
+
+#include "jit/attention/traits.h"
+#include "jit/op/family.h"
+
+namespace kiln {
+
+// Of templates/attention/flash_attention.cuh.
+std::string render_attention(const Specialization& spec, const UserTexts& texts);
+
+// What every attention kernel's source says of its variant: the user's, then the type `Variant`.
+std::string variant_source(const AttentionTraits& traits, const UserTexts& texts);
+
+}  // namespace kiln

@@ -1,0 +1,69 @@
+// One kernel for each thing that attention's template does differently. Properties that the table
+// does not know (the sinks' dtype, attn_mask's) each appear alone, not in every combination.
+#include "jit/attention/samples.h"
+
+#include <utility>
+
+#include "jit/attention/paths.h"
+
+namespace kiln {
+namespace {
+
+// One head dim for each row of the table, with the odd ones that need padding or differ in v.
+constexpr std::pair<int, int> kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256},
+                                             {40, 40}, {72, 72},   {96, 96},   {192, 192},
+                                             {8, 8},   {160, 160}, {64, 128},  {112, 112}};
+
+std::vector<AttentionTraits> attention_traits() {
+  std::vector<AttentionTraits> list;
+  for (const auto& [dim, dim_v] : kHeadDims) {
+    AttentionTraits base;
+    base.head_dim = static_cast<std::uint16_t>(dim);
+    base.head_dim_v = static_cast<std::uint16_t>(dim_v);
+    for (DType dtype : {DType::bf16, DType::f16}) {
+      base.set_dtype(dtype);
+      for (Mask mask : {Mask::none, Mask::causal, Mask::window}) {
+        AttentionTraits traits = base;
+        traits.mask = mask;
+        list.push_back(traits);
+        traits.aligned = false;
+        list.push_back(traits);
+      }
+    }
+    base.set_dtype(DType::bf16);
+    base.mask = Mask::causal;
+    AttentionTraits all = base;
+    for (const BuiltinVariant& variant : kBuiltinVariants) {
+      AttentionTraits alone = base;
+      set_byte(variant, alone, variant.sample);
+      set_byte(variant, all, variant.sample);
+      list.push_back(alone);
+    }
+    all.sinks = DType::f32;
+    all.mask = Mask::window;
+    list.push_back(all);
+    if (dim != dim_v || dim % 64 != 0) continue;
+    base.mask = Mask::none;
+    // By pairs, and a key at a time in what leaves the fewest registers.
+    for (const auto& [mask, plain] :
+         {std::pair{DType::boolean, true}, {DType::boolean, false}, {DType::bf16, true}}) {
+      base.attn_mask = mask;
+      base.mask_pairs = base.aligned = plain;
+      list.push_back(base);
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+std::vector<Specialization> attention_samples(int arch) {
+  std::vector<Specialization> specs;
+  for (const AttentionTraits& traits : attention_traits()) {
+    const auto kernels = attention_kernels(traits, arch);
+    specs.insert(specs.end(), kernels.begin(), kernels.end());
+  }
+  return specs;
+}
+
+}  // namespace kiln

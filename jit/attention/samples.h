@@ -1,0 +1,12 @@
+// Attention's part of the closed list of kernels that compile tests walk.
+#pragma once
+
+#include <vector>
+
+#include "jit/op/specialization.h"
+
+namespace kiln {
+
+std::vector<Specialization> attention_samples(int arch);
+
+}  // namespace kiln

@@ -1,0 +1,109 @@
+// What attention's kernels are specialised for, and the built-in options that are rows of data: a
+// new one is a row here, its code in templates/attention/builtin_variants.cuh, and its place in the
+// signatures.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "jit/op/field.h"
+#include "jit/op/specialization.h"
+#include "kiln/attention.h"
+
+namespace kiln {
+
+struct AttentionProblem;
+
+enum class Mask : std::uint8_t { none, causal, window };
+inline constexpr Named kMaskNames[] = {
+    {"none", Mask::none}, {"causal", Mask::causal}, {"window", Mask::window}};
+
+// What kernels read or write at once of a row of q, k, v or out where these are aligned.
+inline constexpr int kVectorElements = 8;
+
+// As Traits.
+struct AttentionTraits {
+  DType q = DType::bf16, k = DType::bf16, v = DType::bf16, out = DType::bf16;
+  Mask mask = Mask::none;
+  bool softcap = false;
+  bool alibi = false;
+  bool aligned = true;  // q, k, v and out may be read and written by kVectorElements at once
+  DType sinks = DType::none;
+  DType attn_mask = DType::none;  // boolean: hides logits; a float: is added to them
+  bool mask_pairs = false;        // attn_mask is read two keys at a time, see reads_pairs()
+  std::uint8_t reserved_byte = 0;
+  std::uint16_t head_dim = 0;
+  std::uint16_t head_dim_v = 0;
+  std::uint8_t reserved[16] = {};
+  Digest128 variant{};  // zero = none
+
+  void set_dtype(DType dtype) { q = k = v = out = dtype; }
+  bool operator==(const AttentionTraits&) const = default;
+};
+static_assert(is_traits<AttentionTraits>);
+
+// Where a built-in option is evaluated: at every logit, before attn_mask and all masks, or at the
+// end of a row.
+enum class Hook : std::uint8_t { logits, row_finish };
+
+// Rows of one hook are evaluated, and their run-time values packed, in the order of the table.
+struct BuiltinVariant {
+  Field field;  // of the traits: a flag, or a choice of dtypes
+  Hook hook;
+  const char* type;  // in the template's source; {} stands for the dtype
+  // A number of the call's, of which 0 stands for none.
+  float AttentionOptions::* number = nullptr;
+  bool negative = false;  // it may be
+  // Else: checks the option, sets the trait, packs the values.
+  void (*add)(const AttentionOptions& options, AttentionProblem& problem) = nullptr;
+  std::uint8_t sample;  // of the trait: the kernel that compile tests walk
+};
+
+void add_alibi(const AttentionOptions& options, AttentionProblem& problem);
+void add_sinks(const AttentionOptions& options, AttentionProblem& problem);
+
+inline constexpr BuiltinVariant kBuiltinVariants[] = {
+    {.field = {.name = "softcap",
+               .kind = FieldKind::flag,
+               .offset = offsetof(AttentionTraits, softcap),
+               .otherwise = "false",
+               .help = "the call has a softcap of the logits",
+               .says = " softcap",
+               .when = Says::when_set},
+     .hook = Hook::logits,
+     .type = "kiln::Softcap",
+     .number = &AttentionOptions::softcap,
+     .sample = 1},
+    {.field = {.name = "alibi",
+               .kind = FieldKind::flag,
+               .offset = offsetof(AttentionTraits, alibi),
+               .otherwise = "false",
+               .help = "the call has ALiBi slopes",
+               .says = " alibi",
+               .when = Says::when_set},
+     .hook = Hook::logits,
+     .type = "kiln::Alibi",
+     .add = add_alibi,
+     .sample = 1},
+    {.field = {.name = "sinks",
+               .kind = FieldKind::choice,
+               .offset = offsetof(AttentionTraits, sinks),
+               .values = kFloatNames,
+               .help = "dtype of the sinks; null = none",
+               .says = " sinks",
+               .when = Says::when_set,
+               .null_if_unset = true},
+     .hook = Hook::row_finish,
+     .type = "kiln::Sinks<{}>",
+     .add = add_sinks,
+     .sample = static_cast<std::uint8_t>(DType::bf16)},
+};
+
+inline bool is_set(const BuiltinVariant& variant, const AttentionTraits& traits) {
+  return byte_at(&traits, variant.field) != 0;
+}
+inline void set_byte(const BuiltinVariant& variant, AttentionTraits& traits, std::uint8_t byte) {
+  reinterpret_cast<std::uint8_t*>(&traits)[variant.field.offset] = byte;
+}
+
+}  // namespace kiln

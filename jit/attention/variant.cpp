@@ -1,0 +1,218 @@
+#include "kiln/variant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "jit/attention/variant_arguments.h"
+#include "jit/op/checks.h"
+#include "jit/op/digest.h"
+#include "jit/op/user_text.h"
+
+namespace kiln {
+namespace {
+
+constexpr std::size_t kMaxParams = 16;
+constexpr std::size_t kMaxTensors = 8;
+const char* const kIndices[] = {"b", "h", "h_kv", "row", "q", "kv"};
+const char* const kReserved[] = {"logit", "q",  "row",   "kv",     "b",    "h",
+                                 "h_kv",  "at", "len_q", "len_kv", "kiln", "arguments"};
+const char* const kKeywords[] = {"alignas",       "alignof",     "and",
+                                 "and_eq",        "asm",         "auto",
+                                 "bitand",        "bitor",       "bool",
+                                 "break",         "case",        "catch",
+                                 "char",          "char16_t",    "char32_t",
+                                 "char8_t",       "class",       "co_await",
+                                 "co_return",     "co_yield",    "compl",
+                                 "concept",       "const",       "const_cast",
+                                 "consteval",     "constexpr",   "constinit",
+                                 "continue",      "decltype",    "default",
+                                 "delete",        "do",          "double",
+                                 "dynamic_cast",  "else",        "enum",
+                                 "explicit",      "export",      "extern",
+                                 "false",         "float",       "for",
+                                 "friend",        "goto",        "if",
+                                 "inline",        "int",         "long",
+                                 "mutable",       "namespace",   "new",
+                                 "noexcept",      "not",         "not_eq",
+                                 "nullptr",       "operator",    "or",
+                                 "or_eq",         "private",     "protected",
+                                 "public",        "register",    "reinterpret_cast",
+                                 "requires",      "return",      "short",
+                                 "signed",        "sizeof",      "static",
+                                 "static_assert", "static_cast", "struct",
+                                 "switch",        "template",    "this",
+                                 "thread_local",  "throw",       "true",
+                                 "try",           "typedef",     "typeid",
+                                 "typename",      "union",       "unsigned",
+                                 "using",         "virtual",     "void",
+                                 "volatile",      "wchar_t",     "while",
+                                 "xor",           "xor_eq"};
+
+bool is_identifier(const std::string& text) {
+  if (text.empty() || (text[0] >= '0' && text[0] <= '9')) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+[[noreturn]] void refuse(const VariantDefinition& d, const std::string& what) {
+  throw std::invalid_argument("Variant '" + d.name + "': " + what);
+}
+
+void check_name(const VariantDefinition& d, const std::string& name, std::set<std::string>& seen) {
+  const auto listed = [&](const auto& list) {
+    return std::find(std::begin(list), std::end(list), name) != std::end(list);
+  };
+  if (!is_identifier(name) || listed(kReserved) || listed(kKeywords)) {
+    refuse(d, "'" + name +
+                  "' cannot name a parameter or tensor: it must be a C++ identifier, no "
+                  "keyword, and other than logit, q, row, kv, b, h, h_kv, len_q, len_kv, at, kiln, "
+                  "arguments");
+  }
+  if (!seen.insert(name).second) refuse(d, "the name '" + name + "' is used twice");
+}
+
+void check_tensor(const VariantDefinition& d, const VariantTensor& tensor) {
+  const DType t = tensor.dtype;
+  if (!is_float(t) && t != DType::i32 && t != DType::u8 && t != DType::boolean) {
+    refuse(d, "tensor '" + tensor.name + "' must be f32, f16, bf16, i32, u8 or bool");
+  }
+  if (tensor.indices.empty() || tensor.indices.size() > kMaxRank) {
+    refuse(d, "tensor '" + tensor.name + "' must have 1 to 5 indices");
+  }
+  for (const std::string& index : tensor.indices) {
+    if (std::find(std::begin(kIndices), std::end(kIndices), index) == std::end(kIndices)) {
+      refuse(d, "tensor '" + tensor.name + "' has the index '" + index +
+                    "'; expected b, h, h_kv, row, q or kv");
+    }
+  }
+}
+
+void check_file(const VariantDefinition& d) {
+  if (d.file_text.find('\0') != std::string::npos) refuse(d, "a template file must be text");
+  if (reads_foreign_files(d.file_text)) {
+    refuse(d, "a template file may include only Kiln's own files, as #include \"/kiln/...\"");
+  }
+}
+
+void check_definition(const VariantDefinition& d) {
+  if (d.params.size() > kMaxParams) refuse(d, "at most 16 parameters are supported");
+  if (d.tensors.size() > kMaxTensors) refuse(d, "at most 8 tensors are supported");
+  std::set<std::string> seen;
+  for (const VariantParam& param : d.params) {
+    check_name(d, param.name, seen);
+    if (param.dtype != DType::f32 && param.dtype != DType::i32) {
+      refuse(d, "parameter '" + param.name + "' must be f32 or i32");
+    }
+  }
+  for (const VariantTensor& tensor : d.tensors) {
+    check_name(d, tensor.name, seen);
+    check_tensor(d, tensor);
+  }
+  const bool expressions = !d.logits.empty() || !d.mask.empty();
+  if (expressions && !d.file_text.empty()) refuse(d, "give expressions or a file, not both");
+  if (!expressions && d.file_text.empty()) {
+    refuse(d, "changes nothing: give logits=, mask= or a template file");
+  }
+  check_file(d);
+  for (const std::string* text : {&d.logits, &d.mask}) {
+    if (!is_plain_expression(*text)) {
+      refuse(d, "an expression must be one line without preprocessor directives");
+    }
+  }
+}
+
+std::string signature(const VariantDefinition& d) {
+  std::string text;
+  for (const VariantParam& param : d.params) text += param.name + ":" + name(param.dtype) + ";";
+  for (const VariantTensor& tensor : d.tensors) {
+    text += tensor.name + ":" + name(tensor.dtype) + "[";
+    for (const std::string& index : tensor.indices) text += index + ",";
+    text += "];";
+  }
+  return text;
+}
+
+std::int64_t extent_of(const std::string& index, const VariantExtents& e) {
+  if (index == "b") return e.batch;
+  if (index == "h") return e.heads;
+  if (index == "h_kv") return e.heads_kv;
+  if (index == "row") return e.len_q;
+  return e.len_kv;  // q counts positions among the keys, kv the keys
+}
+
+void add_tensor(const VariantDefinition& d, const VariantTensor& declared, TensorView view,
+                const VariantExtents& e, CallArguments& arguments) {
+  const Subject subject{"flash_attention's variant", declared.name.c_str()};
+  check_device(subject, view, e.device_ordinal);
+  check_dtype(subject, view, declared.dtype, " as declared");
+  check_data(subject, view, e.may_be_null);
+  if (view.rank != static_cast<int>(declared.indices.size())) {
+    throw_value(subject, "must have " + std::to_string(declared.indices.size()) +
+                             " dimensions as declared, got " + shape_text(view));
+  }
+  for (int i = 0; i < view.rank; ++i) {
+    const std::string& index = declared.indices[static_cast<std::size_t>(i)];
+    const std::int64_t extent = extent_of(index, e);
+    if (index == "q" && e.len_q > e.len_kv) {
+      refuse(d, "tensor '" + declared.name +
+                    "' is indexed by q, which is negative for the first "
+                    "rows when len_q > len_kv; index it by row");
+    }
+    if (view.shape[i] != extent && view.shape[i] != 1) {
+      throw_value(subject, "must have size " + std::to_string(extent) + " (or 1) in dimension " +
+                               std::to_string(i) + " (" + index + "), got " + shape_text(view));
+    }
+    if (view.shape[i] == 1) view.strides[i] = 0;
+  }
+  arguments.add_pointer(arguments.size(), view, false);
+  for (int i = 0; i < view.rank; ++i) {
+    arguments.add_word(static_cast<std::uint64_t>(view.strides[i]));
+  }
+}
+
+}  // namespace
+
+Variant::Variant(VariantDefinition definition) {
+  check_definition(definition);
+  digest_ = digest_of({{"signature", signature(definition)},
+                       {"logits", definition.logits},
+                       {"mask", definition.mask},
+                       {"file", definition.file_text}});
+  definition_ = std::make_shared<const VariantDefinition>(std::move(definition));
+}
+
+BoundVariant Variant::bind(std::vector<double> values, std::vector<TensorView> tensors) const {
+  const VariantDefinition& d = *definition_;
+  if (values.size() != d.params.size() || tensors.size() != d.tensors.size()) {
+    refuse(d, "takes " + std::to_string(d.params.size()) + " parameters and " +
+                  std::to_string(d.tensors.size()) + " tensors, got " +
+                  std::to_string(values.size()) + " and " + std::to_string(tensors.size()));
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool whole = values[i] == std::floor(values[i]) && std::abs(values[i]) < 2147483648.0;
+    if (d.params[i].dtype == DType::i32 && !whole) {
+      refuse(d, "parameter '" + d.params[i].name + "' must be a 32-bit whole number");
+    }
+  }
+  return BoundVariant(*this, std::move(values), std::move(tensors));
+}
+
+void add_variant_arguments(const BoundVariant& bound, const VariantExtents& extents,
+                           CallArguments& arguments) {
+  const VariantDefinition& d = bound.variant().definition();
+  for (std::size_t i = 0; i < d.params.size(); ++i) {
+    const double value = bound.values()[i];
+    if (d.params[i].dtype == DType::i32) {
+      arguments.add_word(static_cast<std::uint32_t>(static_cast<std::int32_t>(value)));
+    } else {
+      arguments.add_float(static_cast<float>(value));
+    }
+  }
+  for (std::size_t i = 0; i < d.tensors.size(); ++i) {
+    add_tensor(d, d.tensors[i], bound.tensors()[i], extents, arguments);
+  }
+}
+
+}  // namespace kiln

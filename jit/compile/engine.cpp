@@ -1,0 +1,167 @@
+#include "jit/compile/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <vector>
+
+#include "cache/memory_cache.h"
+#include "jit/compile/policy.h"
+#include "jit/compile/statistics.h"
+#include "jit/op/blocking.h"
+#include "jit/op/device_errors.h"
+#include "jit/op/family.h"
+#include "jit/op/log.h"
+#include "jit/op/source_text.h"
+#include "kiln/control.h"
+
+namespace kiln {
+namespace {
+
+struct ResidentId {
+  Specialization spec;
+  int ordinal = 0;
+  bool operator==(const ResidentId&) const = default;
+};
+struct ResidentHash {
+  std::size_t operator()(const ResidentId& id) const {
+    return id.spec.hash() + static_cast<std::size_t>(id.ordinal) * 0x9e3779b9u;
+  }
+};
+using ResidentCache = cache::MemoryCache<ResidentId, LoadedKernel, ResidentHash>;
+
+// Never destroyed: a kernel may be launched from a thread that outlives main, and unloading after
+// the driver has shut down is an error. clear_memory_cache leaves the old map behind for the same
+// reason: somebody may be about to launch from it.
+std::atomic<ResidentCache*> g_residents{new ResidentCache};
+ResidentCache& residents() { return *g_residents.load(std::memory_order_acquire); }
+
+// Each thread's last kernels, by a direct-mapped slot: a hit here takes no lock at all.
+// `generation` changes with clear_memory_cache, which keeps the kernels themselves alive.
+std::atomic<std::uint64_t> g_generation{1};
+struct HotSlot {
+  ResidentId id;
+  const LoadedKernel* kernel = nullptr;
+  std::uint64_t generation = 0;
+};
+constexpr std::size_t kHotSlots = 64;
+thread_local HotSlot t_hot[kHotSlots];
+
+class Stopwatch {
+ public:
+  std::uint64_t nanoseconds() const {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+};
+
+std::shared_ptr<LoadedKernel> load(const Specialization& spec, const cache::Entry& entry,
+                                   runtime::Device& device) {
+  const Stopwatch watch;
+  auto loaded = std::make_shared<LoadedKernel>();
+  const Footprint footprint = spec.kernel().footprint(spec);
+  loaded->threads = footprint.threads;
+  loaded->dynamic_shared_bytes = footprint.dynamic_shared_bytes;
+  loaded->kernel = device.load({entry.cubin, entry.ptx, kEntryName, loaded->dynamic_shared_bytes});
+  count(statistics().load_nanoseconds, watch.nanoseconds());
+  return loaded;
+}
+
+// A disk entry that the driver refuses is a miss like any other: null.
+std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const KernelSource& source,
+                                             runtime::Device& device) {
+  // Only the emulator runs PTX: a GPU is spared reading and inflating it.
+  const bool runs_cubin = device.info().kind == runtime::DeviceKind::cuda;
+  auto hit = disk_cache().get(source.key,
+                              runs_cubin ? cache::Payload::kCubin : cache::Payload::kCubinAndPtx);
+  if (!hit) return nullptr;
+  try {
+    auto loaded = load(spec, hit->entry, device);
+    count(statistics().disk_hits[std::min(hit->layer, Statistics::kMaxLayers - 1)]);
+    return loaded;
+  } catch (const runtime::DeviceError& error) {
+    log(LogLevel::warning, "the cached kernel " + source.key.hex() +
+                               " could not be loaded: " + error.what() + "; compiling it again");
+    return nullptr;
+  }
+}
+
+// The slow path, run once per kernel and device.
+std::shared_ptr<LoadedKernel> build(const Specialization& spec, const UserTexts& texts,
+                                    runtime::Device& device) {
+  const KernelSource source = source_of(spec, texts);
+  if (auto loaded = load_from_disk(spec, source, device)) return loaded;
+  try {
+    require_compiling(spec, texts, source);
+  } catch (const CompileDisabled&) {
+    count(statistics().misses);
+    throw;
+  }
+  // One process compiles, the others wait for its entry, at most about as long as a compile takes.
+  const auto lock = disk_cache().lock(source.key, 5.0);
+  if (auto loaded = load_from_disk(spec, source, device)) return loaded;  // a hit after all
+  count(statistics().misses);
+  const cache::Entry entry = compile_entry(source, "not in the cache");
+  auto loaded = load(spec, entry, device);
+  disk_cache().put(source.key, entry);
+  return loaded;
+}
+
+// `stream` is null when there is none to ask about.
+const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
+                                  runtime::Device& device, void* const* stream) {
+  const BlockingScope blocking;
+  const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
+  ResidentCache& cache = residents();
+  auto kernel = cache.find(id);
+  if (kernel) {
+    count(statistics().memory_hits);
+  } else {
+    try {
+      if (stream && device.is_capturing(*stream)) refuse_capture(id.spec, texts);
+      kernel = cache.get(id, [&] { return build(id.spec, texts, device); });
+    } catch (const runtime::DeviceError& error) {
+      throw_device_error(error);
+    }
+  }
+  t_hot[ResidentHash{}(id) % kHotSlots] = {id, kernel.get(), generation};
+  return *kernel;  // the map keeps it
+}
+
+}  // namespace
+
+const LoadedKernel& resident_kernel(const Specialization& spec, const UserTexts& texts,
+                                    runtime::Device& device, void* stream) {
+  const ResidentId id{spec, device.info().ordinal};
+  const HotSlot& slot = t_hot[ResidentHash{}(id) % kHotSlots];
+  if (slot.id == id && slot.generation == g_generation.load(std::memory_order_relaxed)) {
+    count(statistics().memory_hits);
+    return *slot.kernel;
+  }
+  return find_or_build(id, texts, device, &stream);
+}
+
+const LoadedKernel& preload_kernel(const Specialization& spec, const UserTexts& texts,
+                                   runtime::Device& device) {
+  return find_or_build({spec, device.info().ordinal}, texts, device, nullptr);
+}
+
+bool is_resident(const Specialization& spec, const runtime::Device& device) {
+  return residents().find({spec, device.info().ordinal}) != nullptr;
+}
+
+std::size_t resident_count() { return residents().size(); }
+
+void clear_memory_cache() {
+  static std::mutex mutex;
+  static auto* const retired = new std::vector<ResidentCache*>;  // still reachable: no leak
+  const std::lock_guard lock(mutex);
+  retired->push_back(g_residents.exchange(new ResidentCache, std::memory_order_acq_rel));
+  g_generation.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace kiln

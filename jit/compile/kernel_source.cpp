@@ -1,0 +1,136 @@
+#include "jit/compile/kernel_source.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+
+#include "jit/compile/policy.h"
+#include "jit/compile/settings.h"
+#include "jit/compile/statistics.h"
+#include "jit/compile/template_files.h"
+#include "jit/op/arch.h"
+#include "jit/op/family.h"
+#include "jit/op/log.h"
+#include "jit/op/source_text.h"
+#include "runtime/cuda/cuda_device.h"
+
+namespace kiln {
+namespace {
+
+// Bumped when the meaning of the key's fields changes.
+constexpr const char* kKeySchema = "1";
+
+std::vector<std::string>& python_paths() {
+  static std::vector<std::string> paths;
+  return paths;
+}
+
+cache::Key key_of(const KernelSource& source) {
+  cache::KeyBuilder key;
+  key.field("schema", kKeySchema).field("source", source.source);
+  for (const SourceFile& file : included_files(source.source)) {
+    key.field("include", file.name).field("text", file.text);
+  }
+  return key.field("options", compile_options()).field("arch", source.arch).finish();
+}
+
+nlohmann::json description(const KernelSource& source, const CompileResult& result) {
+  const NvrtcInfo nvrtc = nvrtc_info(false);
+  const ResourceUse& use = result.resources;
+  return {{"what", source.what},
+          {"arch", source.arch},
+          {"nvrtc_version", nvrtc.version},
+          {"nvrtc_build", nvrtc.build},
+          // A cubin runs on drivers of its toolkit's major version and later.
+          {"min_driver", nvrtc.version.substr(0, nvrtc.version.find('.')) + ".0"},
+          {"registers", use.registers},
+          {"shared_bytes", use.static_shared_bytes},
+          {"spill_bytes", use.spill_store_bytes + use.spill_load_bytes},
+          {"local_bytes", use.stack_bytes},
+          {"warnings", use.warnings},
+          {"compile_seconds", result.seconds}};
+}
+
+// Compiler messages name the user's file by its label: puts the path in its place.
+std::string with_path(std::string text, const std::string& path) {
+  const std::string label = std::string(kUserFileLabel) + "(";
+  for (std::size_t at = text.find(label); at != std::string::npos;
+       at = text.find(label, at + path.size())) {
+    text.replace(at, label.size() - 1, path);
+  }
+  return text;
+}
+
+CompileResult compile_named(const KernelSource& source) {
+  const std::vector<SourceFile> headers = included_files(source.source);
+  try {
+    return compile({"/kiln/kernel.cu", source.source, headers, source.arch, kEntryName});
+  } catch (const CompileError& error) {
+    const std::string& path = source.user_file;
+    if (path.empty() || error.path().empty()) throw;
+    throw CompileError(with_path(error.what(), path), with_path(error.log(), path), path);
+  }
+}
+
+std::string one_decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", value);
+  return text;
+}
+
+}  // namespace
+
+void set_python_paths(std::vector<std::string> paths) { python_paths() = std::move(paths); }
+
+void prepare_nvrtc() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    NvrtcSearch search;
+    search.nvrtc_override = settings().nvrtc;
+    search.cuda_home = settings().cuda_home;
+    search.python_paths = python_paths();
+    search.driver_version = runtime::cuda_status().driver_version;
+    set_nvrtc_search(std::move(search));
+  });
+}
+
+KernelSource source_of(const Specialization& spec, const UserTexts& texts) {
+  KernelSource source;
+  const Template& kernel = spec.kernel();
+  source.source = kernel.render(spec, texts);
+  source.arch = arch_table()[static_cast<std::size_t>(spec.arch())].name;
+  if (kernel.arch_specific) source.arch += "a";
+  source.what = describe(spec, texts);
+  if (texts.variant) source.user_file = texts.variant->file_name;
+  source.key = key_of(source);
+  return source;
+}
+
+cache::Entry compile_entry(const KernelSource& source, const std::string& why) {
+  prepare_nvrtc();
+  const CompileResult result = compile_named(source);
+  count(statistics().compiles);
+  count(statistics().compile_nanoseconds, static_cast<std::uint64_t>(result.seconds * 1e9));
+  const LogLevel level = jit_mode() == JitMode::warn ? LogLevel::warning : LogLevel::info;
+  log(level, "compiled " + source.what + " for " + source.arch + " in " +
+                 one_decimal(result.seconds * 1e3) + " ms (" + why + ")");
+  for (const std::string& warning : result.resources.warnings) log(LogLevel::warning, warning);
+  return {result.cubin, result.ptx, description(source, result)};
+}
+
+cache::DiskCache& disk_cache() {
+  // Leaked on purpose: calls may come from threads that outlive main.
+  static auto* const cache = [] {
+    const Settings& s = settings();
+    cache::CacheOptions options;
+    options.directory = s.cache_dir;
+    options.directory_is_chosen = s.cache_dir_is_chosen;
+    options.read_only = s.cache_path;
+    options.max_bytes = s.cache_max_bytes;
+    options.warn = [](const std::string& text) { log(LogLevel::warning, text); };
+    return new cache::DiskCache(std::move(options));
+  }();
+  return *cache;
+}
+
+}  // namespace kiln

@@ -1,0 +1,31 @@
+// Specialization -> source, key and compiled entry: the part of the flow that needs no device.
+#pragma once
+
+#include <string>
+
+#include "cache/disk_cache.h"
+#include "jit/compile/compiler.h"
+#include "jit/op/specialization.h"
+#include "jit/op/user_texts.h"
+
+namespace kiln {
+
+struct KernelSource {
+  std::string source;
+  std::string arch;       // "sm_90", "sm_90a"
+  std::string what;       // describe()
+  std::string user_file;  // path of the variant's template file, for messages; else empty
+  cache::Key key;
+};
+KernelSource source_of(const Specialization& spec, const UserTexts& texts);
+
+// Compiles, logs one line with `why`, counts. Throws CompileError.
+cache::Entry compile_entry(const KernelSource& source, const std::string& why);
+
+// The process's disk cache, made from the settings at first use.
+cache::DiskCache& disk_cache();
+
+// Hands the settings, the Python folders and the driver's version to the NVRTC loader, once.
+void prepare_nvrtc();
+
+}  // namespace kiln

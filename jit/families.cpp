@@ -1,0 +1,17 @@
+// The only list of the operators. What is said of kernels in general (specs, explanations,
+// prewarming, pages) walks this list.
+#include <array>
+
+#include "jit/attention/family.h"
+#include "jit/gemm/family.h"
+#include "jit/norm/family.h"
+
+namespace kiln {
+
+std::span<const Family* const> families() {
+  static constexpr std::array<const Family*, 4> kFamilies = {&kAttention, &kGemm, &kRmsNorm,
+                                                             &kLayerNorm};
+  return kFamilies;
+}
+
+}  // namespace kiln

@@ -1,0 +1,37 @@
+// The checks of gemm that concern scales and 8-bit floats alone.
+#pragma once
+
+#include "jit/gemm/problem.h"
+
+namespace kiln {
+
+struct CheckedScale {
+  Scale scale = Scale::none;
+  std::int64_t batch_stride = 0;
+};
+
+// Requires: the sizes of `problem`. `is_a`: scale_a, whose vectors have an entry for each row;
+// those of scale_b have one for each column.
+CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bool is_a,
+                         bool batched);
+
+bool is_gated(Activation activation);
+// Where b's pairs of columns lie; none: the outputs are not gated. `columns`: of b.
+Gate check_gate(const GemmOptions& options, std::int64_t columns);
+
+// Dtypes of a and b, and what the options allow for them.
+void check_gemm_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options);
+
+// Of one operand with 8-bit floats: contiguous along K, which is not 0, and of a form that
+// tensor maps admit.
+// `ld`: the stride of rows of a, or of columns of b.
+struct F8Operand {
+  const char* argument;
+  const TensorView& tensor;
+  std::int64_t k;
+  Major major;
+  std::int64_t ld, batch_stride;
+};
+void check_f8_operand(const F8Operand& operand);
+
+}  // namespace kiln

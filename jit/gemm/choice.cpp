@@ -1,0 +1,154 @@
+#include "jit/gemm/config.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "jit/gemm/portable_cost.h"
+#include "jit/gemm/rows.h"
+#include "jit/gemm/sm90_cost.h"
+#include "jit/gemm/tuning.h"
+#include "jit/op/arch.h"
+#include "templates/gemm/params.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kSplits[] = {2, 3, 4, 5, 6, 8, 12, 16};
+constexpr int kMostTailSplits = 8;  // more parts beside whole tiles are slower by far
+
+// The best so far.
+struct Offers {
+  GemmChoice best;
+  float best_cost = -1;
+
+  void add(GemmRow row, int splits, std::int64_t whole, float cost) {
+    if (best_cost >= 0 && best_cost <= cost) return;
+    best = {row, splits, whole};
+    best_cost = cost;
+  }
+};
+
+void offer_portable(Offers& offers, GemmRow row, const PortableCost& here, bool may_split) {
+  offers.add(row, 1, 0, here.cost(1));
+  if (!may_split) return;
+  for (const int splits : kSplits) {
+    if (!here.can_split(here.tiles(), splits, here.resident())) break;
+    offers.add(row, splits, 0, here.cost(splits));
+  }
+  for (int on_sm = 1; on_sm <= here.resident(); ++on_sm) {
+    const std::int64_t places = static_cast<std::int64_t>(on_sm) * here.sm_count();
+    const std::int64_t whole = here.tiles() / places * places;
+    if (whole == 0 || whole == here.tiles() || here.whole_on_sm(whole) != on_sm) continue;
+    for (const int splits : kSplits) {
+      if (splits > kMostTailSplits || !here.can_split(here.tiles() - whole, splits, on_sm)) break;
+      offers.add(row, splits, whole, here.tail_cost(whole, on_sm, splits));
+    }
+  }
+}
+
+void offer_sm90(Offers& offers, GemmRow row, const GemmTraits& traits, const GemmExtent& extent,
+                int sm_count, bool is_only, int only_splits) {
+  const GemmSm90Config& config = row.sm90();
+  // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.04
+  // to 1.16 times as long as one of 64, which the model does not see. Those of 128 are measured up
+  // to four of them.
+  constexpr int kMostTokens = 128;
+  const std::int64_t served = config.block_m < kMostTokens ? config.block_m : 4 * kMostTokens;
+  if (config.swapped && extent.m > served && !is_only) return;
+  const std::int64_t k_tiles = (extent.k + config.block_k - 1) / config.block_k;
+  const auto most = static_cast<int>(
+      std::min<std::int64_t>(config.splits ? kMostCluster : 1, k_tiles));  // one or more each
+  const int first = config.splits && only_splits > 0 ? std::min(only_splits, most) : 1;
+  const int last = config.splits && only_splits > 0 ? first : most;
+  for (int splits = first; splits <= last; ++splits) {
+    offers.add(row, splits, 0, sm90_cost(config, traits, extent, sm_count, splits));
+  }
+}
+
+GemmChoice compute_choice(const GemmTraits& traits, int arch, const GemmExtent& extent,
+                          int sm_count, bool may_split, GemmRow only, int only_splits) {
+  Offers offers;
+  const float memory_time = memory_time_of(traits, extent, sm_count);
+  const auto consider = [&](GemmRow row) {
+    if (row.is_sm90()) {
+      offer_sm90(offers, row, traits, extent, sm_count, only.exists(), only_splits);
+    } else {
+      offer_portable(offers, row, PortableCost(row.portable(), arch, extent, sm_count, memory_time),
+                     may_split);
+    }
+  };
+  if (extent.k == 0) return {first_portable_row(traits, arch)};  // nothing is multiplied
+  if (only.exists()) {
+    consider(only);
+  } else {
+    for_each_row(traits, arch, consider);
+  }
+  return offers.best;
+}
+
+// What the table says, where its tile is among the rows that the model would choose from, which are
+// those that prewarming knows. A portable tile is split as the model says.
+std::optional<GemmChoice> measured_choice(const GemmTuning& tuning, const GemmTraits& traits,
+                                          int arch, const GemmExtent& extent, int sm_count,
+                                          bool may_split) {
+  const TunedKey key{arch,           sm_count,       traits.input, size_of(traits.output),
+                     traits.major_a, traits.major_b, traits.fast,  extent.batch,
+                     extent.n,       extent.k};
+  const TunedGemm* found = tuning.find(key, extent.m);
+  if (found == nullptr) return std::nullopt;
+  const GemmRow row = find_gemm_row(traits, arch, found->tile);
+  const bool sm90 = extent.k > 0 && why_not_sm90(traits, arch).empty();
+  if (!row.exists() || row.is_sm90() != sm90) return std::nullopt;
+  GemmChoice choice =
+      compute_choice(traits, arch, extent, sm_count, may_split, row, found->tile.splits);
+  choice.measured_m = found->m;
+  return choice;
+}
+
+// Each thread's last choices, by a direct-mapped slot: computing one and encoding the tensor maps
+// of an sm_90a launch took 2.5 us of each call. What another tuning table said is another question.
+struct ChoiceSlot {
+  std::array<std::int64_t, 6> question{-1};
+  const GemmTuning* tuning = nullptr;
+  GemmRow only;
+  Traits traits{};
+  GemmChoice answer;
+};
+constexpr std::size_t kChoiceSlots = 128;
+thread_local ChoiceSlot t_choices[kChoiceSlots];
+
+}  // namespace
+
+GemmChoice choose_gemm(const GemmTraits& traits, int arch, const GemmExtent& extent, int sm_count,
+                       bool may_split, GemmRow only, int only_splits) {
+  const GemmTuning* tuning = only.exists() ? nullptr : gemm_tuning();
+  const std::array<std::int64_t, 6> question{
+      extent.m,
+      extent.n,
+      extent.k,
+      extent.batch,
+      std::int64_t{sm_count} << 32 | arch << 8 | only_splits << 1 | (may_split ? 1 : 0),
+      only.row};
+  const Traits words = std::bit_cast<Traits>(traits);
+  std::uint64_t hash = 0;
+  for (const std::int64_t word : question) {
+    hash = (hash ^ static_cast<std::uint64_t>(word)) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 32;
+  }
+  ChoiceSlot& slot = t_choices[(hash ^ words[0] ^ words[1]) % kChoiceSlots];
+  if (slot.question != question || slot.tuning != tuning || !(slot.only == only) ||
+      slot.traits != words) {
+    std::optional<GemmChoice> measured;
+    if (tuning) measured = measured_choice(*tuning, traits, arch, extent, sm_count, may_split);
+    const GemmChoice answer =
+        measured ? *measured
+                 : compute_choice(traits, arch, extent, sm_count, may_split, only, only_splits);
+    slot = {question, tuning, only, words, answer};
+  }
+  return slot.answer;
+}
+
+}  // namespace kiln

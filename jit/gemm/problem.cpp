@@ -1,0 +1,299 @@
+#include "jit/gemm/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "jit/gemm/checks.h"
+#include "jit/op/checks.h"
+#include "jit/op/digest.h"
+#include "jit/op/user_text.h"
+#include "templates/gemm/params.h"
+
+namespace kiln {
+namespace {
+
+constexpr const char* kOp = "gemm";
+constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max() - 1024;
+
+// One operand as a batch of matrices with the transposition applied.
+struct Matrix {
+  std::int64_t batch, rows, cols;
+  std::int64_t batch_stride, row_stride, col_stride;
+};
+
+Matrix as_matrix(const char* argument, const TensorView& t, bool transposed) {
+  if (t.rank != 2 && t.rank != 3) {
+    throw_value({kOp, argument}, "must have 2 dimensions, or 3 with a batch, got " + shape_text(t));
+  }
+  const int r = t.rank - 2, c = t.rank - 1;
+  Matrix m{t.rank == 3 ? t.shape[0] : 1,   t.shape[r],   t.shape[c],
+           t.rank == 3 ? t.strides[0] : 0, t.strides[r], t.strides[c]};
+  if (transposed) {
+    std::swap(m.rows, m.cols);
+    std::swap(m.row_stride, m.col_stride);
+  }
+  if (m.batch == 1) m.batch_stride = 0;
+  for (std::int64_t extent : {m.batch, m.rows, m.cols}) {
+    if (extent > kMaxExtent) {
+      throw_value({kOp, argument}, "must have sizes of at most 2^31 - 1025, got " + shape_text(t) +
+                                       "; split the product");
+    }
+  }
+  return m;
+}
+
+struct Operand {
+  Major major;
+  std::int64_t ld;
+};
+
+// Which dimension is contiguous; k wins where both are, so that a vector is read along k.
+Operand layout_of(const char* argument, std::int64_t k_extent, std::int64_t k_stride,
+                  std::int64_t mn_extent, std::int64_t mn_stride) {
+  if (k_stride == 1) return {Major::k, mn_extent == 1 ? 0 : mn_stride};
+  if (mn_stride == 1) return {Major::mn, k_extent == 1 ? 0 : k_stride};
+  if (k_extent == 1) return {Major::k, mn_stride};
+  if (mn_extent == 1) return {Major::mn, k_stride};
+  throw_value({kOp, argument},
+              "must have a stride of 1 in one of its last two dimensions; call "
+              ".contiguous()");
+}
+
+// A stride in bytes that tensor maps can hold.
+bool is_map_stride(std::int64_t bytes) {
+  return bytes >= 0 && bytes < std::int64_t{1} << 40 && bytes % 16 == 0;
+}
+
+// `extent`: elements along the contiguous dimension; `ld` and `batch_stride`: the other strides.
+Access access_of(const TensorView& tensor, std::int64_t extent, std::int64_t ld,
+                 std::int64_t batch_stride) {
+  const int size = size_of(tensor.dtype);
+  if (!is_aligned(tensor, 16) || !is_map_stride(ld * size) || !is_map_stride(batch_stride * size)) {
+    return Access::elements;
+  }
+  return extent * size % 16 == 0 ? Access::vectors : Access::boxes;
+}
+
+// The halves of a gated b are read side by side, as matrices of their own.
+Access access_of_b(const TensorView& b, const Matrix& matrix, const Operand& operand, Gate gate) {
+  const bool by_k = operand.major == Major::k;
+  const std::int64_t columns = gate == Gate::halves ? matrix.cols / 2 : matrix.cols;
+  const std::int64_t apart = gate == Gate::halves ? columns * (by_k ? operand.ld : 1) : 0;
+  if (!is_map_stride(apart * size_of(b.dtype))) return Access::elements;
+  return access_of(b, by_k ? matrix.rows : columns, operand.ld, matrix.batch_stride);
+}
+
+// Whether what is read beside the output can be read by vectors as wide as the output's.
+bool has_vectors(const TensorView& tensor, std::int64_t ld, std::int64_t batch_stride, int vector) {
+  return is_aligned(tensor, 16) && ld % vector == 0 && batch_stride % vector == 0 &&
+         access_of(tensor, 0, ld, batch_stride) != Access::elements;
+}
+
+std::int64_t common_batch(const Matrix& a, const Matrix& b) {
+  if (a.batch != b.batch && a.batch != 1 && b.batch != 1) {
+    throw_value({kOp, "b"}, "must have a's batch or 1, got " + std::to_string(b.batch) + " for " +
+                                std::to_string(a.batch));
+  }
+  return a.batch == 1 ? b.batch : a.batch;
+}
+
+Matrix check_like_output(const char* argument, const TensorView& tensor, std::int64_t batch,
+                         std::int64_t m, std::int64_t n, bool batched, bool may_be_null) {
+  const Subject subject{kOp, argument};
+  if (!is_float(tensor.dtype)) {
+    throw_type(subject,
+               std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
+  }
+  if (batched) {
+    check_shape(subject, tensor, {batch, m, n});
+  } else {
+    check_shape(subject, tensor, {m, n});
+  }
+  check_last_stride(subject, tensor);
+  check_data(subject, tensor, may_be_null);
+  return as_matrix(argument, tensor, false);
+}
+
+// Strides of the bias between batch entries; checks its shape [n] or [batch, 1, n].
+std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
+  const Subject subject{kOp, "bias"};
+  check_device(subject, bias, problem.device_ordinal);
+  if (!is_float(bias.dtype)) {
+    throw_type(subject,
+               std::string("must be float16, bfloat16 or float32, got ") + name(bias.dtype));
+  }
+  if (bias.rank == 3) {
+    check_shape(subject, bias, {problem.batch, 1, problem.n});
+  } else {
+    check_shape(subject, bias, {problem.n});
+  }
+  check_last_stride(subject, bias);
+  check_data(subject, bias, problem.may_be_null);
+  return bias.rank == 3 && problem.batch > 1 ? bias.strides[0] : 0;
+}
+
+// The last one of this thread: a serving loop passes the same text on every call.
+Digest128 remembered_digest(std::string_view expression) {
+  thread_local std::string last_text;
+  thread_local Digest128 last_digest{};
+  if (expression != last_text) {
+    last_digest = epilogue_digest(expression);
+    last_text = expression;
+  }
+  return last_digest;
+}
+
+void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
+  if (options.epilogue.empty()) {
+    problem.traits.activation = options.activation;
+    return;
+  }
+  if (options.activation != Activation::none) {
+    throw_value({kOp, "activation"},
+                "cannot be combined with epilogue; write it in the expression");
+  }
+  problem.traits.epilogue = remembered_digest(options.epilogue);
+  problem.texts.epilogue = options.epilogue;
+}
+
+// The order is Plan::launch's.
+void add_pointers(const TensorView& a, const TensorView& b, const TensorView& out,
+                  const GemmOptions& options, CallArguments& arguments) {
+  arguments.add_pointer(offsetof(GemmParams, a), a, false);
+  arguments.add_pointer(offsetof(GemmParams, b), b, false);
+  arguments.add_pointer(offsetof(GemmParams, out), out, true);
+  const auto add_input = [&](std::size_t offset, const TensorView& tensor) {
+    if (tensor.given()) arguments.add_pointer(offset, tensor, false);
+  };
+  add_input(offsetof(GemmParams, bias), options.bias);
+  add_input(offsetof(GemmParams, residual), options.residual);
+  add_input(offsetof(GemmParams, scale_a), options.scale_a);
+  add_input(offsetof(GemmParams, scale_b), options.scale_b);
+}
+
+}  // namespace
+
+Digest128 epilogue_digest(std::string_view expression) {
+  if (!is_plain_expression(expression)) {
+    throw_value({kOp, "epilogue"}, "must be one line without preprocessor directives");
+  }
+  return digest_of({{"epilogue", std::string(expression)}});
+}
+
+Activation parse_activation(const std::string& name) {
+  if (name.empty()) return Activation::none;
+  if (const auto value = value_of(kActivationNames, name)) return static_cast<Activation>(*value);
+  throw_value(
+      {kOp, "activation"},
+      "must be " + choices_text(std::span(kActivationNames).subspan(1)) + ", got '" + name + "'");
+}
+
+Gate parse_gate(const std::string& name) {
+  if (name.empty() || name == "none") return Gate::none;
+  if (const auto value = value_of(kGateNames, name)) return static_cast<Gate>(*value);
+  throw_value({kOp, "gate"}, "must be " + choices_text(kGateNames) + ", got '" + name + "'");
+}
+
+DType gemm_output_dtype(DType input) { return is_f8(input) ? DType::bf16 : input; }
+
+TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype,
+                       const GemmOptions& options) {
+  const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
+  const std::int64_t batch = common_batch(ma, mb);
+  const std::int64_t columns = check_gate(options, mb.cols) == Gate::none ? mb.cols : mb.cols / 2;
+  TensorView out =
+      a.rank == 3 || b.rank == 3
+          ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows, columns)
+          : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, columns);
+  out.device_type = a.device_type;
+  return out;
+}
+
+void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
+                const GemmOptions& options, GemmProblem& problem) {
+  problem.device_ordinal = check_device({kOp, "a"}, a, -1);
+  check_device({kOp, "b"}, b, problem.device_ordinal);
+  check_device({kOp, "out"}, out, problem.device_ordinal);
+  check_gemm_dtypes(a, b, options);
+  const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
+  check_data({kOp, "a"}, a, problem.may_be_null);
+  check_data({kOp, "b"}, b, problem.may_be_null);
+  if (ma.cols != mb.rows) {
+    throw_value({kOp, "b"}, "must have " + std::to_string(ma.cols) +
+                                " rows, the columns of a; a is " + shape_text(a) + ", b is " +
+                                shape_text(b) +
+                                (options.trans_a || options.trans_b ? " before transposing" : ""));
+  }
+  const std::int64_t batch = common_batch(ma, mb);
+  const bool batched = a.rank == 3 || b.rank == 3;
+  GemmTraits& traits = problem.traits;
+  traits.gate = check_gate(options, mb.cols);
+  const std::int64_t columns = traits.gate == Gate::none ? mb.cols : mb.cols / 2;  // of out
+  const Matrix mo =
+      check_like_output("out", out, batch, ma.rows, columns, batched, problem.may_be_null);
+  check_written({kOp, "out"}, out);
+  problem.batch = static_cast<int>(batch), problem.m = static_cast<int>(ma.rows);
+  problem.n = static_cast<int>(mb.cols), problem.k = static_cast<int>(ma.cols);
+  problem.tile = options.config;
+
+  const Operand oa = layout_of("a", ma.cols, ma.col_stride, ma.rows, ma.row_stride);
+  const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
+  if (is_f8(a.dtype)) {
+    check_f8_operand({"a", a, ma.cols, oa.major, oa.ld, ma.batch_stride});
+    check_f8_operand({"b", b, mb.rows, ob.major, ob.ld, mb.batch_stride});
+  }
+  traits.input = a.dtype, traits.input_b = b.dtype == a.dtype ? DType::none : b.dtype;
+  traits.fast = options.fast;
+  traits.output = out.dtype, traits.accumulator = options.accumulator;
+  traits.major_a = oa.major, traits.major_b = ob.major;
+  traits.loads =
+      std::min(access_of(a, oa.major == Major::k ? ma.cols : ma.rows, oa.ld, ma.batch_stride),
+               access_of_b(b, mb, ob, traits.gate));
+  const int vector = 16 / size_of(out.dtype);
+  traits.stores = access_of(out, mo.cols, mo.row_stride, mo.batch_stride);
+  // A box that ends within 16 bytes is stored to the end of these: into the caller's memory behind.
+  if (traits.stores == Access::boxes) traits.stores = Access::elements;
+  const auto read_beside = [&](const TensorView& tensor, std::int64_t ld, std::int64_t batch_ld) {
+    if (!has_vectors(tensor, ld, batch_ld, vector)) {
+      traits.stores = std::min(traits.stores, Access::boxes);
+    }
+  };
+  check_epilogue(options, problem);
+
+  GemmParams p{};
+  p.a = a.data, p.b = b.data, p.out = out.data;
+  p.a_ld = oa.ld, p.b_ld = ob.ld, p.out_ld = mo.row_stride;
+  p.a_batch = ma.batch_stride, p.b_batch = mb.batch_stride, p.out_batch = mo.batch_stride;
+  p.m = problem.m, p.n = static_cast<int>(columns), p.k = problem.k, p.batch = problem.batch;
+  p.alpha = options.alpha;
+  p.splits = 1, p.whole_tiles = std::numeric_limits<int>::max();
+  if (!std::isfinite(p.alpha)) {
+    throw_value({kOp, "alpha"}, "must be a finite number, got " + std::to_string(p.alpha));
+  }
+  if (options.bias.given()) {
+    p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
+    traits.bias = options.bias.dtype;
+    read_beside(options.bias, 0, p.bias_batch);
+  }
+  if (options.residual.given()) {
+    check_device({kOp, "residual"}, options.residual, problem.device_ordinal);
+    const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, columns,
+                                        batched, problem.may_be_null);
+    p.residual = options.residual.data;
+    p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;
+    traits.residual = options.residual.dtype;
+    read_beside(options.residual, mr.row_stride, mr.batch_stride);
+  }
+  const CheckedScale scale_a = check_scale(options.scale_a, problem, /*is_a=*/true, batched);
+  const CheckedScale scale_b = check_scale(options.scale_b, problem, /*is_a=*/false, batched);
+  traits.scale_a = scale_a.scale, traits.scale_b = scale_b.scale;
+  p.scale_a = static_cast<const float*>(options.scale_a.data);
+  p.scale_b = static_cast<const float*>(options.scale_b.data);
+  p.scale_a_batch = scale_a.batch_stride, p.scale_b_batch = scale_b.batch_stride;
+  if (scale_b.scale == Scale::vector) read_beside(options.scale_b, 0, scale_b.batch_stride);
+  problem.arguments().set_params(p);
+  add_pointers(a, b, out, options, problem.arguments());
+}
+
+}  // namespace kiln

@@ -1,0 +1,83 @@
+#include "jit/gemm/render.h"
+
+#include "jit/op/source_text.h"
+
+namespace kiln {
+
+namespace {
+
+Activation activation_of_gates(Activation activation) {
+  switch (activation) {
+    case Activation::swiglu:
+      return Activation::silu;
+    case Activation::geglu:
+      return Activation::gelu;
+    case Activation::geglu_tanh:
+      return Activation::gelu_tanh;
+    default:
+      return activation;
+  }
+}
+
+}  // namespace
+
+std::string gemm_epilogue(const GemmTraits& traits, const UserTexts& texts) {
+  SourceText text;
+  const bool bias = traits.bias != DType::none, residual = traits.residual != DType::none;
+  if (traits.epilogue == Digest128{}) {
+    text << "using Epilogue = kiln::" << (traits.gate == Gate::none ? "Standard" : "Gated")
+         << "Epilogue<kiln::Activation::"
+         << name_of(kActivationNames, activation_of_gates(traits.activation)) << ", /*kBias=*/"
+         << boolean(bias) << ", /*kResidual=*/" << boolean(residual) << ">;\n";
+    return text.str();
+  }
+  text << "struct Epilogue {\n"
+       << "  static constexpr bool kBias = " << boolean(bias)
+       << ", kResidual = " << boolean(residual) << ";\n"
+       << "  __device__ __forceinline__ float operator()(float acc, float bias, float residual,\n"
+       << "                                              int row, int col, int batch) const {\n"
+       << "    return (\n#line 1 \"gemm epilogue\"\n"
+       << texts.epilogue << "\n);\n#line 1 \"kernel.cu\"\n  }\n};\n";
+  return text.str();
+}
+
+std::string epilogue_constants(const GemmTraits& traits) {
+  return std::string("  static constexpr kiln::Scale kScaleA = kiln::Scale::") +
+         name_of(kScaleNames, traits.scale_a) +
+         ", kScaleB = kiln::Scale::" + name_of(kScaleNames, traits.scale_b) + ";\n" +
+         "  static constexpr kiln::Gate kGate = kiln::Gate::" +
+         (traits.gate == Gate::none ? "none" : name_of(kGateNames, traits.gate)) + ";\n";
+}
+
+std::string render_gemm(const Specialization& spec, const UserTexts& texts) {
+  const auto traits = spec.traits_as<GemmTraits>();
+  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec.row())];
+  auto major = [](Major m) { return m == Major::k ? "kiln::Major::k" : "kiln::Major::mn"; };
+  SourceText text;
+  text << "#include \"/kiln/gemm/gemm.cuh\"\n\n"
+       << "struct Config {\n"
+       << "  using Input = " << device_type(traits.input) << ";\n"
+       << "  using Output = " << device_type(traits.output) << ";\n"
+       << "  using Accumulator = "
+       << (traits.accumulator == Accumulator::f16 ? "kiln::f16" : "float") << ";\n"
+       << "  using Bias = " << type_or(traits.bias, traits.output) << ";\n"
+       << "  using Residual = " << type_or(traits.residual, traits.output) << ";\n"
+       << "  static constexpr kiln::Major kMajorA = " << major(traits.major_a) << ";\n"
+       << "  static constexpr kiln::Major kMajorB = " << major(traits.major_b) << ";\n"
+       << "  static constexpr int kBlockM = " << config.block_m << ", kBlockN = " << config.block_n
+       << ", kBlockK = " << config.block_k << ";\n"
+       << "  static constexpr int kStages = " << config.stages << ", kWarpsM = " << config.warps_m
+       << ", kWarpsN = " << config.warps_n << ";\n"
+       << "  static constexpr bool kAlignedLoads = " << boolean(traits.loads == Access::vectors)
+       << ", kAlignedStores = " << boolean(traits.stores == Access::vectors) << ";\n"
+       << epilogue_constants(traits) << "};\n"
+       << gemm_epilogue(traits, texts) << "\n"
+       << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "
+       // Without the 1, ptxas aims for more CTAs than shared memory admits, and spills.
+       << "1)\n"
+       << kEntryName << "(const __grid_constant__ kiln::GemmParams args) {\n"
+       << "  kiln::gemm<Config, Epilogue>(args);\n}\n";
+  return text.str();
+}
+
+}  // namespace kiln

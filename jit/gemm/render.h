@@ -1,0 +1,17 @@
+// GEMM's specializations as source.
+#pragma once
+
+#include <string>
+
+#include "jit/gemm/config.h"
+
+namespace kiln {
+
+std::string render_gemm(const Specialization& spec, const UserTexts& texts);       // portable
+std::string render_gemm_sm90(const Specialization& spec, const UserTexts& texts);  // sm_90a
+
+// What both kernels' sources have.
+std::string gemm_epilogue(const GemmTraits& traits, const UserTexts& texts);  // struct Epilogue
+std::string epilogue_constants(const GemmTraits& traits);  // kScaleA, kScaleB, kGate of a Config
+
+}  // namespace kiln

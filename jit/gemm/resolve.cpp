@@ -1,0 +1,124 @@
+// GEMM's problem -> recipe: the row, the grid, and who shares a tile.
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+
+#include "jit/gemm/config.h"
+#include "jit/gemm/family.h"
+#include "jit/op/checks.h"
+#include "jit/op/occupancy.h"
+#include "templates/gemm/params.h"
+
+namespace kiln {
+namespace {
+
+[[noreturn]] void refuse_tile(const GemmProblem& problem, int arch) {
+  std::string rows;
+  for (const GemmRow row : gemm_rows(problem.traits, arch)) {
+    rows += (rows.empty() ? "" : ", ") +
+            (row.is_sm90() ? tile_name(row.sm90()) : tile_name(row.portable()));
+  }
+  const GemmTile& tile = *problem.tile;
+  throw std::invalid_argument(
+      "gemm: config must be one of " + rows + " (block_m x block_n x block_k x stages), got " +
+      std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) + "x" +
+      std::to_string(tile.block_k) + "x" + std::to_string(tile.stages) +
+      (tile.cluster == 0 ? "" : " cluster " + std::to_string(tile.cluster)) +
+      (tile.splits == 0 ? "" : " splits " + std::to_string(tile.splits)));
+}
+
+// Its kernels are for one arch alone, which the checks of the arguments do not know.
+void check_f8_arch(const GemmProblem& problem, const runtime::Device& device) {
+  const runtime::DeviceInfo& info = device.info();
+  if (!is_f8(problem.traits.input) || (info.compute_major == 9 && info.compute_minor == 0)) return;
+  throw TypeError(std::string("gemm: a is ") + name(problem.traits.input) +
+                  ", which needs a device of compute capability 9.0 (Hopper), and this one has " +
+                  std::to_string(info.compute_major) + "." + std::to_string(info.compute_minor) +
+                  "; cast a and b to bfloat16");
+}
+
+GemmRow overridden_row(const GemmProblem& problem, int arch) {
+  const GemmRow row = find_gemm_row(problem.traits, arch, *problem.tile);
+  if (!row.exists()) refuse_tile(problem, arch);
+  return row;
+}
+
+// Persistent: as many clusters as the device holds at once, or as there are tiles (a cluster that
+// waited for another's end would then compute its own share of the tiles all alone). A cluster for
+// each tile where K is split, and where CTAs share columns and K is long: those of one wave do not
+// end together, and the next tile goes to whoever is free (1.02 to 1.05 times as fast at K = 8192
+// and 4 CTAs, 1.01 at 4096, but 0.91 at 3584, where starting anew weighs more).
+unsigned sm90_grid(const GemmProblem& problem, const GemmSm90Config& config, int splits,
+                   const runtime::Device& device) {
+  const int rows = config.block_m * (config.swapped ? 1 : config.cluster);
+  const int columns = config.block_n * (config.swapped ? config.cluster : 1);
+  const long long tiles = gemm_tiles(problem.m, problem.n, problem.batch, rows, columns);
+  if (config.splits) return grid_of(tiles * splits);
+  constexpr int kLongK = 4096;
+  if (config.cluster > 1 && problem.k >= kLongK) return grid_of(tiles * config.cluster);
+  const long long clusters =
+      clusters_at_once(config.cluster, config.residents, device.info().sm_count);
+  return static_cast<unsigned>(std::min<long long>(grid_of(tiles), clusters) * config.cluster);
+}
+
+// The portable kernel's grid, and the workspace where CTAs share tiles.
+void resolve_portable(GemmProblem& problem, const GemmChoice& choice) {
+  const GemmConfig& config = choice.row.portable();
+  const long long tiles =
+      gemm_tiles(problem.m, problem.n, problem.batch, config.block_m, config.block_n);
+  const long long parts = choice.splits == 1 ? 0 : (tiles - choice.whole_tiles) * choice.splits;
+  Step& step = problem.recipe.first();
+  step.blocks = grid_of(parts == 0 ? tiles : choice.whole_tiles + parts);
+  step.whole_tiles = choice.whole_tiles;
+  const auto bytes =
+      static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n));
+  if (bytes == 0) return;
+  step.arguments.set_int(offsetof(GemmParams, splits), choice.splits);
+  step.arguments.set_int(offsetof(GemmParams, whole_tiles),
+                         static_cast<int>(choice.whole_tiles));  // fits where the grid does
+  step.arguments.want_workspace(offsetof(GemmParams, workspace), 0, bytes,
+                                offsetof(GemmParams, nonce));
+  problem.recipe.workspace_bytes = bytes;
+}
+
+}  // namespace
+
+void require_vectors(const GemmTraits& baked, CallArguments& arguments) {
+  constexpr std::size_t kVectorBytes = 16;
+  if (baked.loads != Access::elements) {
+    arguments.require_alignment(0, kVectorBytes);  // a
+    arguments.require_alignment(1, kVectorBytes);  // b
+  }
+  if (baked.stores != Access::elements) arguments.require_alignment(2, kVectorBytes);  // out
+  if (baked.stores != Access::vectors) return;
+  // Of the scales, which come last, only those of columns are read by vectors.
+  const std::size_t pointers = arguments.pointers();
+  const std::size_t scales =
+      pointers - (baked.scale_a != Scale::none) - (baked.scale_b != Scale::none);
+  for (std::size_t i = 3; i < scales; ++i) arguments.require_alignment(i, kVectorBytes);
+  if (baked.scale_b == Scale::vector) arguments.require_alignment(pointers - 1, kVectorBytes);
+}
+
+void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split) {
+  const int arch = arch_of(device);
+  check_f8_arch(problem, device);
+  const GemmChoice choice = choose_gemm(
+      problem.traits, arch, {problem.m, problem.n, problem.k, problem.batch},
+      device.info().sm_count, may_split, problem.tile ? overridden_row(problem, arch) : GemmRow{},
+      problem.tile ? problem.tile->splits : 0);
+  Step& step = problem.recipe.first();
+  step.spec = gemm_specialization(arch, choice.row, problem.traits);
+  step.splits = choice.splits;
+  problem.measured_m = choice.measured_m;
+  require_vectors(step.spec.traits_as<GemmTraits>(), step.arguments);
+  if (!choice.row.is_sm90()) return resolve_portable(problem, choice);
+  const GemmSm90Config& config = choice.row.sm90();
+  step.blocks = sm90_grid(problem, config, choice.splits, device);
+  step.cluster = static_cast<unsigned>(config.splits ? choice.splits : config.cluster);
+}
+
+double flops_of(const GemmProblem& problem) {
+  return 2.0 * problem.m * problem.n * problem.k * problem.batch;
+}
+
+}  // namespace kiln

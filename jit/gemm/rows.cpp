@@ -1,0 +1,172 @@
+// Which rows of the table serve a problem, and what of it their kernels depend on.
+#include "jit/gemm/rows.h"
+
+#include <algorithm>
+
+#include "jit/op/arch.h"
+#include "jit/op/checks.h"
+#include "templates/gemm/params.h"
+
+namespace kiln {
+namespace {
+
+// An operand whose K lies along its columns is loaded in blocks of 64 of them, of which a CTA's
+// share of the tile must consist.
+bool has_whole_blocks(const GemmSm90Config& config, const GemmTraits& traits) {
+  const int share_m = config.block_m / (config.swapped ? config.cluster : 1);
+  const int share_n = config.block_n / (config.swapped ? 1 : config.cluster);
+  return (traits.major_a == Major::k || share_m % 64 == 0) &&
+         (traits.major_b == Major::k || share_n % 64 == 0);
+}
+
+// Products of 8-bit floats that go to sums in fp32 after every K-tile: 128 columns at a time, by
+// two groups at once. With turns, one would add while the tensor cores wait for it: 0.6 of the
+// speed.
+bool is_promoted(const GemmTraits& traits) { return is_f8(traits.input) && !traits.fast; }
+bool can_promote(const GemmSm90Config& config) {
+  const int columns = config.swapped ? config.block_m : config.block_n;
+  return !config.ping_pong && (columns <= 128 || columns % 128 == 0);
+}
+
+// Gates and their partners are a half of the tile's columns each: of whole pairs of accumulators,
+// or of whole blocks. Where the columns are rows of the product, eight gates and their partners
+// take turns, and no group of eight may cross the end of the gates: whole vectors of 16 bits say
+// so.
+bool can_gate(const GemmSm90Config& config, const GemmTraits& traits) {
+  if (traits.gate == Gate::none) return true;
+  const bool by_k = traits.major_b == Major::k;
+  if (config.swapped) {
+    return by_k && traits.stores == Access::vectors && size_of(traits.output) == 2;
+  }
+  return config.cluster == 1 && config.block_n % (by_k ? 32 : 128) == 0;
+}
+
+const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
+
+// What a caller's tile names, of either table. `cluster` and `splits` are of sm_90a rows.
+template <class Config>
+bool is_named(const Config& config, const GemmTile& tile) {
+  return config.block_m == tile.block_m && config.block_n == tile.block_n &&
+         config.block_k == tile.block_k && config.stages == tile.stages;
+}
+
+}  // namespace
+
+bool GemmRow::is_sm90() const { return kernel == &kGemmSm90; }
+
+bool serves(const GemmConfig& config, const GemmTraits& traits, int arch) {
+  return config.element_bytes == size_of(traits.input) &&
+         shared_bytes(config) <= limits(arch).shared_bytes;
+}
+
+bool serves(const GemmSm90Config& config, const GemmTraits& traits, int arch) {
+  return config.element_bytes == size_of(traits.input) &&
+         shared_bytes(config) <= limits(arch).shared_bytes && why_not_sm90(traits, arch).empty() &&
+         has_whole_blocks(config, traits) && can_gate(config, traits) &&
+         (!is_promoted(traits) || can_promote(config));
+}
+
+int shared_bytes(const GemmConfig& config) {
+  return gemm_shared_bytes(config.block_m, config.block_n, config.block_k, config.stages,
+                           config.element_bytes);
+}
+
+int shared_bytes(const GemmSm90Config& config) {
+  const int bias_count = config.swapped ? config.block_n / config.groups : config.block_n;
+  return gemm_sm90_shared_bytes(config.block_m, config.block_n, config.stages, config.groups,
+                                bias_count, config.splits);
+}
+
+std::string tile_name(const GemmConfig& config) {
+  return std::to_string(config.block_m) + "x" + std::to_string(config.block_n) + "x" +
+         std::to_string(config.block_k) + "x" + std::to_string(config.stages);
+}
+
+std::string tile_name(const GemmSm90Config& config) {
+  std::string name = std::to_string(config.block_m) + "x" + std::to_string(config.block_n) + "x" +
+                     std::to_string(config.block_k) + "x" + std::to_string(config.stages);
+  if (config.splits) name += " split";
+  if (config.cluster > 1) name += " cluster " + std::to_string(config.cluster);
+  if (config.ping_pong) name += " ping-pong";
+  if (config.swapped) name += " swapped";
+  return name;
+}
+
+GemmRow first_portable_row(const GemmTraits& traits, int arch) {
+  GemmRow first;
+  for_each_of(kGemmPortable, gemm_configs(), traits, arch, [&](GemmRow row) {
+    if (!first.exists()) first = row;
+  });
+  return first;
+}
+
+std::vector<GemmRow> gemm_rows(const GemmTraits& traits, int arch) {
+  std::vector<GemmRow> rows;
+  for_each_row(traits, arch, [&](GemmRow row) { rows.push_back(row); });
+  const GemmRow portable = first_portable_row(traits, arch);
+  if (portable.exists() && std::find(rows.begin(), rows.end(), portable) == rows.end()) {
+    rows.insert(rows.begin(), portable);  // for K = 0
+  }
+  return rows;
+}
+
+std::vector<GemmRow> all_gemm_rows(const GemmTraits& traits, int arch) {
+  std::vector<GemmRow> rows;
+  const auto add = [&](GemmRow row) { rows.push_back(row); };
+  for_each_of(kGemmPortable, gemm_configs(), traits, arch, add);
+  for_each_of(kGemmSm90, gemm_sm90_configs(), traits, arch, add);
+  return rows;
+}
+
+GemmRow find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile) {
+  GemmRow found;
+  const auto offer = [&](GemmRow row, bool is_meant) {
+    if (!found.exists() && is_meant) found = row;
+  };
+  for_each_of(kGemmPortable, gemm_configs(), traits, arch, [&](GemmRow row) {
+    offer(row, is_named(row.portable(), tile) && tile.cluster <= 1 && tile.splits == 0);
+  });
+  for_each_of(kGemmSm90, gemm_sm90_configs(), traits, arch, [&](GemmRow row) {
+    const GemmSm90Config& config = row.sm90();
+    offer(row, is_named(config, tile) && (tile.cluster == 0 || config.cluster == tile.cluster) &&
+                   (tile.splits == 0 || (config.splits && tile.splits <= kMostCluster)));
+  });
+  return found;
+}
+
+std::string why_not_sm90(const GemmTraits& traits, int arch) {
+  if (limits(arch).number != 90) return "wgmma is an instruction of compute capability 9.0 alone";
+  if (traits.accumulator != Accumulator::f32) return "wgmma kernels accumulate in float32";
+  if (traits.input == DType::f32 && (traits.major_a != Major::k || traits.major_b != Major::k)) {
+    return "wgmma takes tf32 operands with contiguous K only (layout nt)";
+  }
+  if (is_f8(traits.input) && (traits.major_a != Major::k || traits.major_b != Major::k)) {
+    return "wgmma takes 8-bit floats only where a and b are contiguous along K (layout nt)";
+  }
+  if (traits.gate == Gate::interleaved && traits.major_b != Major::k) {
+    return "no tensor map tells columns apart that alternate in memory: b must be contiguous along "
+           "K where gate is interleaved";
+  }
+  if (traits.loads == Access::elements) {
+    return "a or b admits no tensor map: its base and its strides must be multiples of 16 bytes";
+  }
+  return "";
+}
+
+bool has_residual_boxes(const GemmTraits& traits, const GemmSm90Config& config) {
+  return traits.residual != DType::none && traits.stores == Access::vectors &&
+         size_of(traits.residual) == size_of(traits.output) && !config.swapped && !config.splits;
+}
+
+Specialization gemm_specialization(int arch, GemmRow row, const GemmTraits& traits) {
+  GemmTraits baked = traits;
+  if (row.is_sm90()) {
+    baked.loads = Access::boxes;  // or better
+  } else {
+    if (baked.loads == Access::boxes) baked.loads = Access::elements;
+    if (baked.stores == Access::boxes) baked.stores = Access::elements;
+  }
+  return Specialization(*row.kernel, arch, row.row, baked);
+}
+
+}  // namespace kiln

@@ -1,0 +1,132 @@
+// One kernel for each thing that GEMM's templates do differently: inputs and outputs in every
+// layout, then each epilogue, granularity of scales and gate by itself.
+#include "jit/gemm/samples.h"
+
+#include "jit/gemm/config.h"
+#include "jit/gemm/family.h"
+
+namespace kiln {
+namespace {
+
+// Each granularity of each operand's scale, with and without what else the epilogue reads.
+std::vector<GemmTraits> scaled(const GemmTraits& base) {
+  GemmTraits vectors = base, mixed = base;
+  vectors.scale_a = vectors.scale_b = Scale::vector;
+  mixed.scale_a = Scale::tensor;
+  mixed.scale_b = Scale::vector;
+  mixed.bias = DType::f32;
+  mixed.residual = DType::bf16;
+  mixed.stores = Access::elements;
+  GemmTraits rows = vectors;
+  rows.scale_b = Scale::tensor;
+  rows.stores = Access::boxes;
+  return {vectors, mixed, rows};
+}
+
+std::vector<GemmTraits> f8_traits() {
+  GemmTraits base;
+  base.input = DType::f8_e4m3;
+  std::vector<GemmTraits> list = scaled(base);
+  GemmTraits fast = base, wide = base;
+  fast.fast = true;
+  wide.input = DType::f8_e5m2;
+  wide.input_b = DType::f8_e4m3;
+  wide.output = DType::f32;
+  list.push_back(base);
+  list.push_back(fast);
+  list.push_back(wide);
+  wide.input = DType::f8_e4m3, wide.input_b = DType::f8_e5m2;
+  wide.fast = true;
+  list.push_back(wide);
+  return list;
+}
+
+// Each place of gates and partners, in the layouts that read b in different ways.
+std::vector<GemmTraits> gated_traits() {
+  GemmTraits base;
+  base.activation = Activation::swiglu;
+  base.gate = Gate::halves;
+  GemmTraits rows = base, all = base, wide = base, bytes = base, bits = base;
+  rows.major_b = Major::mn;
+  rows.bias = rows.residual = DType::bf16;
+  all.activation = Activation::geglu;
+  all.gate = Gate::interleaved;
+  all.bias = DType::f32;
+  all.residual = DType::bf16;
+  all.scale_a = all.scale_b = Scale::vector;
+  GemmTraits odd = all;
+  odd.major_b = Major::mn;
+  odd.loads = odd.stores = Access::elements;
+  wide.input = DType::f16, wide.output = DType::f32;
+  wide.activation = Activation::geglu_tanh;
+  bytes.input = DType::f8_e4m3;
+  bytes.scale_a = bytes.scale_b = Scale::vector;
+  bits.input = bits.output = DType::f32;
+  bits.bias = DType::f32;
+  return {base, rows, all, odd, wide, bytes, bits};
+}
+
+// Inputs and outputs in every layout; then, in NT, each epilogue and the unaligned forms.
+std::vector<GemmTraits> gemm_traits() {
+  std::vector<GemmTraits> list;
+  for (DType input : {DType::bf16, DType::f16, DType::f32}) {
+    GemmTraits base;
+    base.input = base.output = input;
+    for (Major a : {Major::k, Major::mn}) {
+      for (Major b : {Major::k, Major::mn}) {
+        GemmTraits traits = base;
+        traits.major_a = a;
+        traits.major_b = b;
+        list.push_back(traits);
+        traits.loads = traits.stores = Access::elements;
+        list.push_back(traits);
+      }
+    }
+    for (Activation activation :
+         {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+      GemmTraits traits = base;
+      traits.activation = activation;
+      traits.bias = input;
+      list.push_back(traits);
+    }
+    GemmTraits residual = base, widened = base;
+    residual.residual = input;
+    widened.output = input == DType::f32 ? DType::bf16 : DType::f32;
+    list.push_back(residual);
+    list.push_back(widened);
+    if (input == DType::f16) {
+      GemmTraits half = base;
+      half.accumulator = Accumulator::f16;
+      list.push_back(half);
+    }
+    if (input == DType::bf16) {
+      for (const GemmTraits& traits : scaled(base)) list.push_back(traits);
+    }
+  }
+  for (const GemmTraits& traits : f8_traits()) list.push_back(traits);
+  for (const GemmTraits& traits : gated_traits()) list.push_back(traits);
+  return list;
+}
+
+// Rows of sm_90a are many, and their epilogues one code for all inputs: activations appear with
+// bf16, and of these two.
+bool is_listed(const GemmTraits& traits, GemmRow row) {
+  if (!row.is_sm90()) return true;
+  if (traits.activation == Activation::none || traits.gate != Gate::none) return true;
+  return traits.input == DType::bf16 &&
+         (traits.activation == Activation::gelu || traits.activation == Activation::silu);
+}
+
+}  // namespace
+
+std::vector<Specialization> gemm_samples(int arch) {
+  std::vector<Specialization> specs;
+  for (const GemmTraits& traits : gemm_traits()) {
+    for (const GemmRow row : all_gemm_rows(traits, arch)) {
+      if (is_listed(traits, row)) specs.push_back(gemm_specialization(arch, row, traits));
+    }
+  }
+  return specs;
+}
+
+}  // namespace kiln

@@ -1,0 +1,170 @@
+#include "jit/gemm/tensor_maps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "jit/gemm/config.h"
+#include "templates/gemm/params.h"
+
+namespace kiln {
+namespace {
+
+using runtime::TensorMapElement;
+
+TensorMapElement element_of(DType dtype) {
+  switch (dtype) {
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+      return TensorMapElement::u8;
+    case DType::f16:
+      return TensorMapElement::f16;
+    case DType::bf16:
+      return TensorMapElement::bf16;
+    default:
+      return TensorMapElement::f32;
+  }
+}
+
+// Over the whole of such rows.
+runtime::TensorMapSwizzle swizzle_of(int row_bytes) {
+  return row_bytes == 128  ? runtime::TensorMapSwizzle::b128
+         : row_bytes == 64 ? runtime::TensorMapSwizzle::b64
+                           : runtime::TensorMapSwizzle::b32;
+}
+
+struct MatrixMap {
+  const void* data;
+  DType dtype;
+  std::int64_t columns, rows;  // contiguous elements first
+  std::int64_t ld;
+  std::int64_t batch, batch_stride;  // a stride of 0 broadcasts
+  std::uint32_t box_columns, box_rows;
+  runtime::TensorMapSwizzle swizzle = runtime::TensorMapSwizzle::b128;
+  bool is_operand = false;
+  // Of a gated b: elements from the gates to their partners, and how many of the two a box holds.
+  std::int64_t partner_stride = 0;  // 0: is not gated
+  std::uint32_t box_halves = 1;
+  bool by_eights = false;  // a box holds eight gates, their partners, the next eight gates, ..
+};
+
+// Each thread's last maps, by a direct-mapped slot: encoding three and choosing their tile took
+// 2.5 us of each call, and a model passes the same weights, and mostly the same activations, again
+// and again.
+struct MapSlot {
+  const runtime::Device* device = nullptr;
+  runtime::TensorMapSpec spec;
+  runtime::TensorMap map;
+};
+constexpr std::size_t kMapSlots = 256;
+thread_local MapSlot t_maps[kMapSlots];
+
+const runtime::TensorMap& remembered_map(const runtime::TensorMapSpec& spec,
+                                         runtime::Device& device) {
+  std::uint64_t hash = spec.address >> 4;
+  for (const std::uint64_t word : {spec.dims[0], spec.dims[1], spec.strides_bytes[0],
+                                   std::uint64_t{spec.box[0]} << 32 | spec.box[1]}) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  MapSlot& slot = t_maps[hash % kMapSlots];
+  if (slot.device != &device || slot.spec != spec) {
+    slot = {&device, spec, device.make_tensor_map(spec)};
+  }
+  return slot.map;
+}
+
+const runtime::TensorMap& encode(const MatrixMap& matrix, runtime::Device& device) {
+  const auto bytes = [&](std::int64_t stride) {
+    return static_cast<std::uint64_t>(stride * size_of(matrix.dtype));
+  };
+  runtime::TensorMapSpec spec;
+  spec.address = reinterpret_cast<std::uint64_t>(matrix.data);
+  spec.element = element_of(matrix.dtype);
+  // The copy then rounds to nearest; wgmma itself would cut off, which doubles the error and more.
+  if (matrix.is_operand && matrix.dtype == DType::f32) spec.element = TensorMapElement::tf32;
+  spec.dims = {static_cast<std::uint64_t>(matrix.columns), static_cast<std::uint64_t>(matrix.rows)};
+  // Strides of dimensions of one entry are never used, but checked: 0 would do for no driver.
+  spec.strides_bytes = {matrix.rows == 1 ? 16 : bytes(matrix.ld)};
+  spec.box = {matrix.box_columns, matrix.box_rows};
+  std::size_t rank = 2;
+  const auto add = [&](std::int64_t size, std::uint64_t stride_bytes, std::uint32_t box) {
+    spec.dims[rank] = static_cast<std::uint64_t>(size);
+    spec.strides_bytes[rank - 1] = stride_bytes;
+    spec.box[rank++] = box;
+  };
+  if (matrix.by_eights) spec.dims[1] = spec.box[1] = 8;
+  if (matrix.partner_stride != 0) add(2, bytes(matrix.partner_stride), matrix.box_halves);
+  if (matrix.by_eights) add(matrix.rows / 8, bytes(matrix.ld * 8), matrix.box_rows / 8);
+  const bool batched = matrix.batch_stride != 0;
+  add(batched ? matrix.batch : 1, batched ? bytes(matrix.batch_stride) : 16, 1);
+  spec.rank = static_cast<int>(rank);
+  spec.swizzle = matrix.swizzle;
+  return remembered_map(spec, device);
+}
+
+}  // namespace
+
+std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
+                                          const Specialization& spec, runtime::Device& device,
+                                          ParameterBlock& block) {
+  using Params = GemmSm90Params<runtime::TensorMap>;
+  static_assert(sizeof(Params) <= sizeof block.bytes && alignof(Params) <= alignof(ParameterBlock));
+  Params& params = *new (block.bytes.data()) Params;
+  std::memcpy(&params.gemm, arguments.bytes().data(), sizeof params.gemm);
+  const GemmParams& gemm = params.gemm;
+  const auto traits = spec.traits_as<GemmTraits>();
+  const GemmSm90Config& config = gemm_sm90_configs()[static_cast<std::size_t>(spec.row())];
+
+  // `extent`: of the tile, along M or N; of a gated b, whose tile is two of them, of one half. CTAs
+  // of a cluster each load a part of what they share.
+  const auto operand = [&](const void* data, Major major, std::int64_t mn, std::int64_t ld,
+                           std::int64_t batch_stride, int extent, int ctas, Gate gate) {
+    const auto deep = static_cast<std::uint32_t>(128 / size_of(traits.input));
+    MatrixMap map{data, traits.input, gemm.k, mn, ld, gemm.batch, batch_stride, deep, 0};
+    map.box_rows = static_cast<std::uint32_t>(extent / ctas);
+    map.is_operand = true;
+    if (gate == Gate::halves) map.partner_stride = mn * (major == Major::k ? ld : 1);
+    if (gate == Gate::interleaved) map.partner_stride = ld, map.ld = 2 * ld;
+    if (gate != Gate::none) map.box_halves = 2, map.by_eights = config.swapped;
+    if (major == Major::mn) {
+      std::swap(map.columns, map.rows);
+      map.box_columns = 64, map.box_rows = deep, map.box_halves = 1;
+    }
+    return runtime::TensorMap(encode(map, device));  // its slot may be another's soon
+  };
+  const int ctas_a = config.swapped ? config.cluster : 1,
+            ctas_b = config.swapped ? 1 : config.cluster;
+  // Columns of the output in a tile.
+  const int block_n = traits.gate == Gate::none ? config.block_n : config.block_n / 2;
+  const auto a = operand(gemm.a, traits.major_a, gemm.m, gemm.a_ld, gemm.a_batch, config.block_m,
+                         ctas_a, Gate::none);
+  const auto b = operand(gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, block_n, ctas_b,
+                         traits.gate);
+  params.rows = config.swapped ? b : a;
+  params.columns = config.swapped ? a : b;
+  // As templates/gemm/sm90/slab.cuh lays out a slab.
+  const int size = size_of(traits.output);
+  const bool narrow = config.swapped && traits.gate != Gate::none;  // 32 columns
+  const int row_bytes = narrow           ? 32 * size
+                        : config.swapped ? 128
+                                         : gemm_sm90_slab_row_bytes(block_n, size);
+  const auto columns = static_cast<std::uint32_t>(row_bytes / size);
+  if (traits.stores != Access::elements) {
+    const auto rows = config.swapped ? std::min(static_cast<std::uint32_t>(config.block_m),
+                                                narrow ? std::uint32_t{64} : columns)
+                                     : std::uint32_t{64};
+    params.out = encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch,
+                         gemm.out_batch, columns, rows, swizzle_of(row_bytes)},
+                        device);
+  }
+  if (has_residual_boxes(traits, config)) {
+    params.residual = encode({gemm.residual, traits.residual, gemm.n, gemm.m, gemm.residual_ld,
+                              gemm.batch, gemm.residual_batch, columns,
+                              static_cast<std::uint32_t>(config.block_m), swizzle_of(row_bytes)},
+                             device);
+  }
+  return std::span(block.bytes).first(sizeof params);
+}
+
+}  // namespace kiln

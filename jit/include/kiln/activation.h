@@ -1,0 +1,25 @@
+// Activations that operations apply to their outputs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kiln/export.h"
+
+namespace KILN_PUBLIC kiln {
+
+// The last three are gated: of a pair of columns of b, silu, gelu or gelu_tanh of the first, the
+// gate, times the second.
+enum class Activation : std::uint8_t {
+  none,
+  relu,
+  gelu,
+  gelu_tanh,
+  silu,
+  swiglu,
+  geglu,
+  geglu_tanh
+};
+Activation parse_activation(const std::string& name);  // "" = none; "gelu" and "geglu" are erf
+
+}  // namespace KILN_PUBLIC kiln

@@ -1,0 +1,99 @@
+#include "jit/op/checks.h"
+
+#include "jit/op/device_choice.h"
+
+namespace kiln {
+
+namespace {
+std::string prefix(Subject subject) { return std::string(subject.op) + ": " + subject.name + " "; }
+}  // namespace
+
+void throw_value(Subject subject, const std::string& what) {
+  throw std::invalid_argument(prefix(subject) + what);
+}
+void throw_type(Subject subject, const std::string& what) {
+  throw TypeError(prefix(subject) + what);
+}
+
+std::string shape_text(const TensorView& tensor) {
+  std::string text = "[";
+  for (int i = 0; i < tensor.rank; ++i) {
+    text += (i ? ", " : "") + std::to_string(tensor.shape[i]);
+  }
+  return text + "]";
+}
+
+int check_other_device(Subject subject, const TensorView& tensor, int ordinal) {
+  const bool is_host = tensor.given() && tensor.device_type == DeviceType::cpu;
+  if (is_host && ordinal < 0 && emulates_host_tensors()) return chosen_emulator().info().ordinal;
+  if (is_host && is_emulated(ordinal)) return ordinal;
+  refuse_device(subject, tensor, ordinal);
+}
+
+void refuse_device(Subject subject, const TensorView& tensor, int ordinal) {
+  if (!tensor.given()) throw_type(subject, "is missing");
+  const bool is_host = tensor.device_type == DeviceType::cpu;
+  if (is_host && ordinal < 0) {
+    throw_type(subject,
+               "is in host memory; move it to a GPU first (tensor.cuda() in PyTorch), or choose "
+               "the emulated device (KILN_DEVICE=emulator or kiln.device(\"emulator\"))");
+  }
+  if (is_host) {
+    throw_type(subject, "is in host memory but the first tensor is on cuda:" +
+                            std::to_string(ordinal) + "; move it there (tensor.cuda() in PyTorch)");
+  }
+  if (is_emulated(ordinal)) {
+    throw_type(subject, "is on cuda:" + std::to_string(tensor.device_ordinal) +
+                            " but the first tensor is in host memory; move all of them to the GPU "
+                            "(tensor.cuda() in PyTorch) or all to the host");
+  }
+  throw_value(subject, "is on cuda:" + std::to_string(tensor.device_ordinal) +
+                           " but the first tensor is on cuda:" + std::to_string(ordinal) +
+                           "; all tensors of a call must be on one device");
+}
+
+void refuse_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {
+  throw_value(subject, "must have " + std::to_string(rank) + " dimensions " + layout + ", got " +
+                           shape_text(tensor));
+}
+
+void refuse_dtype(Subject subject, const TensorView& tensor, DType expected, const char* why) {
+  throw_type(subject,
+             std::string("must be ") + name(expected) + why + ", got " + name(tensor.dtype));
+}
+
+void refuse_last_stride(Subject subject, const TensorView& tensor) {
+  throw_value(subject, "must be contiguous in its last dimension (stride 1), got stride " +
+                           std::to_string(tensor.strides[tensor.rank - 1]) +
+                           "; call .contiguous()");
+}
+
+void refuse_data(Subject subject, const TensorView& tensor) {
+  if (tensor.data == nullptr) {
+    throw_value(subject, "has no memory: its data is null and its shape " + shape_text(tensor));
+  }
+  throw_value(subject, "must lie at a multiple of " + std::to_string(size_of(tensor.dtype)) +
+                           " bytes, the size of a " + name(tensor.dtype) + " element");
+}
+
+void refuse_repeats(Subject subject) {
+  throw_value(subject,
+              "is written, so no dimension may repeat its elements (stride 0); pass a tensor of "
+              "its own, as .contiguous() makes");
+}
+
+void check_shape(Subject subject, const TensorView& tensor,
+                 std::initializer_list<std::int64_t> shape) {
+  bool same = tensor.rank == static_cast<int>(shape.size());
+  int i = 0;
+  for (std::int64_t size : shape) {
+    same = same && tensor.shape[i] == size;
+    ++i;
+  }
+  if (same) return;
+  TensorView expected;
+  for (std::int64_t size : shape) expected.shape[expected.rank++] = size;
+  throw_value(subject, "must have shape " + shape_text(expected) + ", got " + shape_text(tensor));
+}
+
+}  // namespace kiln

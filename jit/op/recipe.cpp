@@ -1,0 +1,119 @@
+#include "jit/op/recipe.h"
+
+#include <atomic>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "jit/op/device_errors.h"
+#include "jit/op/emulation.h"
+#include "jit/op/family.h"
+#include "kiln/error.h"
+
+namespace kiln {
+namespace {
+
+// Never 0, and never again in this process: what an old launch left in a workspace is told apart.
+std::uint64_t new_nonce() {
+  static std::atomic<std::uint64_t> next{std::uint64_t{std::random_device{}()} << 32 | 1};
+  const std::uint64_t nonce = next.fetch_add(1, std::memory_order_relaxed);
+  return nonce != 0 ? nonce : new_nonce();
+}
+
+const LoadedKernel& find_kernel(const Step& step, const UserTexts& texts, runtime::Device& device,
+                                void* const* stream) {
+  return stream != nullptr ? resident_kernel(step.spec, texts, device, *stream)
+                           : preload_kernel(step.spec, texts, device);
+}
+
+// The caller's memory for the launches, null where they need none.
+void* take_workspace(const Recipe& recipe, const Workspace& workspace) {
+  if (recipe.workspace_bytes == 0) return nullptr;
+  void* const memory = workspace.allocate(workspace.context, recipe.workspace_bytes);
+  if (memory == nullptr || reinterpret_cast<std::uintptr_t>(memory) % 16 != 0) {
+    throw std::invalid_argument("workspace.allocate must return " +
+                                std::to_string(recipe.workspace_bytes) +
+                                " bytes aligned to 16; it returned " +
+                                (memory == nullptr ? "null" : "an unaligned address"));
+  }
+  return memory;
+}
+
+}  // namespace
+
+Step& Recipe::add() {
+  if (count_ == kMaxSteps) {
+    throw std::length_error("a recipe has at most 4 launches; this is a fault of Kiln");
+  }
+  return begin(&steps_[count_++]);
+}
+
+RecipeKernels find_kernels(const Recipe& recipe, const UserTexts& texts, runtime::Device& device,
+                           void* const* stream) {
+  RecipeKernels kernels{};
+  const auto steps = recipe.steps();
+  if (steps.size() == 1) {
+    kernels[0] = &find_kernel(steps[0], texts, device, stream);
+    return kernels;
+  }
+  std::string messages, specs;
+  int missing_count = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    try {
+      kernels[i] = &find_kernel(steps[i], texts, device, stream);
+    } catch (const CompileDisabled& missing) {
+      ++missing_count;
+      messages += (messages.empty() ? "" : "; ") + std::string(missing.what());
+      specs += (specs.empty() ? "" : ", ") + missing.spec();
+    }
+  }
+  if (missing_count == 0) return kernels;
+  throw CompileDisabled(messages, missing_count == 1 ? specs : "[" + specs + "]");
+}
+
+void launch_step(const Step& step, const LoadedKernel& kernel, runtime::Device& device,
+                 void* stream) {
+  runtime::LaunchShape shape;
+  shape.grid[0] = step.blocks;
+  shape.block[0] = kernel.threads;
+  shape.cluster[0] = step.cluster;
+  shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
+  shape.programmatic = step.programmatic;
+  if (const auto pack = step.spec.kernel().pack) {
+    ParameterBlock block;
+    device.launch(*kernel.kernel, shape, stream, pack(step.arguments, step.spec, device, block),
+                  step.arguments.spans());
+  } else {
+    device.launch(*kernel.kernel, shape, stream, step.arguments.bytes(), step.arguments.spans());
+  }
+}
+
+void launch_steps(Recipe& recipe, const RecipeKernels& kernels, runtime::Device& device,
+                  void* workspace, void* stream) {
+  std::size_t i = 0;
+  try {
+    for (Step& step : recipe.steps()) {
+      if (step.arguments.wants_workspace()) step.arguments.set_workspace(workspace, new_nonce());
+      launch_step(step, *kernels[i++], device, stream);
+    }
+  } catch (const runtime::DeviceError& error) {
+    throw_device_error(error);
+  }
+}
+
+void run_recipe(Recipe& recipe, const UserTexts& texts, runtime::Device& device,
+                const Workspace& workspace, void* stream) {
+  const RecipeKernels kernels = find_kernels(recipe, texts, device, &stream);
+  launch_steps(recipe, kernels, device, take_workspace(recipe, workspace), stream);
+}
+
+void emulate_recipe(Recipe& recipe, const UserTexts& texts, runtime::Device& device,
+                    const Workspace& workspace) {
+  const RecipeKernels kernels = find_kernels(recipe, texts, device, nullptr);
+  void* const memory = take_workspace(recipe, workspace);
+  const EmulationScope scope;
+  launch_steps(recipe, kernels, device, memory, nullptr);
+}
+
+}  // namespace kiln

@@ -1,0 +1,30 @@
+#include "jit/op/source_text.h"
+
+namespace kiln {
+
+std::string device_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return "kiln::f16";
+    case DType::bf16:
+      return "kiln::bf16";
+    case DType::f8_e4m3:
+      return "kiln::f8_e4m3";
+    case DType::f8_e5m2:
+      return "kiln::f8_e5m2";
+    case DType::i32:
+      return "int";
+    case DType::u8:
+      return "kiln::u8";
+    case DType::boolean:
+      return "bool";
+    default:
+      return "float";
+  }
+}
+
+std::string type_or(DType dtype, DType otherwise) {
+  return device_type(dtype == DType::none ? otherwise : dtype);
+}
+
+}  // namespace kiln

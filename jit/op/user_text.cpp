@@ -1,0 +1,93 @@
+#include "jit/op/user_text.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "jit/op/process.h"
+
+namespace kiln {
+namespace {
+
+// A directive's first character: itself, as a digraph, as a trigraph.
+constexpr std::array<std::string_view, 3> kHashes{"#", "%:", "?\?="};
+constexpr std::string_view kPlainInclude = "#include \"";
+
+// Length of the hash that begins here, or 0.
+std::size_t hash_at(std::string_view text, std::size_t at) {
+  for (std::string_view hash : kHashes) {
+    if (text.substr(at).starts_with(hash)) return hash.size();
+  }
+  return 0;
+}
+
+// The text with its lines joined where a backslash, perhaps as a trigraph, ends one.
+std::string without_splices(std::string_view text) {
+  std::string joined;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t backslash = text[i] == '\\' ? 1 : text.substr(i).starts_with("?\?/") ? 3 : 0;
+    std::size_t end = i + backslash;
+    if (backslash > 0) {
+      while (end < text.size() && (text[end] == ' ' || text[end] == '\t' || text[end] == '\r'))
+        ++end;
+      if (end < text.size() && text[end] == '\n') {
+        i = end + 1;
+        continue;
+      }
+    }
+    joined += text[i++];
+  }
+  return joined;
+}
+
+// Past blanks and comments, as may stand between a hash and its word.
+std::size_t skip_blanks(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    if (text.substr(at).starts_with("/*")) {
+      const std::size_t end = text.find("*/", at + 2);
+      at = end == std::string_view::npos ? text.size() : end + 2;
+    } else if (std::string_view(" \t\v\f\r").find(text[at]) != std::string_view::npos) {
+      ++at;
+    } else {
+      break;
+    }
+  }
+  return at;
+}
+
+bool is_own_include(std::string_view directive, std::string_view whole_text) {
+  if (!directive.starts_with(kPlainInclude)) return false;
+  directive = directive.substr(0, directive.find('"', kPlainInclude.size()));
+  if (whole_text.find(directive) == std::string_view::npos) return false;  // over several lines
+  const std::string_view name = directive.substr(kPlainInclude.size());
+  return is_template_file(name);
+}
+
+}  // namespace
+
+bool is_plain_expression(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n' || c == '\r' || c == '\0' || hash_at(text, i) > 0) return false;
+  }
+  return true;
+}
+
+bool reads_foreign_files(std::string_view text) {
+  const std::string joined = without_splices(text);
+  const std::string_view view = joined;
+  for (const char* question : {"__has_include", "__has_embed"}) {
+    if (view.find(question) != std::string_view::npos) return true;
+  }
+  for (std::size_t at = 0; at < view.size(); ++at) {
+    const std::size_t hash = hash_at(view, at);
+    if (hash == 0) continue;
+    const std::string_view word = view.substr(skip_blanks(view, at + hash));
+    const bool reads =
+        word.starts_with("include") || word.starts_with("import") || word.starts_with("embed");
+    if (reads && !is_own_include(view.substr(at), text)) return true;
+  }
+  return false;
+}
+
+}  // namespace kiln

@@ -1,0 +1,63 @@
+#include "jit/tools/explain.h"
+
+#include "jit/compile/engine.h"
+#include "jit/compile/kernel_source.h"
+#include "jit/op/arch.h"
+#include "jit/op/blocking.h"
+#include "jit/tools/reasons.h"
+#include "jit/tools/spec.h"
+#include "kiln/control.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+
+json layer_of(const Specialization& spec, const cache::Key& key, const runtime::Device& device) {
+  if (is_resident(spec, device)) return "memory";
+  if (auto hit = disk_cache().get(key, cache::Payload::kCubin))
+    return disk_cache().layers().at(hit->layer).path.string();
+  return nullptr;
+}
+
+json explain_step(const Step& step, const UserTexts& texts, const runtime::Device& device) {
+  const Specialization& spec = step.spec;
+  const KernelSource source = source_of(spec, texts);
+  return {{"path", spec.kernel().path},
+          {"template", spec.kernel().file},
+          {"what", source.what},
+          {"config", spec.kernel().tile(spec.row())},
+          {"splits", step.splits},
+          {"whole_tiles", step.whole_tiles},
+          {"spec", spec_to_json(spec, texts)},
+          {"key", source.key.hex()},
+          {"arch", source.arch},
+          {"layer", layer_of(spec, source.key, device)}};
+}
+
+}  // namespace
+
+std::string explain_nothing(const char* op) {
+  return json{{"op", op}, {"path", "none"}, {"why", {"the output is empty: nothing runs"}}}.dump();
+}
+
+std::string explain_recipe(const ExplainedCall& call, const Recipe& recipe, const UserTexts& texts,
+                           const runtime::Device& device) {
+  const BlockingScope blocking;
+  json result = explain_step(recipe.first(), texts, device);
+  json reasons = reasons_of(recipe.first().spec, call.path_note);
+  if (!call.note.empty()) reasons.push_back(call.note);
+  result["op"] = call.op;
+  result["device"] = device.info().name;
+  result["workspace_bytes"] = recipe.workspace_bytes;
+  result["why"] = reasons;
+  if (recipe.steps().size() > 1) {
+    json launches = json::array();
+    for (const Step& step : recipe.steps()) launches.push_back(explain_step(step, texts, device));
+    result["launches"] = launches;
+  }
+  return result.dump(-1, ' ', false,
+                     json::error_handler_t::replace);  // "layer" and "why" have paths
+}
+
+}  // namespace kiln

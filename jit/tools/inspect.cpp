@@ -1,0 +1,51 @@
+// What a kernel is made of, as JSON.
+#include "jit/compile/kernel_source.h"
+#include "jit/op/arch.h"
+#include "jit/op/blocking.h"
+#include "jit/tools/reasons.h"
+#include "jit/tools/spec.h"
+#include "kiln/control.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+
+json inspect_one(const OwnedSpec& owned, std::vector<std::string>* cubins) {
+  const KernelSource source = source_of(owned.spec, owned.texts());
+  auto hit = disk_cache().get(source.key);
+  const cache::Entry entry = hit ? hit->entry : compile_entry(source, "inspect");
+  if (!hit) disk_cache().put(source.key, entry);
+  json result = entry.description;
+  result["what"] = source.what;
+  result["spec"] = spec_to_json(owned.spec, owned.texts());
+  result["path"] = owned.spec.kernel().path;
+  result["why"] = reasons_of(owned.spec);
+  result["config"] = owned.spec.kernel().tile(owned.spec.row());
+  result["key"] = source.key.hex();
+  result["cached"] = hit.has_value();
+  const Footprint footprint = owned.spec.kernel().footprint(owned.spec);
+  result["threads"] = footprint.threads;
+  result["dynamic_shared_bytes"] = footprint.dynamic_shared_bytes;
+  result["cubin_bytes"] = entry.cubin.size();
+  result["source"] = source.source;
+  result["ptx"] = entry.ptx;
+  if (cubins != nullptr) cubins->push_back(entry.cubin);
+  return result;
+}
+
+}  // namespace
+
+std::string inspect(const std::string& spec, const std::string& arch,
+                    std::vector<std::string>* cubins) {
+  const BlockingScope blocking;
+  json kernels = json::array();
+  for (const json& one : parse_specs(spec)) {
+    for (const OwnedSpec& owned : specs_from_json(one, arch_index(parse_arch(arch)))) {
+      kernels.push_back(inspect_one(owned, cubins));
+    }
+  }
+  return kernels.dump();
+}
+
+}  // namespace kiln

@@ -1,0 +1,83 @@
+"""The operations as PyTorch operators, torch.ops.kiln.*: for torch.compile, torch.export and fake
+tensors.
+
+Importing this package imports torch and registers them. Eager calls of kiln.jit never come here:
+they are one C entry. TRACED has the functions that stand for kiln.jit's where PyTorch traces: they
+take the same arguments and call the operators. The module of an operation's name tells the shapes
+and dtypes of its results, by a function for each.
+
+The kernels for CUDA and the CPU are C++ functions, which PyTorch calls through its stable
+C interface and without the GIL; NATIVE names the dispatch keys that have them. Other backends have
+kernels in Python, kiln.jit's C entries again, and so has every backend where PyTorch is older than
+2.11 or lacks that interface.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import _core, jit
+from . import _traced
+from ._traced import SCHEMAS, Schema
+from ._values import check
+
+_LIBRARY = torch.library.Library("kiln", "DEF")
+
+
+def _kernel(schema: Schema) -> Callable[..., Any]:
+    """The C entry as an operator's kernel."""
+    entry = getattr(_core, schema.operation)
+    asked = {f"return_{name}": True for name in schema.asked}
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        return entry(*args, **kwargs, **asked)
+
+    def write(*args: Any, **kwargs: Any) -> None:
+        entry(*args, **kwargs)
+
+    return compute if schema.results else write
+
+
+def _fake(schema: Schema) -> Callable[..., Any]:
+    """The results' shapes and dtypes, without memory."""
+    module = importlib.import_module(f"{__name__}.{schema.operation}")
+    results = [getattr(module, name) for name in schema.results]
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(schema.positional, args)), **kwargs}
+        tensors = {name: x for name, x in given.items() if isinstance(x, torch.Tensor)}
+        check(schema.operation, tensors)
+        made = tuple(result(*args, **kwargs) for result in results)
+        return made if len(made) > 1 else made[0]
+
+    def write(*args: Any, **kwargs: Any) -> None:
+        """The results are the caller's."""
+
+    return compute if results else write
+
+
+def register(library: Any, native: str = "libtorch_cpu.so") -> tuple[str, ...]:
+    """Defines the operators in a library, with C++ kernels where the loaded libtorch takes them;
+    returns the dispatch keys that these stand under."""
+    for schema in SCHEMAS:
+        library.define(schema.name + schema.text, tags=(torch.Tag.pt2_compliant_tag,))
+        library.impl(schema.name, _kernel(schema), "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{library.ns}::{schema.name}", _fake(schema), lib=library)
+    keys = tuple(_core.register_torch_kernels(library.ns, native))
+    if keys:
+        for schema in SCHEMAS:
+            # What PyTorch would do for a backward pass costs time; there is none, and the kernels
+            # refuse what would need one.
+            library.impl(schema.name, torch.library.fallthrough_kernel, "Autograd")
+    return keys
+
+
+NATIVE = register(_LIBRARY)
+TRACED = {
+    getattr(jit, operation): getattr(_traced, operation)
+    for operation in {schema.operation: None for schema in SCHEMAS}
+}

@@ -1,0 +1,335 @@
+# Written by scripts/signatures.py from python/operations.pyi.
+"""The operators' schemas, and what stands for kiln.jit's functions where PyTorch traces:
+they take the same arguments and call the operators."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from . import flash_attention as _flash_attention
+from . import layer_norm as _layer_norm
+from . import rms_norm as _rms_norm
+from ._values import check, dtype_of, numbers, refuse, tile_numbers
+
+
+class Schema(NamedTuple):
+    """An operator: its name, what follows it in its definition, the operation, the names of the
+    arguments that may be positional, the results (none: it writes to its arguments), and those
+    of the results that the operation returns only when asked to."""
+
+    name: str
+    text: str
+    operation: str
+    positional: tuple[str, ...]
+    results: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+
+
+_FLASH_ATTENTION = (
+    "Tensor q, Tensor k, Tensor v, *, bool causal=False, bool top_left=False, "
+    "SymInt[] window=[-1, -1], float softcap=0.0, float? scale=None, Tensor? attn_mask=None, "
+    "Tensor? sinks=None, Tensor? alibi_slopes=None, str layout='bshd'"
+)
+_SCALED_DOT_PRODUCT_ATTENTION = (
+    "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
+    "bool is_causal=False, *, float? scale=None, bool enable_gqa=False"
+)
+_GEMM = (
+    "Tensor a, Tensor b, *, bool trans_a=False, bool trans_b=False, Tensor? bias=None, "
+    "str? activation=None, str? gate=None, Tensor? residual=None, Tensor? scale_a=None, "
+    "Tensor? scale_b=None, float alpha=1.0, ScalarType? out_dtype=None, str? precision=None, "
+    "str accumulator='float32', str? epilogue=None, int[]? config=None"
+)
+_RMS_NORM = (
+    "Tensor x, Tensor? weight=None, *, float eps=1e-06, float weight_offset=0.0, "
+    "Tensor? residual=None, str? activation=None, ScalarType? out_dtype=None"
+)
+_LAYER_NORM = (
+    "Tensor x, Tensor? weight=None, Tensor? bias=None, *, float eps=1e-05, "
+    "float weight_offset=0.0, Tensor? residual=None, str? activation=None, "
+    "ScalarType? out_dtype=None"
+)
+
+SCHEMAS = (
+    Schema(
+        "flash_attention",
+        f"({_FLASH_ATTENTION}) -> Tensor",
+        "flash_attention",
+        ("q", "k", "v"),
+        ("out",),
+    ),
+    Schema(
+        "flash_attention_lse",
+        f"({_FLASH_ATTENTION}) -> (Tensor, Tensor)",
+        "flash_attention",
+        ("q", "k", "v"),
+        ("out", "lse"),
+        ("lse",),
+    ),
+    Schema(
+        "flash_attention_out",
+        f"({_FLASH_ATTENTION}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
+        "flash_attention",
+        ("q", "k", "v"),
+    ),
+    Schema(
+        "scaled_dot_product_attention",
+        f"({_SCALED_DOT_PRODUCT_ATTENTION}) -> Tensor",
+        "scaled_dot_product_attention",
+        ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
+        ("out",),
+    ),
+    Schema(
+        "gemm",
+        f"({_GEMM}) -> Tensor",
+        "gemm",
+        ("a", "b"),
+        ("out",),
+    ),
+    Schema(
+        "gemm_out",
+        f"({_GEMM}, Tensor(a!) out) -> ()",
+        "gemm",
+        ("a", "b"),
+    ),
+    Schema(
+        "rms_norm",
+        f"({_RMS_NORM}) -> Tensor",
+        "rms_norm",
+        ("x", "weight"),
+        ("out",),
+    ),
+    Schema(
+        "rms_norm_out",
+        f"({_RMS_NORM}, Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()",
+        "rms_norm",
+        ("x", "weight"),
+    ),
+    Schema(
+        "layer_norm",
+        f"({_LAYER_NORM}) -> Tensor",
+        "layer_norm",
+        ("x", "weight", "bias"),
+        ("out",),
+    ),
+    Schema(
+        "layer_norm_out",
+        f"({_LAYER_NORM}, Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()",
+        "layer_norm",
+        ("x", "weight", "bias"),
+    ),
+)
+
+_OPS = torch.ops.kiln
+
+
+def flash_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: Any = False,
+    top_left: Any = False,
+    window: Any = (-1, -1),
+    softcap: Any = 0.0,
+    scale: Any = None,
+    attn_mask: Any = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: Any = None,
+    layout: Any = "bshd",
+    out: Any = None,
+    lse: Any = None,
+    return_lse: Any = False,
+) -> Any:
+    """kiln.jit.flash_attention as operators of PyTorch."""
+    refuse("flash_attention", variant=variant)
+    tensors = {
+        "q": q,
+        "k": k,
+        "v": v,
+        "attn_mask": attn_mask,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "out": out,
+        "lse": lse,
+    }
+    check("flash_attention", tensors)
+    options = {
+        "causal": causal,
+        "top_left": top_left,
+        "window": numbers("flash_attention", window),
+        "softcap": softcap,
+        "scale": scale,
+        "attn_mask": attn_mask,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "layout": layout,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.flash_attention_lse(q, k, v, **options)
+        return _OPS.flash_attention(q, k, v, **options)
+    if out is None:
+        out = _flash_attention.out(q, k, v, **options)
+    if lse is None and return_lse:
+        lse = _flash_attention.lse(q, k, v, **options)
+    _OPS.flash_attention_out(q, k, v, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: Any = False,
+    *,
+    scale: Any = None,
+    enable_gqa: Any = False,
+) -> Any:
+    """kiln.jit.scaled_dot_product_attention as operators of PyTorch."""
+    tensors = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "attn_mask": attn_mask,
+    }
+    check("scaled_dot_product_attention", tensors)
+    options = {
+        "scale": scale,
+        "enable_gqa": enable_gqa,
+    }
+    return _OPS.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, **options
+    )
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    *,
+    trans_a: Any = False,
+    trans_b: Any = False,
+    bias: Any = None,
+    activation: Any = None,
+    gate: Any = None,
+    residual: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    alpha: Any = 1.0,
+    out: Any = None,
+    out_dtype: Any = None,
+    precision: Any = None,
+    accumulator: Any = "float32",
+    epilogue: Any = None,
+    config: Any = None,
+) -> Any:
+    """kiln.jit.gemm as operators of PyTorch."""
+    tensors = {
+        "a": a,
+        "b": b,
+        "bias": bias,
+        "residual": residual,
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+        "out": out,
+    }
+    check("gemm", tensors)
+    options = {
+        "trans_a": trans_a,
+        "trans_b": trans_b,
+        "bias": bias,
+        "activation": activation,
+        "gate": gate,
+        "residual": residual,
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+        "alpha": alpha,
+        "out_dtype": None if out_dtype is None else dtype_of("gemm", out_dtype),
+        "precision": precision,
+        "accumulator": accumulator,
+        "epilogue": epilogue,
+        "config": None if config is None else tile_numbers("gemm", config),
+    }
+    if out is None:
+        return _OPS.gemm(a, b, **options)
+    _OPS.gemm_out(a, b, **options, out=out)
+    return out
+
+
+def rms_norm(
+    x: Any,
+    weight: Any = None,
+    *,
+    eps: Any = 1e-06,
+    weight_offset: Any = 0.0,
+    residual: Any = None,
+    residual_out: Any = None,
+    activation: Any = None,
+    out: Any = None,
+    out_dtype: Any = None,
+) -> Any:
+    """kiln.jit.rms_norm as operators of PyTorch."""
+    tensors = {
+        "x": x,
+        "weight": weight,
+        "residual": residual,
+        "residual_out": residual_out,
+        "out": out,
+    }
+    check("rms_norm", tensors)
+    options = {
+        "eps": eps,
+        "weight_offset": weight_offset,
+        "residual": residual,
+        "activation": activation,
+        "out_dtype": None if out_dtype is None else dtype_of("rms_norm", out_dtype),
+    }
+    if residual_out is None and out is None:
+        return _OPS.rms_norm(x, weight, **options)
+    if out is None:
+        out = _rms_norm.out(x, weight, **options)
+    _OPS.rms_norm_out(x, weight, **options, residual_out=residual_out, out=out)
+    return out
+
+
+def layer_norm(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    eps: Any = 1e-05,
+    weight_offset: Any = 0.0,
+    residual: Any = None,
+    residual_out: Any = None,
+    activation: Any = None,
+    out: Any = None,
+    out_dtype: Any = None,
+) -> Any:
+    """kiln.jit.layer_norm as operators of PyTorch."""
+    tensors = {
+        "x": x,
+        "weight": weight,
+        "bias": bias,
+        "residual": residual,
+        "residual_out": residual_out,
+        "out": out,
+    }
+    check("layer_norm", tensors)
+    options = {
+        "eps": eps,
+        "weight_offset": weight_offset,
+        "residual": residual,
+        "activation": activation,
+        "out_dtype": None if out_dtype is None else dtype_of("layer_norm", out_dtype),
+    }
+    if residual_out is None and out is None:
+        return _OPS.layer_norm(x, weight, bias, **options)
+    if out is None:
+        out = _layer_norm.out(x, weight, bias, **options)
+    _OPS.layer_norm_out(x, weight, bias, **options, residual_out=residual_out, out=out)
+    return out

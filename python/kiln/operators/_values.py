@@ -1,0 +1,78 @@
+"""What PyTorch's operators take for the values that kiln.jit takes, and the checks of a traced
+call, which the C entries do for the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_TILE_KEYS = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
+_SHORT_DTYPES = {"f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32"}
+
+
+def check(op: str, tensors: dict[str, Any]) -> None:
+    """As the C entries do; where PyTorch traces, they see the tensors only when it is too late."""
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"{op}: {name} must be a torch.Tensor beside tensors that PyTorch traces with, "
+                f"got {type(tensor).__name__}; pass tensors of PyTorch alone"
+            )
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                f"{op}: {name} requires grad, and Kiln computes the forward pass only; call it "
+                "under torch.no_grad() or pass tensor.detach()"
+            )
+
+
+def refuse(op: str, **values: Any) -> None:
+    """Of what is no argument of operators."""
+    for name, value in values.items():
+        if value is not None:
+            raise TypeError(
+                f"{op}: {name} cannot be traced, because an operator of PyTorch takes tensors and "
+                "numbers only; call it outside of torch.compile, under torch.compiler.disable"
+            )
+
+
+def dtype_of(op: str, dtype: Any) -> torch.dtype:
+    """A torch.dtype, or what its name names."""
+    if isinstance(dtype, str):
+        name = _SHORT_DTYPES.get(dtype, dtype.replace("torch.", ""))
+        dtype = getattr(torch, name, dtype)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(
+            f'{op}: out_dtype must be a dtype or its name, such as "float16", "bfloat16" or '
+            f'"float32", got {dtype!r}'
+        )
+    return dtype
+
+
+def numbers(op: str, values: Any) -> list[Any]:
+    """The list that schemas want."""
+    return list(values)
+
+
+def tile_numbers(op: str, config: Any) -> list[Any]:
+    """A row of the config table as the numbers of its dict."""
+    if not isinstance(config, dict):
+        return list(config)
+    unknown = [key for key in config if key not in _TILE_KEYS]
+    missing = [key for key in _TILE_KEYS[:4] if key not in config]
+    if unknown or missing:
+        raise ValueError(
+            f"{op}: config must have {', '.join(_TILE_KEYS[:4])} and may have cluster and "
+            f"splits; unknown: {unknown}, missing: {missing}"
+        )
+    return [config.get(key, 0) for key in _TILE_KEYS]
+
+
+def default_dtype(inputs: torch.dtype, asked: torch.dtype | None) -> torch.dtype:
+    """Of a new output whose dtype may be asked for; 8-bit floats are inputs alone."""
+    if asked is not None:
+        return asked
+    eight_bits = inputs in (torch.float8_e4m3fn, torch.float8_e5m2)
+    return torch.bfloat16 if eight_bits else inputs

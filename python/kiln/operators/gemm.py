@@ -1,0 +1,28 @@
+"""The result of gemm, without its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._values import default_dtype
+
+
+def out(
+    a: Any,
+    b: Any,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    activation: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    **options: Any,
+) -> Any:
+    """[batch.., m, n]; gated activations halve n."""
+    m = a.shape[-1 if trans_a else -2]
+    n = b.shape[-2 if trans_b else -1]
+    if activation in ("swiglu", "geglu", "geglu_tanh"):
+        n = n // 2
+    lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return a.new_empty((*lead, m, n), dtype=default_dtype(a.dtype, out_dtype))

@@ -1,0 +1,24 @@
+"""The result of scaled_dot_product_attention, without its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def out(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    enable_gqa: bool = False,
+    **options: Any,
+) -> Any:
+    """Like query, with value's head dim, broadcast."""
+    kept = 3 if enable_gqa else 2  # dimensions that do not broadcast
+    lead = torch.broadcast_shapes(*(tensor.shape[:-kept] for tensor in (query, key, value)))
+    return query.new_empty((*lead, *query.shape[-kept:-1], value.shape[-1]))

@@ -1,0 +1,123 @@
+"""The signature of every operation of kiln.jit: the one place where it stands.
+
+scripts/signatures.py reads this file, which nothing imports, and writes from it what C++, the
+stubs, PyTorch's operators and help() know of it; `make signatures` does so. Conventions:
+
+- Parameters without a default come first and are what C++ insists on.
+- `Annotated[T, "type"]` names PyTorch's type of an operator's argument, or None: where PyTorch
+  traces, such an argument cannot be given. A third item names the function of
+  kiln/operators/_values.py that makes PyTorch's value of the user's.
+- A `Written` tensor is written to when given. `return_x: bool` asks for the result x as well.
+- `@operators(name=results)` lists the PyTorch operators of an operation: those with results return
+  new tensors; the one without writes to the Written ones, of which it needs every result that is
+  not asked for by a `return_x`.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from kiln._core import BoundVariant, Variant
+
+Function = TypeVar("Function")
+
+def operators(**results: tuple[str, ...]) -> Callable[[Function], Function]: ...
+
+Tensor: TypeAlias = Annotated[Any, "Tensor"]  # of any framework
+Written: TypeAlias = Annotated[Any, "Tensor"]
+DType: TypeAlias = Annotated[Any, "ScalarType", "dtype_of"]  # of any framework, or its name
+Window: TypeAlias = Annotated[tuple[int, int], "SymInt[]", "numbers"]
+AnyVariant: TypeAlias = Annotated[BoundVariant | Variant, None]
+Layout: TypeAlias = Annotated[Literal["bshd", "bhsd"], "str"]
+Activation: TypeAlias = Annotated[
+    Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"], "str"
+]
+PlainActivation: TypeAlias = Annotated[Literal["relu", "gelu", "gelu_tanh", "silu"], "str"]
+Gate: TypeAlias = Annotated[Literal["halves", "interleaved"], "str"]
+Precision: TypeAlias = Annotated[Literal["tf32", "fast"], "str"]
+Accumulator: TypeAlias = Annotated[Literal["float32", "float16"], "str"]
+Tile: TypeAlias = Annotated[dict[str, int] | tuple[int, ...], "int[]", "tile_numbers"]
+
+@operators(
+    flash_attention=("out",),
+    flash_attention_lse=("out", "lse"),
+    flash_attention_out=(),
+)
+def flash_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    top_left: bool = False,
+    window: Window = (-1, -1),
+    softcap: float = 0.0,
+    scale: float | None = None,
+    attn_mask: Tensor | None = None,
+    sinks: Tensor | None = None,
+    alibi_slopes: Tensor | None = None,
+    variant: AnyVariant | None = None,
+    layout: Layout = "bshd",
+    out: Written | None = None,
+    lse: Written | None = None,
+    return_lse: bool = False,
+) -> Any: ...
+@operators(scaled_dot_product_attention=("out",))
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any: ...
+@operators(gemm=("out",), gemm_out=())
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    bias: Tensor | None = None,
+    activation: Activation | None = None,
+    gate: Gate | None = None,
+    residual: Tensor | None = None,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
+    alpha: float = 1.0,
+    out: Written | None = None,
+    out_dtype: DType | None = None,
+    precision: Precision | None = None,
+    accumulator: Accumulator = "float32",
+    epilogue: str | None = None,
+    config: Tile | None = None,
+) -> Any: ...
+@operators(rms_norm=("out",), rms_norm_out=())
+def rms_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    *,
+    eps: float = 1e-6,
+    weight_offset: float = 0.0,
+    residual: Tensor | None = None,
+    residual_out: Written | None = None,
+    activation: PlainActivation | None = None,
+    out: Written | None = None,
+    out_dtype: DType | None = None,
+) -> Any: ...
+@operators(layer_norm=("out",), layer_norm_out=())
+def layer_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    eps: float = 1e-5,
+    weight_offset: float = 0.0,
+    residual: Tensor | None = None,
+    residual_out: Written | None = None,
+    activation: PlainActivation | None = None,
+    out: Written | None = None,
+    out_dtype: DType | None = None,
+) -> Any: ...

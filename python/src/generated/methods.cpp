@@ -1,0 +1,122 @@
+// Written by scripts/signatures.py from python/operations.pyi: the C entries under their names,
+// each with its signature and manual.
+#include "python/src/entries.h"
+
+#include "python/src/generated/flash_attention.h"
+#include "python/src/generated/scaled_dot_product_attention.h"
+#include "python/src/generated/gemm.h"
+#include "python/src/generated/rms_norm.h"
+#include "python/src/generated/layer_norm.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr const char* kFlashAttentionDoc =
+    "flash_attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), "
+    "softcap=0.0, scale=None, attn_mask=None, sinks=None, alibi_slopes=None, "
+    "variant=None, layout=\"bshd\", out=None, lse=None, return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/flash_attention.inc"
+    ;
+
+constexpr const char* kExplainFlashAttentionDoc =
+    "explain_flash_attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), "
+    "softcap=0.0, scale=None, attn_mask=None, sinks=None, alibi_slopes=None, "
+    "variant=None, layout=\"bshd\", out=None, lse=None, return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kScaledDotProductAttentionDoc =
+    "scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, "
+    "is_causal=False, *, scale=None, enable_gqa=False)"
+    "\n--\n\n"
+#include "python/src/docs/scaled_dot_product_attention.inc"
+    ;
+
+constexpr const char* kExplainScaledDotProductAttentionDoc =
+    "explain_scaled_dot_product_attention(query, key, value, attn_mask=None, "
+    "dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kGemmDoc =
+    "gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, gate=None, "
+    "residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, "
+    "precision=None, accumulator=\"float32\", epilogue=None, config=None)"
+    "\n--\n\n"
+#include "python/src/docs/gemm.inc"
+    ;
+
+constexpr const char* kExplainGemmDoc =
+    "explain_gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, "
+    "gate=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, "
+    "out_dtype=None, precision=None, accumulator=\"float32\", epilogue=None, config=None)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kRmsNormDoc =
+    "rms_norm(x, weight=None, *, eps=1e-06, weight_offset=0.0, residual=None, "
+    "residual_out=None, activation=None, out=None, out_dtype=None)"
+    "\n--\n\n"
+#include "python/src/docs/rms_norm.inc"
+    ;
+
+constexpr const char* kExplainRmsNormDoc =
+    "explain_rms_norm(x, weight=None, *, eps=1e-06, weight_offset=0.0, residual=None, "
+    "residual_out=None, activation=None, out=None, out_dtype=None)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kLayerNormDoc =
+    "layer_norm(x, weight=None, bias=None, *, eps=1e-05, weight_offset=0.0, "
+    "residual=None, residual_out=None, activation=None, out=None, out_dtype=None)"
+    "\n--\n\n"
+#include "python/src/docs/layer_norm.inc"
+    ;
+
+constexpr const char* kExplainLayerNormDoc =
+    "explain_layer_norm(x, weight=None, bias=None, *, eps=1e-05, weight_offset=0.0, "
+    "residual=None, residual_out=None, activation=None, out=None, out_dtype=None)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
+
+template <class Function>
+PyCFunction as_method(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef methods[] = {
+    {"flash_attention", as_method(&flash_attention_entry), kFlags,
+     kFlashAttentionDoc},
+    {"explain_flash_attention", as_method(&explain_flash_attention_entry), kFlags,
+     kExplainFlashAttentionDoc},
+    {"scaled_dot_product_attention", as_method(&scaled_dot_product_attention_entry), kFlags,
+     kScaledDotProductAttentionDoc},
+    {"explain_scaled_dot_product_attention", as_method(&explain_scaled_dot_product_attention_entry), kFlags,
+     kExplainScaledDotProductAttentionDoc},
+    {"gemm", as_method(&gemm_entry), kFlags,
+     kGemmDoc},
+    {"explain_gemm", as_method(&explain_gemm_entry), kFlags,
+     kExplainGemmDoc},
+    {"rms_norm", as_method(&rms_norm_entry), kFlags,
+     kRmsNormDoc},
+    {"explain_rms_norm", as_method(&explain_rms_norm_entry), kFlags,
+     kExplainRmsNormDoc},
+    {"layer_norm", as_method(&layer_norm_entry), kFlags,
+     kLayerNormDoc},
+    {"explain_layer_norm", as_method(&explain_layer_norm_entry), kFlags,
+     kExplainLayerNormDoc},
+};
+
+}  // namespace
+
+std::span<PyMethodDef> operation_methods() { return methods; }
+
+}  // namespace kiln::python

@@ -1,0 +1,31 @@
+// Written by scripts/signatures.py from python/operations.pyi: the operators torch.ops.kiln.* and
+// their C++ kernels.
+#include "python/src/torch_kernels.h"
+
+#include "python/src/generated/torch_flash_attention.h"
+#include "python/src/generated/torch_scaled_dot_product_attention.h"
+#include "python/src/generated/torch_gemm.h"
+#include "python/src/generated/torch_rms_norm.h"
+#include "python/src/generated/torch_layer_norm.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr TorchOperator operators[] = {
+    {"flash_attention", torch_kernel<compute_flash_attention, 1>},
+    {"flash_attention_lse", torch_kernel<compute_flash_attention, 2>},
+    {"flash_attention_out", torch_kernel<compute_flash_attention, 0>},
+    {"scaled_dot_product_attention", torch_kernel<compute_scaled_dot_product_attention, 1>},
+    {"gemm", torch_kernel<compute_gemm, 1>},
+    {"gemm_out", torch_kernel<compute_gemm, 0>},
+    {"rms_norm", torch_kernel<compute_rms_norm, 1>},
+    {"rms_norm_out", torch_kernel<compute_rms_norm, 0>},
+    {"layer_norm", torch_kernel<compute_layer_norm, 1>},
+    {"layer_norm_out", torch_kernel<compute_layer_norm, 0>},
+};
+
+}  // namespace
+
+std::span<const TorchOperator> torch_operators() { return operators; }
+
+}  // namespace kiln::python

@@ -1,0 +1,53 @@
+// The C++ kernel of torch.ops.kiln.flash_attention, flash_attention_lse and flash_attention_out.
+#include <utility>
+
+#include "attention_options.h"
+#include "generated/torch_flash_attention.h"
+#include "torch_arguments.h"
+#include "torch_kernels.h"
+
+namespace kiln::python {
+namespace {
+
+AttentionOptions options_of(const FlashAttentionArguments& given) {
+  AttentionOptions options;
+  given.set_numbers(options);
+  if (size_of(given.window) != 2) refuse_window(repr_of(given.window));
+  options.window_left = item_of(given.window, 0);
+  options.window_right = item_of(given.window, 1);
+  options.layout = attention_layout(view_of(given.layout));
+  return options;
+}
+
+}  // namespace
+
+void compute_flash_attention(TorchSlot* stack, std::size_t new_results) {
+  const FlashAttentionArguments given(TorchArguments(stack), new_results == 0);
+  AttentionOptions options = options_of(given);
+  TorchIntake intake(FlashAttentionSignature::kOp);
+  auto tensors = given.tensors();
+  intake.read(tensors.all);
+  options.attn_mask = tensors.attn_mask().view;
+  options.sinks = tensors.sinks().view;
+  options.alibi_slopes = tensors.alibi_slopes().view;
+  options.workspace = intake.workspace();
+  const TensorView& q = tensors.q().view;
+  const TensorView& k = tensors.k().view;
+  const TensorView& v = tensors.v().view;
+  TensorView& out = tensors.out().view;
+  TensorView& lse = tensors.lse().view;
+  TorchTensor new_out, new_lse;
+  if (new_results >= 1) {
+    out = flash_attention_output(q, v);
+    new_out = intake.allocate(out);
+  }
+  if (new_results >= 2) {
+    lse = lse_of(q, options.layout);
+    new_lse = intake.allocate(lse);
+  }
+  flash_attention(q, k, v, out, lse, options, intake.stream());
+  if (new_out) stack[0] = slot_of(std::move(new_out));
+  if (new_lse) stack[1] = slot_of(std::move(new_lse));
+}
+
+}  // namespace kiln::python

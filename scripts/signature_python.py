@@ -1,0 +1,251 @@
+"""Python files from the description of the operations: kiln/jit.py, the stub of what is compiled,
+and what stands for kiln.jit where PyTorch traces."""
+
+from __future__ import annotations
+
+import ast
+
+from signature_model import DESCRIPTION, WIDTH, Operation, Operator, Parameter, packed, types_of
+
+OPENING = f"# Written by scripts/signatures.py from {DESCRIPTION}.\n"
+
+
+def files(operations: tuple[Operation, ...]) -> dict[str, str]:
+    """The text of each file, by its path."""
+    return {
+        "python/kiln/jit.py": _jit(operations),
+        "python/kiln/_operations.pyi": _stub(operations),
+        "python/kiln/operators/_traced.py": _traced(operations),
+    }
+
+
+def _jit(operations: tuple[Operation, ...]) -> str:
+    names = ["Variant", *sorted(o.name for o in operations)]
+    imports = "".join(f"    {name},\n" for name in names)
+    exports = "".join(f'    "{name}",\n' for name in names)
+    manual = "Each is one C entry; help(jit.flash_attention) is its manual."
+    return (
+        f'{OPENING}"""The operations. {manual}"""'
+        f"\n\nfrom ._core import (\n{imports})\n\n__all__ = [\n{exports}]\n"
+    )
+
+
+def _stub(operations: tuple[Operation, ...]) -> str:
+    aliases = []
+    for found in types_of(operations):
+        line = f"{found.name}: TypeAlias = {found.python}".replace("'", '"')
+        if len(line) > WIDTH:
+            head, _, rest = line.partition("[")
+            line = f"{head}[\n    {rest[:-1]}\n]"
+        aliases.append(line)
+    functions = [
+        _head(o, prefix, returns, annotated=True) + " ...\n"
+        for o in operations
+        for prefix, returns in (("", "Any"), ("explain_", "str"))
+    ]
+    return (
+        f"{OPENING}# kiln._core holds the functions; this is a stub of it alone.\n"
+        "from typing import Any, Literal, TypeAlias\n\nfrom ._core import BoundVariant, Variant\n\n"
+        + "\n".join(aliases)
+        + "\n\n"
+        + "".join(functions)
+    )
+
+
+def _head(operation: Operation, prefix: str, returns: str, annotated: bool) -> str:
+    lines = []
+    for i, parameter in enumerate(operation.parameters):
+        if i == len(operation.positional):
+            lines.append("    *,\n")
+        default = "" if parameter.default is None else f" = {parameter.default}"
+        text = parameter.text if annotated else f"{parameter.name}: Any{default}"
+        lines.append(f"    {text},\n")
+    return f"def {prefix}{operation.name}(\n{''.join(lines)}) -> {returns}:"
+
+
+# ----------------------------------------------------------------------------- PyTorch's operators
+
+
+def _schema_default(default: str) -> str:
+    value = ast.literal_eval(default)
+    if isinstance(value, str):
+        return f"'{value}'"
+    return str(list(value) if isinstance(value, tuple) else value)
+
+
+def _schema_inputs(operation: Operation) -> list[str]:
+    parts: list[str] = []
+    for parameter in operation.inputs:
+        if parameter.is_keyword and "*" not in parts:
+            parts.append("*")
+        mark = "?" if parameter.is_optional else ""
+        default = "" if parameter.default is None else f"={_schema_default(parameter.default)}"
+        parts.append(f"{parameter.type.torch}{mark} {parameter.name}{default}")
+    return parts
+
+
+def _schema(operation: Operation, operator: Operator) -> str:
+    """As an f-string over the constant of the operation's inputs."""
+    inputs = f"{{_{operation.name.upper()}}}"
+    if operator.results:
+        returned = ", ".join("Tensor" for _ in operator.results)
+        result = f"({returned})" if len(operator.results) > 1 else returned
+        return f"({inputs}) -> {result}"
+    written = [] if any(p.is_keyword for p in operation.inputs) else ["*"]
+    for letter, parameter in zip("abcdefgh", operation.written):
+        mark, default = ("", "") if operation.is_needed(parameter) else ("?", "=None")
+        written.append(f"Tensor({letter}!){mark} {parameter.name}{default}")
+    return f"({inputs}, {', '.join(written)}) -> ()"
+
+
+def _traced(operations: tuple[Operation, ...]) -> str:
+    modules = sorted(o.name for o in operations if _makes_results(o))
+    imports = "".join(f"from . import {name} as _{name}\n" for name in modules)
+    converters = sorted(
+        {p.type.convert for o in operations for p in o.parameters} - {None}, key=str
+    )
+    values = ", ".join(sorted([*map(str, converters), "check", "refuse"]))
+    constants, rows = [], []
+    for operation in operations:
+        lines = packed(_schema_inputs(operation), WIDTH - 8)
+        texts = [f'    "{line} "\n' for line in lines[:-1]] + [f'    "{lines[-1]}"\n']
+        constants.append(f"_{operation.name.upper()} = (\n{''.join(texts)})\n")
+        rows += [_row(operation, operator) for operator in operation.operators]
+    functions = "\n\n".join(_function(operation) for operation in operations)
+    return f'''\
+{OPENING}"""The operators' schemas, and what stands for kiln.jit's functions where PyTorch traces:
+they take the same arguments and call the operators."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+{imports}from ._values import {values}
+
+
+class Schema(NamedTuple):
+    """An operator: its name, what follows it in its definition, the operation, the names of the
+    arguments that may be positional, the results (none: it writes to its arguments), and those
+    of the results that the operation returns only when asked to."""
+
+    name: str
+    text: str
+    operation: str
+    positional: tuple[str, ...]
+    results: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+
+
+{"".join(constants)}
+SCHEMAS = (
+{"".join(rows)})
+
+_OPS = torch.ops.kiln
+
+
+{functions}'''
+
+
+def _names(names: tuple[str, ...]) -> str:
+    inside = ", ".join(f'"{name}"' for name in names)
+    return f"({inside},)" if len(names) == 1 else f"({inside})"
+
+
+def _row(operation: Operation, operator: Operator) -> str:
+    positional = tuple(p.name for p in operation.inputs if not p.is_keyword)
+    asked = tuple(r for r in operator.results if r in operation.asked)
+    return (
+        "    Schema(\n"
+        f'        "{operator.name}",\n'
+        f'        f"{_schema(operation, operator)}",\n'
+        f'        "{operation.name}",\n'
+        f"        {_names(positional)},\n"
+        + (f"        {_names(operator.results)},\n" if operator.results else "")
+        + (f"        {_names(asked)},\n" if asked else "")
+        + "    ),\n"
+    )
+
+
+def _function(operation: Operation) -> str:
+    body = [_head(operation, "", "Any", annotated=False)]
+    add = body.append
+    add(f'    """kiln.jit.{operation.name} as operators of PyTorch."""')
+    unknown = [p.name for p in operation.parameters if p.type.torch is None]
+    if unknown:
+        add(f'    refuse("{operation.name}", {", ".join(f"{n}={n}" for n in unknown)})')
+    add("    tensors = {")
+    body += [f'        "{t.name}": {t.name},' for t in operation.tensors]
+    add("    }")
+    add(f'    check("{operation.name}", tensors)')
+    add("    options = {")
+    body += [
+        f'        "{p.name}": {_value(operation, p)},' for p in operation.inputs if p.is_keyword
+    ]
+    add("    }")
+    body += _calls(operation)
+    return "\n".join(body) + "\n"
+
+
+def _value(operation: Operation, parameter: Parameter) -> str:
+    if parameter.type.convert is None:
+        return parameter.name
+    converted = f'{parameter.type.convert}("{operation.name}", {parameter.name})'
+    return (
+        f"None if {parameter.name} is None else {converted}" if parameter.is_optional else converted
+    )
+
+
+def _call(before: str, function: str, arguments: str) -> list[str]:
+    """As ruff lays a call out."""
+    line = f"{before}{function}({arguments})"
+    if len(line) <= WIDTH:
+        return [line]
+    indent = " " * (len(before) - len(before.lstrip()))
+    return [f"{before}{function}(", f"{indent}    {arguments}", f"{indent})"]
+
+
+def _returns(operation: Operation, inputs: str, indent: str) -> list[str]:
+    """Calls of the operators that return new tensors, that with most results first."""
+    lines = []
+    new = [operator for operator in operation.operators if operator.results]
+    for operator in sorted(new, key=lambda o: -len(o.results)):
+        asked = [operation.asked[r] for r in operator.results if r in operation.asked]
+        if asked:
+            lines.append(f"{indent}if {' and '.join(asked)}:")
+        before = f"{indent}{'    ' if asked else ''}return "
+        lines += _call(before, f"_OPS.{operator.name}", inputs)
+    return lines
+
+
+def _makes_results(operation: Operation) -> bool:
+    """Whether one result may be given and another not."""
+    return len(operation.written) > 1
+
+
+def _calls(operation: Operation) -> list[str]:
+    inputs = ", ".join([*(p.name for p in operation.inputs if not p.is_keyword), "**options"])
+    if not operation.written:
+        return _returns(operation, inputs, "    ")
+    written = [p.name for p in operation.written]
+    lines = [f"    if {' and '.join(f'{name} is None' for name in written)}:"]
+    lines += _returns(operation, inputs, "        ")
+    results = max((operator.results for operator in operation.operators), key=len)
+    for name in results if _makes_results(operation) else ():
+        asked = operation.asked.get(name)
+        lines.append(f"    if {name} is None" + (f" and {asked}:" if asked else ":"))
+        lines += _call(f"        {name} = ", f"_{operation.name}.{name}", inputs)
+    given = ", ".join(f"{name}={name}" for name in written)
+    lines += _call("    ", f"_OPS.{operation.name}_out", f"{inputs}, {given}")
+    always = [name for name in results if name not in operation.asked]
+    lines.append(f"    return {_returned(operation, results, always)}")
+    return lines
+
+
+def _returned(operation: Operation, results: tuple[str, ...], always: list[str]) -> str:
+    text = always[0] if len(always) == 1 else f"({', '.join(always)})"
+    if len(always) == len(results):
+        return text
+    (asked,) = (operation.asked[name] for name in results if name in operation.asked)
+    return f"({', '.join(results)}) if {asked} else {text}"

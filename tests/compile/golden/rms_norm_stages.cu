@@ -1,0 +1,19 @@
+#include "/kiln/norm/norm.cuh"
+
+struct Config {
+  using Input = kiln::bf16;
+  using Output = kiln::bf16;
+  using Weight = kiln::bf16;
+  using Bias = kiln::bf16;
+  static constexpr kiln::Norm kNorm = kiln::Norm::rms;
+  static constexpr kiln::Activation kActivation = kiln::Activation::none;
+  static constexpr bool kWeight = true, kBias = false, kResidual = false;
+  static constexpr int kVector = 8, kVectors = 4, kThreadsPerRow = 128;
+  static constexpr int kRowsPerBlock = 1, kCluster = 1, kStages = 2;
+  static constexpr bool kEarlyWeights = true;
+};
+
+extern "C" __global__ void __launch_bounds__(Config::kThreadsPerRow * Config::kRowsPerBlock, 4)
+kiln_kernel(const __grid_constant__ kiln::NormParams args) {
+  kiln::norm<Config>(args);
+}

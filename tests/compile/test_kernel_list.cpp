@@ -1,0 +1,134 @@
+// The choice of kernels that the other tests compile and run: that the cover covers, and that seeds
+// choose other samples.
+#include "tests/support/kernel_list.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include "jit/op/arch.h"
+#include "jit/op/family.h"
+#include "tests/support/catch.h"
+
+namespace kiln::testing {
+namespace {
+
+using Items = std::vector<std::vector<std::string>>;
+
+std::set<std::string> united(const Items& items) {
+  std::set<std::string> all;
+  for (const auto& item : items) all.insert(item.begin(), item.end());
+  return all;
+}
+
+Items chosen(const Items& items) {
+  Items some;
+  for (std::size_t i : cover(items)) some.push_back(items[i]);
+  return some;
+}
+
+std::set<std::string> united(const std::vector<Specialization>& specs) {
+  Items items;
+  for (const Specialization& spec : specs) items.push_back(row_pairs(spec));
+  return united(items);
+}
+
+bool has(const std::vector<Specialization>& specs, const Specialization& spec) {
+  return std::ranges::find(specs, spec) != specs.end();
+}
+
+// The variables for as long as the object lives.
+class TestSettings {
+ public:
+  TestSettings(const char* seed, bool full) {
+    setenv("KILN_TEST_SEED", seed, 1);
+    setenv("KILN_TEST_FULL", full ? "1" : "0", 1);
+  }
+  ~TestSettings() { restore("KILN_TEST_SEED", seed_), restore("KILN_TEST_FULL", full_); }
+  TestSettings(const TestSettings&) = delete;
+  TestSettings& operator=(const TestSettings&) = delete;
+
+ private:
+  static std::string current(const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr ? value : "";
+  }
+  static void restore(const char* name, const std::string& value) {
+    value.empty() ? unsetenv(name) : setenv(name, value.c_str(), 1);
+  }
+  std::string seed_ = current("KILN_TEST_SEED"), full_ = current("KILN_TEST_FULL");
+};
+
+TEST_CASE("a cover has every pair of all items, in few of them") {
+  CHECK(cover(Items{}).empty());
+  CHECK(cover(Items{{}, {}}).empty());
+  CHECK(cover(Items{{"a"}, {"a", "b"}, {"b"}}) == std::vector<std::size_t>{1});
+  CHECK(cover(Items{{"a"}, {"b"}, {"a"}}) == std::vector<std::size_t>{0, 1});
+  // Two rows of 3 x 4 x 2 combinations: the largest property decides how many a row needs.
+  Items grid;
+  for (const char* row : {"r", "s"}) {
+    for (int a = 0; a < 3; ++a) {
+      for (int b = 0; b < 4; ++b) {
+        for (int c = 0; c < 2; ++c) {
+          grid.push_back({row + std::string(" a") + std::to_string(a),
+                          row + std::string(" b") + std::to_string(b),
+                          row + std::string(" c") + std::to_string(c)});
+        }
+      }
+    }
+  }
+  CHECK(united(chosen(grid)) == united(grid));
+  CHECK(chosen(grid).size() == 8);
+  std::mt19937 random(1);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    Items items(1 + random() % 40);
+    for (auto& item : items) {
+      for (unsigned i = random() % 6; i > 0; --i) item.push_back(std::to_string(random() % 25));
+    }
+    CHECK(united(chosen(items)) == united(items));
+    CHECK(chosen(chosen(items)).size() == chosen(items).size());
+  }
+}
+
+TEST_CASE("of every arch, the cover has each config row with each property's values") {
+  for (std::size_t arch = 0; arch < arch_table().size(); ++arch) {
+    const auto all = all_samples(static_cast<int>(arch));
+    const KernelList list = kernel_list(static_cast<int>(arch));
+    CAPTURE(arch_table()[arch].name);
+    CHECK(united(list.cover) == united(all));
+    std::set<std::pair<const Template*, int>> rows, covered;
+    for (const auto& spec : all) rows.emplace(&spec.kernel(), spec.row());
+    for (const auto& spec : list.cover) covered.emplace(&spec.kernel(), spec.row());
+    CHECK(covered == rows);
+    CHECK(list.cover.size() + list.sample.size() + list.others == all.size());
+    CHECK(list.cover.size() < all.size() / 2);
+  }
+}
+
+TEST_CASE("a seed decides the sample, a twentieth of what is not in the cover") {
+  const int arch = arch_index({9, 0});
+  std::set<std::string> lists;
+  for (const char* seed : {"0", "1", "4f2a", "4f2b"}) {
+    const TestSettings settings(seed, false);
+    const KernelList list = kernel_list(arch), again = kernel_list(arch);
+    CHECK(list.sample == again.sample);
+    CHECK(list.cover == again.cover);
+    std::string names;
+    for (const Specialization& spec : list.sample) {
+      CHECK(!has(list.cover, spec));
+      names += row_pairs(spec).front() + std::to_string(spec.hash());
+    }
+    lists.insert(names);
+    const double share = double(list.sample.size()) / double(list.sample.size() + list.others);
+    CHECK(share > 0.025);
+    CHECK(share < 0.075);
+    CHECK(tested_kernels(arch).size() == list.cover.size() + list.sample.size());
+  }
+  CHECK(lists.size() == 4);
+  const TestSettings settings("0", true);
+  CHECK(tested_kernels(arch) == all_samples(arch));
+}
+
+}  // namespace
+}  // namespace kiln::testing

@@ -1,0 +1,115 @@
+#include "tests/emulator/equivalent_mutants.h"
+
+#include "jit/attention/family.h"
+#include "jit/gemm/config.h"
+#include "jit/gemm/family.h"
+#include "jit/op/checks.h"
+
+namespace kiln::testing {
+namespace {
+
+bool starts(const Mutant& mutant, std::string_view text) {
+  return mutant.instruction.starts_with(text);
+}
+
+// Lines of the PTX, from 1, whose statement begins with `text`.
+std::vector<std::uint32_t> lines_of(std::string_view ptx, std::string_view text) {
+  std::vector<std::uint32_t> lines;
+  for (const Mutant& mutant : mutants_of(ptx)) {
+    if (mutant.change == "deleted" && starts(mutant, text)) lines.push_back(mutant.line);
+  }
+  return lines;
+}
+
+// arrives_last() of base/ticket.cuh begins at the first fence of global memory.
+std::uint32_t ticket_line(std::string_view ptx) {
+  const auto fences = lines_of(ptx, "membar.gl");
+  return fences.empty() ? ~std::uint32_t{0} : fences.front();
+}
+
+// The barrier between a GEMM's main loop and its epilogue.
+bool is_after_main_loop(const Mutant& mutant, std::string_view ptx) {
+  std::uint32_t last = 0;
+  for (const std::uint32_t line : lines_of(ptx, "bar.sync")) {
+    if (line < ticket_line(ptx)) last = line;
+  }
+  return starts(mutant, "bar.sync") && mutant.line == last;
+}
+
+// Of two waits in a row for the same products of a warpgroup, either will do.
+bool is_repeated_wait(const Mutant& mutant, std::string_view ptx) {
+  constexpr std::string_view kWait = "wgmma.wait_group.sync.aligned 0";
+  if (!starts(mutant, kWait)) return false;
+  for (const std::uint32_t line : lines_of(ptx, kWait)) {
+    const std::uint32_t apart = line < mutant.line ? mutant.line - line : line - mutant.line;
+    if (apart != 0 && apart <= 4) return true;
+  }
+  return false;
+}
+
+std::string_view why_not_modelled_sm90(const GemmTraits& traits, const Mutant& mutant) {
+  if (starts(mutant, "bar.warp.sync")) {
+    return "a warp whose lanes come apart before a barrier of the cluster or the end, which the "
+           "device lets them reach one by one";
+  }
+  if (is_f8(traits.input) && !traits.fast && starts(mutant, "wgmma.fence")) {
+    return "products that overwrite registers which were just read: the device writes them when "
+           "they are waited for";
+  }
+  return {};
+}
+
+std::string_view why_equivalent_sm90(const Specialization& spec, const Mutant& mutant,
+                                     std::string_view ptx) {
+  const auto traits = spec.traits_as<GemmTraits>();
+  if (gemm_sm90_configs()[static_cast<std::size_t>(spec.row())].splits) {
+    if (starts(mutant, "mbarrier.arrive.shared::cta")) {
+      return "the CTA has one tile: nobody waits for the release of its last stages";
+    }
+    if (starts(mutant, "cp.async.bulk.wait_group") || starts(mutant, "bar.sync")) {
+      return "the CTA has one tile, of which a group writes each slab into memory of its own";
+    }
+  }
+  if (is_repeated_wait(mutant, ptx)) return "the next wait is for the same products";
+  if (traits.stores != Access::elements) return {};
+  if (starts(mutant, "cp.async.bulk.wait_group") || starts(mutant, "fence.proxy.async")) {
+    return "threads store the elements themselves: the copy engine reads no slab";
+  }
+  if (starts(mutant, "bar.sync")) return "the slab between has a barrier of its own";
+  return {};
+}
+
+}  // namespace
+
+std::string_view why_not_modelled(const Specialization& spec, const Mutant& mutant,
+                                  std::string_view ptx) {
+  if (mutant.line >= ticket_line(ptx) &&
+      (starts(mutant, "membar.gl") || starts(mutant, "bar.sync"))) {
+    return "order of global memory, which the device keeps and does not check for races";
+  }
+  if (starts(mutant, "griddepcontrol.wait")) {
+    return "a launch that begins before the one before it has ended: the device runs one after the "
+           "other";
+  }
+  if (&spec.kernel() == &kGemmSm90) {
+    return why_not_modelled_sm90(spec.traits_as<GemmTraits>(), mutant);
+  }
+  if (spec.kernel().family == &kAttention && starts(mutant, "bar.warp.sync")) {
+    return "a warp's lanes read what other lanes copied by ldmatrix alone, which the device "
+           "executes for all lanes at once";
+  }
+  return {};
+}
+
+std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant,
+                                std::string_view ptx) {
+  if (&spec.kernel() == &kGemmSm90) return why_equivalent_sm90(spec, mutant, ptx);
+  const bool copies = ptx.find("cp.async.") != std::string_view::npos;
+  if (spec.kernel().family == &kGemm && !copies && is_after_main_loop(mutant, ptx)) {
+    return "no copy is in flight, and behind the loop's own barrier only B's fragments are read, "
+           "which the staged rows do not reach";
+  }
+  return {};
+}
+
+}  // namespace kiln::testing

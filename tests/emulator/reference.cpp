@@ -1,0 +1,148 @@
+#include "tests/emulator/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+namespace kiln::testing {
+namespace {
+
+bool is_visible(const AttentionReference& problem, int row, int kv) {
+  const int q = row + problem.len_kv - problem.len_q;
+  if (problem.traits.mask == Mask::causal) return kv <= q;
+  if (problem.traits.mask == Mask::none) return true;
+  return kv >= q - problem.window_left && kv <= q + problem.window_right;
+}
+
+// What a mask adds to a logit.
+double mask_at(const AttentionReference& p, int h, int row, int kv) {
+  const float value = p.attn_mask[static_cast<std::size_t>((h * p.len_q + row) * p.len_kv + kv)];
+  if (p.traits.attn_mask != DType::boolean) return value;
+  return value != 0 ? 0 : -std::numeric_limits<double>::infinity();
+}
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+    case Activation::swiglu:
+      return x / (1 + std::exp(-x));
+    case Activation::geglu:
+      return activated(Activation::gelu, x);
+    case Activation::geglu_tanh:
+      return activated(Activation::gelu_tanh, x);
+  }
+  return x;
+}
+
+double dot(const float* a, const float* b, int size) {
+  double sum = 0;
+  for (int i = 0; i < size; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+double scale_at(const std::vector<float>& scales, int index) {
+  if (scales.empty()) return 1;
+  return scales[scales.size() == 1 ? 0 : static_cast<std::size_t>(index)];
+}
+
+}  // namespace
+
+std::vector<double> reference(const AttentionReference& p) {
+  const int dim = p.traits.head_dim, dim_v = p.traits.head_dim_v;
+  std::vector<double> out(static_cast<std::size_t>(p.len_q * p.heads * dim_v));
+  std::vector<double> logits(static_cast<std::size_t>(p.len_kv));
+  for (int row = 0; row < p.len_q; ++row) {
+    for (int h = 0; h < p.heads; ++h) {
+      const int h_kv = h / (p.heads / p.heads_kv);
+      const auto at = static_cast<std::size_t>(h);
+      double top = p.sinks.empty() ? -std::numeric_limits<double>::infinity() : p.sinks[at];
+      for (int kv = 0; kv < p.len_kv; ++kv) {
+        double& logit = logits[static_cast<std::size_t>(kv)];
+        logit = p.scale * dot(&p.q[static_cast<std::size_t>((row * p.heads + h) * dim)],
+                              &p.k[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim)], dim);
+        if (p.softcap > 0) logit = p.softcap * std::tanh(logit / p.softcap);
+        if (!p.slopes.empty()) logit -= p.slopes[at] * std::abs(row + p.len_kv - p.len_q - kv);
+        if (!p.attn_mask.empty()) logit += mask_at(p, h, row, kv);
+        if (!is_visible(p, row, kv)) logit = -std::numeric_limits<double>::infinity();
+        top = std::max(top, logit);
+      }
+      double sum = p.sinks.empty() ? 0 : std::exp(p.sinks[at] - top);
+      double* const o = &out[static_cast<std::size_t>((row * p.heads + h) * dim_v)];
+      for (int kv = 0; kv < p.len_kv; ++kv) {
+        const double logit = logits[static_cast<std::size_t>(kv)];
+        const double weight =
+            logit == -std::numeric_limits<double>::infinity() ? 0 : std::exp(logit - top);
+        sum += weight;
+        const float* const v = &p.v[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim_v)];
+        for (int d = 0; d < dim_v; ++d) o[d] += weight * v[d];
+      }
+      for (int d = 0; d < dim_v && sum > 0; ++d) o[d] /= sum;
+    }
+  }
+  return out;
+}
+
+std::vector<double> reference(const GemmReference& p) {
+  const bool gated = p.traits.gate != Gate::none, halves = p.traits.gate == Gate::halves;
+  const int columns = gated ? p.n / 2 : p.n;
+  std::vector<double> out(static_cast<std::size_t>(p.m * columns));
+  std::vector<double> row(static_cast<std::size_t>(p.n));
+  for (int i = 0; i < p.m; ++i) {
+    std::fill(row.begin(), row.end(), 0.0);
+    for (int x = 0; x < p.k; ++x) {
+      const double a = p.a[static_cast<std::size_t>(i * p.k + x)];
+      const float* const b = &p.b[static_cast<std::size_t>(x * p.n)];
+      for (int j = 0; j < p.n; ++j) row[static_cast<std::size_t>(j)] += a * b[j];
+    }
+    const auto sum_of = [&](int j) {
+      const double sum =
+          row[static_cast<std::size_t>(j)] * scale_at(p.scale_a, i) * scale_at(p.scale_b, j);
+      return p.bias.empty() ? sum : sum + p.bias[static_cast<std::size_t>(j)];
+    };
+    for (int j = 0; j < columns; ++j) {
+      const auto at = static_cast<std::size_t>(i * columns + j);
+      out[at] = activated(p.traits.activation, sum_of(gated && !halves ? 2 * j : j));
+      if (gated) out[at] *= sum_of(halves ? columns + j : 2 * j + 1);
+      if (!p.residual.empty()) out[at] += p.residual[at];
+    }
+  }
+  return out;
+}
+
+std::vector<double> sums(const NormReference& p) {
+  std::vector<double> sums(p.x.begin(), p.x.end());
+  for (std::size_t i = 0; i < p.residual.size(); ++i) sums[i] += p.residual[i];
+  return sums;
+}
+
+std::vector<double> reference(const NormReference& p) {
+  std::vector<double> out = sums(p);
+  const auto columns = static_cast<std::size_t>(p.columns);
+  for (int row = 0; row < p.rows; ++row) {
+    double* const s = &out[static_cast<std::size_t>(row) * columns];
+    double mean = 0, squares = 0;
+    if (p.traits.kind == NormKind::layer) {
+      for (std::size_t i = 0; i < columns; ++i) mean += s[i] / p.columns;
+    }
+    for (std::size_t i = 0; i < columns; ++i) squares += (s[i] - mean) * (s[i] - mean);
+    const double scale = 1 / std::sqrt(squares / p.columns + p.eps);
+    for (std::size_t i = 0; i < columns; ++i) {
+      double y = (s[i] - mean) * scale;
+      if (!p.weight.empty()) y *= static_cast<double>(p.weight[i]) + p.weight_offset;
+      if (!p.bias.empty()) y += p.bias[i];
+      s[i] = activated(p.traits.activation, y);
+    }
+  }
+  return out;
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,47 @@
+// Textbook attention, GEMM and norms in double precision, on row-major floats.
+#pragma once
+
+#include <vector>
+
+#include "jit/attention/problem.h"
+#include "jit/gemm/problem.h"
+#include "jit/norm/problem.h"
+
+namespace kiln::testing {
+
+struct AttentionReference {
+  AttentionTraits traits;
+  int heads = 1, heads_kv = 1, len_q = 0, len_kv = 0;
+  int window_left = -1, window_right = -1;  // of Mask::window
+  float softcap = 0;
+  double scale = 1;
+  std::vector<float> q, k, v;        // [len, heads, dim]
+  std::vector<float> slopes, sinks;  // [heads], or empty
+  std::vector<float> attn_mask;      // [heads, len_q, len_kv], or empty
+};
+// [len_q, heads, head_dim_v]
+std::vector<double> reference(const AttentionReference& problem);
+
+struct GemmReference {
+  GemmTraits traits;
+  int m = 0, n = 0, k = 0;
+  std::vector<float> a, b;            // [m, k], [k, n]; the layout in memory is the caller's
+  std::vector<float> bias, residual;  // [n], like the result, or empty
+  std::vector<float> scale_a;         // [1] or [m], or empty
+  std::vector<float> scale_b;         // [1] or [n], or empty
+};
+// [m, n], or [m, n / 2] where it is gated
+std::vector<double> reference(const GemmReference& problem);
+
+struct NormReference {
+  NormTraits traits;
+  int rows = 0, columns = 0;
+  float eps = 0, weight_offset = 0;
+  std::vector<float> x, residual;   // [rows, columns]; no residual: empty
+  std::vector<float> weight, bias;  // [columns], or empty
+};
+// [rows, columns], both: the sums of x and residual, and what becomes of such sums
+std::vector<double> sums(const NormReference& problem);
+std::vector<double> reference(const NormReference& problem);
+
+}  // namespace kiln::testing

@@ -1,0 +1,116 @@
+"""GEMM with few tiles and a long K: CTAs share a tile and meet in a workspace."""
+
+import dataclasses
+
+import pytest
+import torch
+from case_group import CaseGroup
+from gemm_case import GemmCase, judge
+from kiln import jit
+from storage import DEVICE, DTYPES, leave_in_free_memory, place
+
+pytestmark = pytest.mark.usefixtures("compiled", "device")
+
+# By the rows of tiles that they take: 16, 32, 64 and more.
+SHAPES = [(5, 72, 4096), (32, 64, 8200), (64, 136, 8256), (72, 200, 6000)]
+SPLIT = GemmCase(m=20, n=72, k=4608)
+# On the portable path, whose parts of a sum meet in a workspace, whatever the device.
+PORTABLE = dataclasses.replace(SPLIT, storage="odd", out_storage="odd")
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitGroup(CaseGroup):
+    """Calls that split K, which each makes sure of."""
+
+    def check(self):
+        for case in self.cases:
+            assert case.explain()["splits"] > 1, str(case)
+        super().check()
+
+
+def groups():
+    for dtype in DTYPES:
+        for layout in ("nn", "nt", "tn", "tt"):
+            case = GemmCase(dtype=dtype, layout=layout)
+            yield SplitGroup(
+                f"{dtype}-{layout}",
+                tuple(dataclasses.replace(case, m=m, n=n, k=k) for m, n, k in SHAPES),
+            )
+            odd = dataclasses.replace(case, storage="odd", out_storage="odd", m=35, n=67, k=4099)
+            yield SplitGroup(f"{dtype}-{layout}-odd", (odd,))
+
+
+def epilogue_groups():
+    for dtype in DTYPES:
+        case = GemmCase(dtype=dtype, m=20, n=130, k=4608, bias="f32", residual=dtype, alpha=0.5)
+        yield SplitGroup(f"{dtype}-silu", (dataclasses.replace(case, activation="silu"),))
+        yield SplitGroup(f"{dtype}-to-f32", (dataclasses.replace(case, out_dtype="f32"),))
+        batch = dataclasses.replace(case, batch_a=2, batch_b=2)
+        broadcast = dataclasses.replace(case, batch_a=2, batch_b=0)
+        yield SplitGroup(f"{dtype}-batch", (batch, broadcast))
+    half = GemmCase(dtype="f16", m=20, n=72, k=4608, accumulator="float16")
+    yield SplitGroup("half-sums", (half,))
+
+
+@pytest.mark.parametrize("group", [*groups(), *epilogue_groups()], ids=str)
+def test_splits(group):
+    group.check()
+
+
+def test_an_expression_sees_the_whole_sum():
+    assert SPLIT.explain()["splits"] > 1
+    a, b = SPLIT.inputs()
+    out = place("guarded", [20, 72], torch.bfloat16)
+    jit.gemm(a, b, out=out.view, epilogue="acc * acc + 0.01f * (row - col)")
+    row, col = torch.arange(20, device=DEVICE)[:, None], torch.arange(72, device=DEVICE)[None]
+    judge("squares", a, b, out,
+          epilogue=lambda acc, bias, residual: acc * acc + 0.01 * (row - col))  # fmt: skip
+
+
+def test_every_part_of_k_counts_once():
+    """Sums of ones: exact in fp32, whatever the order."""
+    k = 4608
+    a = torch.ones([20, k], dtype=torch.bfloat16, device=DEVICE)
+    b = torch.ones([k, 72], dtype=torch.bfloat16, device=DEVICE)
+    out = jit.gemm(a, b, out_dtype=torch.float32)
+    assert (out == k).all()
+
+
+def test_repeats_are_bit_identical():
+    a, b = SPLIT.inputs()
+    first = jit.gemm(a, b)
+    others = SPLIT.inputs(seed=20)
+    for _ in range(20):
+        jit.gemm(*others)  # leaves its own parts in the workspace
+        out = SPLIT.output()
+        jit.gemm(a, b, out=out.view)
+        assert torch.equal(out.view, first)
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x7F, 0xFF])  # 0x7f7f7f7f is 3e38, 0xffffffff is NaN
+def test_what_lies_in_the_workspace_does_not_matter(byte):
+    a, b = PORTABLE.inputs()
+    size = PORTABLE.explain()["workspace_bytes"]
+    assert size > 0
+    out = PORTABLE.output()
+    leave_in_free_memory(size, byte)
+    jit.gemm(a, b, out=out.view)
+    judge(f"{PORTABLE} in {byte:#x}", a, b, out)
+
+
+def test_a_chosen_tile_is_split_too():
+    by_config = dataclasses.replace(SPLIT, config=(64, 64, 64, 6))
+    assert by_config.explain()["splits"] > 1
+    by_config.check()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype,config", [("bf16", (64, 64, 64, 6)), ("f32", (64, 64, 32, 6))])
+def test_the_tiles_of_a_nearly_empty_wave_are_split(dtype, config):
+    multiprocessors = torch.cuda.get_device_properties().multi_processor_count
+    case = GemmCase(dtype=dtype, m=61, n=64 * (multiprocessors + 5) - 8, k=8192, config=config,
+                    bias="f32", activation="relu")  # fmt: skip
+    explained = case.explain()
+    assert explained["splits"] > 1 and explained["whole_tiles"] == multiprocessors
+    out = case.check()
+    assert torch.equal(case.check(), out)

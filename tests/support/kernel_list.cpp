@@ -1,0 +1,128 @@
+#include "tests/support/kernel_list.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "jit/op/arch.h"
+#include "jit/op/family.h"
+#include "jit/tools/spec.h"
+
+namespace kiln::testing {
+namespace {
+
+constexpr std::uint64_t kSampledOf = 20;  // one of so many
+
+bool wants_all() {
+  const char* const full = std::getenv("KILN_TEST_FULL");
+  return full != nullptr && std::string_view(full) == "1";
+}
+
+bool follows_its_major(int arch) {
+  const auto major = [](int index) {
+    return arch_table()[static_cast<std::size_t>(index)].since.major;
+  };
+  return arch > 0 && major(arch - 1) == major(arch);
+}
+
+std::vector<std::vector<int>> numbered(std::span<const std::vector<std::string>> items,
+                                       std::map<std::string, int>& numbers) {
+  std::vector<std::vector<int>> all;
+  for (const std::vector<std::string>& item : items) {
+    std::vector<int>& pairs = all.emplace_back();
+    for (const std::string& pair : item) {
+      pairs.push_back(numbers.try_emplace(pair, static_cast<int>(numbers.size())).first->second);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items) {
+  std::map<std::string, int> numbers;
+  const std::vector<std::vector<int>> all = numbered(items, numbers);
+  std::vector<bool> covered(numbers.size());
+  const auto gain = [&](std::size_t i) {
+    return std::count_if(all[i].begin(), all[i].end(),
+                         [&](int pair) { return !covered[static_cast<std::size_t>(pair)]; });
+  };
+  std::vector<std::size_t> chosen;
+  while (true) {
+    std::size_t best = 0;
+    long most = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const long gained = gain(i);
+      if (gained > most) best = i, most = gained;
+    }
+    if (most == 0) break;
+    chosen.push_back(best);
+    for (int pair : all[best]) covered[static_cast<std::size_t>(pair)] = true;
+  }
+  std::ranges::sort(chosen);
+  return chosen;
+}
+
+std::vector<std::string> row_pairs(const Specialization& spec) {
+  const nlohmann::json properties = spec_to_json(spec, {});
+  const Template& kernel = spec.kernel();
+  // Two launches of a call may share a file, and two families a template: `op` is then a property.
+  const std::string place = std::to_string(&kernel - kernel.family->templates.data());
+  const std::string row = std::string(kernel.file) + " " + place + " " + std::to_string(spec.row());
+  const bool follows = follows_its_major(spec.arch());
+  std::vector<std::string> pairs;
+  for (const auto& [name, value] : properties.items()) {
+    if (follows && name != "op" && name != "dtype" && !name.starts_with("head_dim")) continue;
+    pairs.push_back(row + ", " + name + "=" + value.dump());
+  }
+  return pairs;
+}
+
+KernelList kernel_list(int arch) {
+  const std::vector<Specialization> all = all_samples(arch);
+  std::vector<std::vector<std::string>> pairs;
+  for (const Specialization& spec : all) pairs.push_back(row_pairs(spec));
+  std::vector<bool> covers(all.size());
+  for (std::size_t i : cover(pairs)) covers[i] = true;
+  const std::string seed = test_seed();
+  KernelList list;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (covers[i]) {
+      list.cover.push_back(all[i]);
+    } else if (seeded(seed, spec_to_json(all[i], {}).dump()) % kSampledOf == 0) {
+      list.sample.push_back(all[i]);
+    } else {
+      ++list.others;
+    }
+  }
+  return list;
+}
+
+std::vector<Specialization> tested_kernels(int arch) {
+  if (wants_all()) return all_samples(arch);
+  KernelList list = kernel_list(arch);
+  list.cover.insert(list.cover.end(), list.sample.begin(), list.sample.end());
+  return list.cover;
+}
+
+std::string test_seed() {
+  const char* const seed = std::getenv("KILN_TEST_SEED");
+  return seed != nullptr && *seed != '\0' ? seed : "0";
+}
+
+std::uint64_t seeded(std::string_view seed, std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  const auto add = [&](std::string_view bytes) {
+    for (const char byte : bytes) {
+      hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+    }
+  };
+  add(seed);
+  add("/");
+  add(text);
+  hash ^= hash >> 32;  // its low bits alone mix badly
+  hash *= 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 32;
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,39 @@
+// Which of the built-in kernels the tests compile and run. Of an arch: a cover, that is for each
+// config row every value of every property that occurs with it, in one kernel at least; and of the
+// others a sample, which KILN_TEST_SEED decides. With KILN_TEST_FULL=1: all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/op/specialization.h"
+
+namespace kiln::testing {
+
+// Indices, ascending, of items that have among them every pair that any item has: greedily, so few.
+std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items);
+
+// The pairs of a kernel's config row and a property that the cover must have: "gemm
+// gemm/gemm.cuh 0 12, layout="nt"". An arch that follows another of its major version runs that
+// one's code in other tiles: there, dtypes and head dims alone.
+std::vector<std::string> row_pairs(const Specialization& spec);
+
+struct KernelList {
+  std::vector<Specialization> cover;
+  std::vector<Specialization> sample;  // of those that are not in the cover
+  std::size_t others = 0;              // neither
+};
+KernelList kernel_list(int arch);
+// What the tests take of it: the cover and the sample, with KILN_TEST_FULL=1 all kernels.
+std::vector<Specialization> tested_kernels(int arch);
+
+// KILN_TEST_SEED, "0" where that is not set.
+std::string test_seed();
+// A number that a seed and a text decide, the same on every machine.
+std::uint64_t seeded(std::string_view seed, std::string_view text);
+
+}  // namespace kiln::testing

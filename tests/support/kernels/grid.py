@@ -1,0 +1,88 @@
+"""What the tests of kernels run on: one device and one size, which the options of pytest choose.
+
+tests/kernels/conftest.py calls choose() before it imports a test file, so that these may ask at
+once. Elsewhere, nothing chosen, it is the emulated device in the small size.
+"""
+
+import contextlib
+import dataclasses
+
+DEVICES, SIZES = ("emulator", "cuda"), ("small", "full")
+EMULATED_ARCH = "sm_90a"
+SEEDS = 5
+
+_chosen = {"device": "emulator", "size": "small"}
+
+
+def why_no_gpu():
+    """None where a CUDA device is here that PyTorch finds."""
+    try:
+        import torch
+    except ImportError:
+        return "PyTorch is not installed"
+    return None if torch.cuda.is_available() else "PyTorch finds no CUDA device"
+
+
+def choose(device="auto", size="auto"):
+    """`auto`: the GPU if there is one, and as full as the device is fast."""
+    if device == "auto":
+        device = "emulator" if why_no_gpu() else "cuda"
+    if size == "auto":
+        size = "full" if device == "cuda" else "small"
+    _chosen.update(device=device, size=size)
+
+
+def on_gpu():
+    return _chosen["device"] == "cuda"
+
+
+def is_full():
+    return _chosen["size"] == "full"
+
+
+def sized(*, small, full):
+    """What a case has in the chosen size."""
+    return full if is_full() else small
+
+
+def described():
+    device = "cuda" if on_gpu() else f"emulator:{EMULATED_ARCH}"
+    return f"{device} in the {_chosen['size']} size"
+
+
+def arch():
+    """The architecture that the calls of a test meet."""
+    if not on_gpu():
+        return EMULATED_ARCH
+    import torch
+
+    if not torch.cuda.is_available():  # collecting alone
+        return EMULATED_ARCH
+    return "sm_{}{}".format(*torch.cuda.get_device_capability())
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """The emulated device's way with what a launch leaves open: who is first, when copies land."""
+
+    schedule: str
+    seed: int
+
+    def on(self, arch=EMULATED_ARCH):
+        import kiln
+
+        return kiln.device(f"emulator:{arch}", schedule=self.schedule, seed=self.seed)
+
+
+def schedules():
+    """Of a test's `device`: what it runs under, one after the other."""
+    return ("cuda",) if on_gpu() else ("late", "eager")
+
+
+def quick_device():
+    """Where kernels are compiled ahead of the tests that judge them: no check, no search."""
+    if on_gpu():
+        return contextlib.nullcontext()
+    import kiln
+
+    return kiln.device(f"emulator:{EMULATED_ARCH},eager,checks=off,workers=1")

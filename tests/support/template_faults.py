@@ -1,0 +1,193 @@
+"""Faults that a template could have, each with the nearest test, which must fail with it planted.
+
+`scripts/plant_faults.py` (make mutants-templates) plants them one at a time. Mutation of PTX
+(tests/emulator/mutate.cpp) knows synchronisation alone; these are wrong bounds, indices and sums.
+
+Of each: `name`; `file`, in templates/; `old`, a text that it has exactly once, and `new`, what
+stands there instead; `caught_by`, a test as pytest's command line names it, or "ctest NAME".
+"""
+
+# Where the tests are whose names the list has.
+FOLDER = "tests/kernels"
+ATTENTION = f"{FOLDER}/test_attention.py::"
+GEMM = f"{FOLDER}/test_gemm.py::"
+PEAKS = f"{FOLDER}/test_attention_peaked.py::test_peaks -k f16-d64-causal"
+WINDOWS = f"{ATTENTION}test_windows -k window0"
+LSE = f"{FOLDER}/test_attention_layouts.py::test_an_lse_with_a_batch_stride"
+SINKS = f"{ATTENTION}test_options -k sinks-f32"
+STRIDES = f"{FOLDER}/test_attention_layouts.py::test_layouts_and_strides -k bhsd-plain"
+SPLIT_KEYS = f"{FOLDER}/test_attention_split.py::test_shapes -k f16-d64x64-full"
+SIZES = f"{GEMM}test_layouts_and_sizes -k bf16-nt"
+EPILOGUES = f"{GEMM}test_epilogues -k bf16-relu"
+TILE = f"{GEMM}test_every_tile_of_the_table_by_config -k bf16-"
+SPLIT_K = f"{FOLDER}/test_gemm_split.py::test_splits -k bf16-nn-odd"
+TILE_F8 = f"{FOLDER}/test_gemm_f8.py::test_8_bit_floats -k "
+GATED = f"{FOLDER}/test_gemm_gated.py::test_gated -k bf16-swiglu-full"
+NORM = f"{FOLDER}/test_norm.py::"
+NORM_ROWS = f"{NORM}test_more_rows_than_fit_the_device"
+NORM_WIDE = f"{NORM}test_few_wide_rows -k layer_norm-bf16"
+NORM_CLUSTER = f"{NORM}test_wide_rows_that_clusters_share -k 40008"
+
+OPTIONS = "attention/builtin_variants.cuh"
+EPILOGUE = "gemm/epilogue.cuh"
+
+
+def fault(name, file, old, new, caught_by):
+    return {"name": name, "file": file, "old": old, "new": new, "caught_by": caught_by}
+
+
+FAULTS = [
+    # Attention: masks.
+    fault("causal-row-misses-its-own-key", OPTIONS,
+          "return {0, row.q + 1};", "return {0, row.q};", PEAKS),
+    fault("causal-row-sees-one-key-more", OPTIONS,
+          "return {0, row.q + 1};", "return {0, row.q + 2};", PEAKS),
+    fault("window-starts-one-key-late", OPTIONS,
+          "return {row.q - left,", "return {row.q - left + 1,", WINDOWS),
+    fault("window-ends-one-key-early", OPTIONS,
+          "row.q + right + 1};", "row.q + right};", WINDOWS),
+    fault("masked-scores-are-zero", "attention/mask.cuh",
+          "scores.at(r, c + i) = -KILN_INFINITY;", "scores.at(r, c + i) = 0.0f;",
+          PEAKS),
+    fault("last-tile-of-keys-counts-as-whole", "attention/tiles.cuh",
+          "first + kBlockKv > range_.end;", "first > range_.end;", LSE),
+    # Attention: softmax and what comes of it.
+    fault("output-is-not-rescaled", "attention/softmax.cuh",
+          "out.at(r, c) *= shrink;", "out.at(r, c) *= 1.0f;", PEAKS),
+    fault("sink-of-the-kv-head", OPTIONS,
+          "sinks.value + row.h * head_stride.value", "sinks.value + row.h_kv * head_stride.value",
+          SINKS),
+    fault("lse-without-the-maximum", "attention/store.cuh",
+          "(sum.max + log2_approx(sum.sum)) * kLn2", "log2_approx(sum.sum) * kLn2",
+          LSE),
+    fault("lse-of-a-dense-batch", "attention/addressing.cuh",
+          "p_.lse + b_ * p_.lse_batch", "p_.lse + b_ * p_.heads * p_.lse_head",
+          LSE),
+    # Attention: which rows and columns.
+    fault("heads-of-a-group-lie-apart", "attention/addressing.cuh",
+          "h_ = h_kv_ * group_ + column % sharing;",
+          "h_ = h_kv_ + column % sharing * p_.heads_kv;", SINKS),
+    fault("head-dim-is-read-to-the-padding", "attention/load.cuh",
+          "row_valid && chunk * 8 < Shape::kDim", "row_valid",
+          STRIDES),
+    fault("output-has-the-strides-of-q", "attention/addressing.cuh",
+          "at.row * p_.out_row;", "at.row * p_.q_row;", STRIDES),
+    # Attention: keys that CTAs share.
+    fault("split-counts-without-its-weight", "attention/combine.cuh",
+          "all.sum.sum += weight * sum.sum;", "all.sum.sum += sum.sum;", SPLIT_KEYS),
+    fault("splits-leave-the-last-keys", "attention/tiles.cuh",
+          "ceil_div(ceil_div(range_.end - first, kStep), splits)",
+          "(ceil_div(range_.end - first, kStep) / splits)", SPLIT_KEYS),
+    # The portable GEMM.
+    fault("k-goes-on-for-a-chunk", "gemm/load.cuh",
+          "columns_left_ = k_end - k_begin - column;",
+          "columns_left_ = k_end - k_begin - column + Tile::kChunkElements;",
+          SIZES),
+    fault("one-row-too-many-is-read", "gemm/load.cuh",
+          "rows_left_ = extent - first - row_;", "rows_left_ = extent - first - row_ + 1;",
+          SIZES),
+    fault("columns-behind-the-last-are-written", EPILOGUE,
+          "params_.m && columns_left(step) > 0;", "params_.m && columns_left(step) > -kVector;",
+          f"{TILE}128x128x64x3"),
+    fault("stage-is-read-a-copy-early", "gemm/main_loop.cuh",
+          "wait_copies<kAsync, kStages - 2>();", "wait_copies<kAsync, kStages - 1>();",
+          f"{TILE}128x128x64x3"),
+    fault("bias-of-the-next-column", EPILOGUE,
+          "+ batch * params.bias_batch, column_at(step),",
+          "+ batch * params.bias_batch, column_at(step) + 1,", EPILOGUES),
+    fault("residual-of-a-lanes-next-rows", EPILOGUE,
+          "source += kLaneRows * params_.residual_ld;", "source += params_.residual_ld;",
+          EPILOGUES),
+    fault("residual-goes-into-the-activation", EPILOGUE,
+          "activate<kActivation>(acc + bias) + residual;",
+          "activate<kActivation>(acc + bias + residual);", EPILOGUES),
+    fault("last-part-of-a-sum-is-lost", "gemm/split.cuh",
+          "other < share.parts; ++other", "other < share.parts - 1; ++other",
+          SPLIT_K),
+    fault("every-cta-is-the-last", "base/ticket.cuh",
+          "all = all && raised[i] == nonce;", "all = all && raised[index] == nonce;",
+          SPLIT_K),
+    # The GEMM of sm_90a.
+    fault("parity-stays", "sm90/ring.cuh",
+          "if (++stage == kStages) stage = 0, parity ^= 1;", "if (++stage == kStages) stage = 0;",
+          f"{TILE_F8}128x128x128x5x1"),
+    fault("promoted-stage-is-free-after-its-first-part", "gemm/sm90/promote.cuh",
+          "if (part == Step::kParts - 1) release_stage", "if (part == 0) release_stage",
+          f"{TILE_F8}128x256x128x4x1"),
+    fault("fewer-bytes-are-expected", "gemm/sm90/load.cuh",
+          "arrive_expecting(full, Shape::kStageBytes);",
+          "arrive_expecting(full, Shape::kStageBytes - 16);",
+          f"{TILE_F8}128x128x128x5x1"),
+    fault("columns-reach-half-of-the-cluster", "gemm/sm90/tile.cuh",
+          "(1 << kCtas) - 1);", "(1 << kCtas / 2) - 1);",
+          f"{TILE}64x128x64x8x4"),
+    fault("transposed-slab-swaps-its-halves", "gemm/sm90/slab.cuh",
+          "const int row = lane / 16 * 8 + lane % 8, chunk = warp(thread) * 2 + lane / 8 % 2;",
+          "const int row = lane / 8 % 2 * 8 + lane % 8, chunk = warp(thread) * 2 + lane / 16;",
+          f"{TILE}16x64x64x16x1"),
+    fault("second-row-of-a-pair-has-the-firsts-scale", "gemm/sm90/scales.cuh",
+          "row_scale<Config>(params_, row + Config::kSwapped, batch);",
+          "row_scale<Config>(params_, row, batch);", f"{TILE_F8}16x64x128x16x1"),
+    fault("partner-has-the-bias-of-its-gate", "gemm/sm90/store.cuh",
+          "up_bias = bias_of(at, Shape::kBiasCount / 2);", "up_bias = bias_of(at, 0);",
+          GATED),
+    fault("slab-is-filled-while-it-is-read", "gemm/sm90/store.cuh",
+          "if (leads()) wait_stores_read<1>();", "", f"{TILE}128x256x64x4x1"),
+    # Thin places of the grid, each with a case of its own.
+    fault("causal-a-tile-one-key-beyond-the-diagonal-counts-as-full",
+          "attention/builtin_variants.cuh",
+          'return kv_last <= q_first ? Tile::full : Tile::partial;',
+          'return kv_last <= q_first + 1 ? Tile::full : Tile::partial;',
+          f"{FOLDER}/test_attention_peaked.py"),
+    fault('causal-a-tile-that-only-the-last-row-sees-is-skipped', 'attention/builtin_variants.cuh',
+          'if (kv_first > q_last) return Tile::skip;',
+          'if (kv_first >= q_last) return Tile::skip;', f"{FOLDER}/test_attention_peaked.py"),
+    fault('v-has-k-batch-stride', 'attention/addressing.cuh',
+          'opaque(b_) * p_.v_batch',
+          'opaque(b_) * p_.k_batch', f"{FOLDER}/test_attention_layouts.py"),
+    fault('v-has-k-head-stride', 'attention/addressing.cuh',
+          'opaque(h_kv_) * p_.v_head',
+          'opaque(h_kv_) * p_.k_head', f"{FOLDER}/test_attention_layouts.py"),
+    fault('v-has-k-row-stride', 'attention/addressing.cuh',
+          '            p_.v_row};',
+          '            p_.k_row};', f"{FOLDER}/test_attention_layouts.py"),
+    fault('sm_90a-gemm-a-stage-is-free-before-its-products-are-done', 'gemm/sm90/main_loop.cuh',
+          '    wait_products<1>();\n    if (i > 0) release_stage<Config>(previous);\n',
+          '    if (i > 0) release_stage<Config>(previous);\n    wait_products<1>();\n',
+          f"{FOLDER}/test_gemm.py"),
+    fault('a-split-without-keys-sets-the-maximum-of-all', 'attention/combine.cuh',
+          'float largest = -KILN_INFINITY;',
+          'float largest = -1e4f;', f"{FOLDER}/test_attention_split.py"),
+    # Norms.
+    fault("norm-stage-stays", "norm/norm.cuh",
+          "stage = stage + 1 == kStages ? 0 : stage + 1;", "stage = 0;", NORM_ROWS),
+    fault("norm-sets-of-slots-do-not-take-turns", "norm/norm.cuh",
+          "finish(values, turn);", "finish(values, 0);", f"{NORM_ROWS} -k rms_norm"),
+    fault("norm-last-part-counts-as-whole", "norm/split.cuh",
+          "static_cast<float>(rest < Shape::kCtaColumns ? rest : Shape::kCtaColumns);",
+          "static_cast<float>(Shape::kCtaColumns);", NORM_WIDE),
+    fault("norm-last-turn-of-a-cluster-counts-as-whole", "norm/exchange.cuh",
+          "rank == last ? rest : 0);", "rank == last ? kTurn : 0);",
+          NORM_CLUSTER),
+    fault("norm-parts-without-the-distance-of-their-means", "norm/statistics.cuh",
+          "squares += one.squares + one.count * distance * distance;", "squares += one.squares;",
+          NORM_WIDE),
+    fault("norm-sums-are-rounded-before-they-are-normed", "norm/lane.cuh",
+          "vectors[v].set(sums);",
+          "Pack<typename Config::Input, Config::kVector> rounded;\n"
+          "rounded.set(sums);\n"
+          "for (int i = 0; i < Config::kVector; ++i) sums[i] = rounded[i];\n"
+          "vectors[v].set(sums);",
+          f"{NORM}test_dtypes -k rms_norm-bf16"),
+    fault("norm-offset-of-every-result", "norm/lane.cuh",
+          "y *= weight[i] + params_.weight_offset;", "y = y * weight[i] + params_.weight_offset;",
+          f"{NORM}test_options -k rms_norm"),
+    fault("norm-residual-has-the-strides-of-x", "norm/lane.cuh",
+          "load(loaded.residual, params_.residual, params_.residual_rows, row);",
+          "load(loaded.residual, params_.residual, params_.x_rows, row);",
+          f"{NORM}test_strides -k rms_norm"),
+    fault("norm-sums-have-the-strides-of-out", "norm/lane.cuh",
+          "place<Input>(params_.residual_out, params_.residual_out_rows, row);",
+          "place<Input>(params_.residual_out, params_.out_rows, row);",
+          f"{NORM}test_strides -k rms_norm"),
+]  # fmt: skip
