@@ -42,6 +42,7 @@ __device__ int abs(int);
 __device__ float fabsf(float);
 __device__ float fmaf(float, float, float);
 __device__ float fmaxf(float, float);
+__device__ float rsqrtf(float);
 __device__ unsigned __float_as_uint(float);
 __device__ float __uint_as_float(unsigned);
 __device__ float __int_as_float(int);

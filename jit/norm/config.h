@@ -46,8 +46,8 @@ std::string tile_name(const NormSplitConfig& config);  // "128x2 split"
 // threads.
 int stages_of(const NormConfig& config, const NormTraits& traits, int arch);
 int shared_bytes(const NormConfig& config, const NormTraits& traits, int arch);
-// CTAs that share a multiprocessor where there are stages: the config's, or one where the arch's
-// compiler takes more registers than so many leave it.
+// CTAs that share a multiprocessor where there are stages: the config's, or one less where the
+// arch's compiler needs more registers than so many leave a thread.
 int residents_of(const NormConfig& config, int arch);
 
 // Every row that these traits can ever use on an arch, whatever the sizes: what prewarming needs.
