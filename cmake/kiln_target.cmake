@@ -18,7 +18,22 @@ function(kiln_target_defaults target)
     POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# A static library of one room: every *.cpp below its folder.
+# Reads headers once for many files, as they cost more than the code below them: with JOINED, by
+# compiling files of one folder together, so that their unnamed namespaces must not clash; else by
+# a precompiled header.
+function(kiln_share_headers target)
+  if(NOT KILN_SHARE_HEADERS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 share "JOINED" "" "")
+  if(share_JOINED)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  else()
+    target_precompile_headers(${target} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/standard_headers.h")
+  endif()
+endfunction()
+
+# A static library of one room: every *.cpp below its folder. JOINED: see kiln_share_headers.
 function(kiln_add_room target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
   add_library(${target} STATIC ${sources})
@@ -26,6 +41,7 @@ function(kiln_add_room target)
   # Includes are written from the repository root.
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
   kiln_target_defaults(${target})
+  kiln_share_headers(${target} ${ARGN})
   if(NOT BUILD_SHARED_LIBS AND NOT KILN_BUILD_TESTS)  # the tests make both kinds of library
     target_compile_definitions(${target} PRIVATE KILN_HIDE_API)
   endif()

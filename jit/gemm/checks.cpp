@@ -5,7 +5,6 @@
 namespace kiln {
 namespace {
 
-constexpr const char* kOp = "gemm";
 constexpr const char* kF8Names = "float8_e4m3fn or float8_e5m2";
 
 [[noreturn]] void refuse_scale_shape(Subject subject, const TensorView& scale,
@@ -46,7 +45,7 @@ int long_dimension(const TensorView& scale, const GemmProblem& problem, bool is_
 CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bool is_a,
                          bool batched) {
   if (!scale.given()) return {};
-  const Subject subject{kOp, is_a ? "scale_a" : "scale_b"};
+  const Subject subject{kGemmOp, is_a ? "scale_a" : "scale_b"};
   check_device(subject, scale, problem.device_ordinal);
   check_dtype(subject, scale, DType::f32, "");
   check_data(subject, scale, problem.may_be_null);
@@ -65,14 +64,15 @@ bool is_gated(Activation activation) { return activation >= Activation::swiglu; 
 Gate check_gate(const GemmOptions& options, std::int64_t columns) {
   if (!is_gated(options.activation)) {
     if (options.gate == Gate::none) return Gate::none;
-    throw_value({kOp, "gate"}, "is for the activations swiglu, geglu and geglu_tanh; leave it out");
+    throw_value({kGemmOp, "gate"},
+                "is for the activations swiglu, geglu and geglu_tanh; leave it out");
   }
   if (!options.epilogue.empty()) {
-    throw_value({kOp, "activation"},
+    throw_value({kGemmOp, "activation"},
                 "cannot be gated with an epilogue, which sees one column at a time");
   }
   if (columns % 2 != 0) {
-    throw_value({kOp, "b"},
+    throw_value({kGemmOp, "b"},
                 "must have an even number of columns, as each output has two with this "
                 "activation, got " +
                     std::to_string(columns));
@@ -82,35 +82,35 @@ Gate check_gate(const GemmOptions& options, std::int64_t columns) {
 
 void check_gemm_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options) {
   if (!is_float(a.dtype) && !is_f8(a.dtype)) {
-    throw_type({kOp, "a"}, std::string("must be float16, bfloat16, float32, ") + kF8Names +
-                               ", got " + name(a.dtype));
+    throw_type({kGemmOp, "a"}, std::string("must be float16, bfloat16, float32, ") + kF8Names +
+                                   ", got " + name(a.dtype));
   }
   if (is_f8(a.dtype)) {
     if (!is_f8(b.dtype)) {
-      throw_type({kOp, "b"}, std::string("must be ") + kF8Names + ", as a is " + name(a.dtype) +
-                                 ", got " + name(b.dtype));
+      throw_type({kGemmOp, "b"}, std::string("must be ") + kF8Names + ", as a is " + name(a.dtype) +
+                                     ", got " + name(b.dtype));
     }
   } else {
-    check_dtype({kOp, "b"}, b, a.dtype, " like a");
+    check_dtype({kGemmOp, "b"}, b, a.dtype, " like a");
   }
   if (a.dtype == DType::f32 && !options.allow_tf32) {
-    throw_type({kOp, "a"},
+    throw_type({kGemmOp, "a"},
                "is float32, which is computed in tf32 (10 bits of mantissa); pass "
                "precision=\"tf32\" to allow that, or cast to bfloat16 or float16");
   }
   if (options.fast && !is_f8(a.dtype)) {
-    throw_value({kOp, "precision"}, std::string("\"fast\" is for float8 inputs, got ") +
-                                        name(a.dtype) + "; leave it out");
+    throw_value({kGemmOp, "precision"}, std::string("\"fast\" is for float8 inputs, got ") +
+                                            name(a.dtype) + "; leave it out");
   }
   if (options.accumulator == Accumulator::f16 && a.dtype != DType::f16) {
-    throw_type({kOp, "accumulator"},
+    throw_type({kGemmOp, "accumulator"},
                std::string("float16 needs float16 inputs, got ") + name(a.dtype));
   }
 }
 
 void check_f8_operand(const F8Operand& operand) {
   const auto& [argument, tensor, k, major, ld, batch_stride] = operand;
-  const Subject subject{kOp, argument};
+  const Subject subject{kGemmOp, argument};
   const bool is_a = argument[0] == 'a';
   const std::string dtype = name(tensor.dtype);
   if (major != Major::k) {

@@ -5,6 +5,8 @@
 
 namespace kiln {
 
+inline constexpr const char* kGemmOp = "gemm";  // in messages
+
 struct CheckedScale {
   Scale scale = Scale::none;
   std::int64_t batch_stride = 0;

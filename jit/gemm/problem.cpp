@@ -13,7 +13,6 @@
 namespace kiln {
 namespace {
 
-constexpr const char* kOp = "gemm";
 constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max() - 1024;
 
 // One operand as a batch of matrices with the transposition applied.
@@ -24,7 +23,8 @@ struct Matrix {
 
 Matrix as_matrix(const char* argument, const TensorView& t, bool transposed) {
   if (t.rank != 2 && t.rank != 3) {
-    throw_value({kOp, argument}, "must have 2 dimensions, or 3 with a batch, got " + shape_text(t));
+    throw_value({kGemmOp, argument},
+                "must have 2 dimensions, or 3 with a batch, got " + shape_text(t));
   }
   const int r = t.rank - 2, c = t.rank - 1;
   Matrix m{t.rank == 3 ? t.shape[0] : 1,   t.shape[r],   t.shape[c],
@@ -36,8 +36,8 @@ Matrix as_matrix(const char* argument, const TensorView& t, bool transposed) {
   if (m.batch == 1) m.batch_stride = 0;
   for (std::int64_t extent : {m.batch, m.rows, m.cols}) {
     if (extent > kMaxExtent) {
-      throw_value({kOp, argument}, "must have sizes of at most 2^31 - 1025, got " + shape_text(t) +
-                                       "; split the product");
+      throw_value({kGemmOp, argument}, "must have sizes of at most 2^31 - 1025, got " +
+                                           shape_text(t) + "; split the product");
     }
   }
   return m;
@@ -55,7 +55,7 @@ Operand layout_of(const char* argument, std::int64_t k_extent, std::int64_t k_st
   if (mn_stride == 1) return {Major::mn, k_extent == 1 ? 0 : k_stride};
   if (k_extent == 1) return {Major::k, mn_stride};
   if (mn_extent == 1) return {Major::mn, k_stride};
-  throw_value({kOp, argument},
+  throw_value({kGemmOp, argument},
               "must have a stride of 1 in one of its last two dimensions; call "
               ".contiguous()");
 }
@@ -92,15 +92,15 @@ bool has_vectors(const TensorView& tensor, std::int64_t ld, std::int64_t batch_s
 
 std::int64_t common_batch(const Matrix& a, const Matrix& b) {
   if (a.batch != b.batch && a.batch != 1 && b.batch != 1) {
-    throw_value({kOp, "b"}, "must have a's batch or 1, got " + std::to_string(b.batch) + " for " +
-                                std::to_string(a.batch));
+    throw_value({kGemmOp, "b"}, "must have a's batch or 1, got " + std::to_string(b.batch) +
+                                    " for " + std::to_string(a.batch));
   }
   return a.batch == 1 ? b.batch : a.batch;
 }
 
 Matrix check_like_output(const char* argument, const TensorView& tensor, std::int64_t batch,
                          std::int64_t m, std::int64_t n, bool batched, bool may_be_null) {
-  const Subject subject{kOp, argument};
+  const Subject subject{kGemmOp, argument};
   if (!is_float(tensor.dtype)) {
     throw_type(subject,
                std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
@@ -117,7 +117,7 @@ Matrix check_like_output(const char* argument, const TensorView& tensor, std::in
 
 // Strides of the bias between batch entries; checks its shape [n] or [batch, 1, n].
 std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
-  const Subject subject{kOp, "bias"};
+  const Subject subject{kGemmOp, "bias"};
   check_device(subject, bias, problem.device_ordinal);
   if (!is_float(bias.dtype)) {
     throw_type(subject,
@@ -150,7 +150,7 @@ void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
     return;
   }
   if (options.activation != Activation::none) {
-    throw_value({kOp, "activation"},
+    throw_value({kGemmOp, "activation"},
                 "cannot be combined with epilogue; write it in the expression");
   }
   problem.traits.epilogue = remembered_digest(options.epilogue);
@@ -176,7 +176,7 @@ void add_pointers(const TensorView& a, const TensorView& b, const TensorView& ou
 
 Digest128 epilogue_digest(std::string_view expression) {
   if (!is_plain_expression(expression)) {
-    throw_value({kOp, "epilogue"}, "must be one line without preprocessor directives");
+    throw_value({kGemmOp, "epilogue"}, "must be one line without preprocessor directives");
   }
   return digest_of({{"epilogue", std::string(expression)}});
 }
@@ -185,14 +185,14 @@ Activation parse_activation(const std::string& name) {
   if (name.empty()) return Activation::none;
   if (const auto value = value_of(kActivationNames, name)) return static_cast<Activation>(*value);
   throw_value(
-      {kOp, "activation"},
+      {kGemmOp, "activation"},
       "must be " + choices_text(std::span(kActivationNames).subspan(1)) + ", got '" + name + "'");
 }
 
 Gate parse_gate(const std::string& name) {
   if (name.empty() || name == "none") return Gate::none;
   if (const auto value = value_of(kGateNames, name)) return static_cast<Gate>(*value);
-  throw_value({kOp, "gate"}, "must be " + choices_text(kGateNames) + ", got '" + name + "'");
+  throw_value({kGemmOp, "gate"}, "must be " + choices_text(kGateNames) + ", got '" + name + "'");
 }
 
 DType gemm_output_dtype(DType input) { return is_f8(input) ? DType::bf16 : input; }
@@ -212,18 +212,18 @@ TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype
 
 void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                 const GemmOptions& options, GemmProblem& problem) {
-  problem.device_ordinal = check_device({kOp, "a"}, a, -1);
-  check_device({kOp, "b"}, b, problem.device_ordinal);
-  check_device({kOp, "out"}, out, problem.device_ordinal);
+  problem.device_ordinal = check_device({kGemmOp, "a"}, a, -1);
+  check_device({kGemmOp, "b"}, b, problem.device_ordinal);
+  check_device({kGemmOp, "out"}, out, problem.device_ordinal);
   check_gemm_dtypes(a, b, options);
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
-  check_data({kOp, "a"}, a, problem.may_be_null);
-  check_data({kOp, "b"}, b, problem.may_be_null);
+  check_data({kGemmOp, "a"}, a, problem.may_be_null);
+  check_data({kGemmOp, "b"}, b, problem.may_be_null);
   if (ma.cols != mb.rows) {
-    throw_value({kOp, "b"}, "must have " + std::to_string(ma.cols) +
-                                " rows, the columns of a; a is " + shape_text(a) + ", b is " +
-                                shape_text(b) +
-                                (options.trans_a || options.trans_b ? " before transposing" : ""));
+    throw_value({kGemmOp, "b"},
+                "must have " + std::to_string(ma.cols) + " rows, the columns of a; a is " +
+                    shape_text(a) + ", b is " + shape_text(b) +
+                    (options.trans_a || options.trans_b ? " before transposing" : ""));
   }
   const std::int64_t batch = common_batch(ma, mb);
   const bool batched = a.rank == 3 || b.rank == 3;
@@ -232,7 +232,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   const std::int64_t columns = traits.gate == Gate::none ? mb.cols : mb.cols / 2;  // of out
   const Matrix mo =
       check_like_output("out", out, batch, ma.rows, columns, batched, problem.may_be_null);
-  check_written({kOp, "out"}, out);
+  check_written({kGemmOp, "out"}, out);
   problem.batch = static_cast<int>(batch), problem.m = static_cast<int>(ma.rows);
   problem.n = static_cast<int>(mb.cols), problem.k = static_cast<int>(ma.cols);
   problem.tile = options.config;
@@ -269,7 +269,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   p.alpha = options.alpha;
   p.splits = 1, p.whole_tiles = std::numeric_limits<int>::max();
   if (!std::isfinite(p.alpha)) {
-    throw_value({kOp, "alpha"}, "must be a finite number, got " + std::to_string(p.alpha));
+    throw_value({kGemmOp, "alpha"}, "must be a finite number, got " + std::to_string(p.alpha));
   }
   if (options.bias.given()) {
     p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
@@ -277,7 +277,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
     read_beside(options.bias, 0, p.bias_batch);
   }
   if (options.residual.given()) {
-    check_device({kOp, "residual"}, options.residual, problem.device_ordinal);
+    check_device({kGemmOp, "residual"}, options.residual, problem.device_ordinal);
     const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, columns,
                                         batched, problem.may_be_null);
     p.residual = options.residual.data;

@@ -7,8 +7,8 @@ namespace kiln::python {
 PyObject* layer_norm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   return norm_entry<LayerNormSignature>(
       args, count, keywords, [](auto& tensors, const NormOptions& options, void* stream) {
-        layer_norm(tensors.x().view, tensors.weight().view, tensors.bias().view,
-                   tensors.out().view, options, stream);
+        layer_norm(tensors.x().view, tensors.weight().view, tensors.bias().view, tensors.out().view,
+                   options, stream);
       });
 }
 

@@ -12,10 +12,6 @@
 namespace kiln::python {
 namespace {
 
-using Signature = GemmSignature;
-
-constexpr Subject subject(Signature::Slot slot) { return subject_of<Signature>(slot); }
-
 GemmTile read_tile(const TorchList& config) {
   const std::size_t size = size_of(config);
   if (size < kNeededTileNumbers || size > kTileNumbers) refuse_tile(repr_of(config));
@@ -34,8 +30,8 @@ GemmOptions options_of(const GemmArguments& given) {
   if (given.gate) options.gate = gate_of(view_of(given.gate));
   options.alpha = static_cast<float>(given.alpha);
   if (given.precision) set_precision(options, view_of(given.precision));
-  options.accumulator =
-      accumulator_of(named_dtype(view_of(given.accumulator), subject(Signature::kAccumulator)));
+  options.accumulator = accumulator_of(named_dtype(
+      view_of(given.accumulator), subject_of<GemmSignature>(GemmSignature::kAccumulator)));
   if (given.epilogue) options.epilogue = view_of(given.epilogue);
   if (given.config) options.config = read_tile(given.config);
   return options;
@@ -46,8 +42,9 @@ GemmOptions options_of(const GemmArguments& given) {
 void compute_gemm(TorchSlot* stack, std::size_t new_results) {
   const GemmArguments given(TorchArguments(stack), new_results == 0);
   GemmOptions options = options_of(given);
-  const DType asked = asked_dtype(given.out_dtype, subject(Signature::kOutDtype));
-  TorchIntake intake(Signature::kOp);
+  const DType asked =
+      asked_dtype(given.out_dtype, subject_of<GemmSignature>(GemmSignature::kOutDtype));
+  TorchIntake intake(GemmSignature::kOp);
   auto tensors = given.tensors();
   intake.read(tensors.all);
   options.bias = tensors.bias().view;
@@ -58,7 +55,7 @@ void compute_gemm(TorchSlot* stack, std::size_t new_results) {
   const TensorView& a = tensors.a().view;
   const TensorView& b = tensors.b().view;
   TensorView& out = tensors.out().view;
-  check_out_dtype(Signature::kOp, asked, out);
+  check_out_dtype(GemmSignature::kOp, asked, out);
   TorchTensor new_out;
   if (new_results != 0) {
     out = gemm_output(a, b, output_dtype(a.dtype, asked), options);

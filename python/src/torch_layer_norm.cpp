@@ -7,8 +7,8 @@ namespace kiln::python {
 void compute_layer_norm(TorchSlot* stack, std::size_t new_results) {
   compute_norm<LayerNormSignature, LayerNormArguments>(
       stack, new_results, [](auto& tensors, const NormOptions& options, void* stream) {
-        layer_norm(tensors.x().view, tensors.weight().view, tensors.bias().view,
-                   tensors.out().view, options, stream);
+        layer_norm(tensors.x().view, tensors.weight().view, tensors.bias().view, tensors.out().view,
+                   options, stream);
       });
 }
 
