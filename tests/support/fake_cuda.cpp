@@ -300,7 +300,9 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int, cuuint64_t,
   const auto known = kFunctions.find(name);
   const bool have = known != kFunctions.end() && fake().missing_symbol != name;
   *function = have ? known->second : nullptr;
-  *found = have ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (found != nullptr) {  // the runtime of CUDA does not ask
+    *found = have ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
   return have ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
