@@ -47,6 +47,7 @@ struct NvrtcInfo {
   std::string version;  // "13.0"
   std::string build;    // 8 hex digits of a digest over the builtins library, or empty
   std::vector<int> archs;
+  bool handles_signals = false;          // its handlers could not be kept away: see signal_slots.h
   std::vector<std::string> passed_over;  // libraries found before it, and why they cannot be used
   std::string problem;                   // why none could be loaded, with the cure
 };

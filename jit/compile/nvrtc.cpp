@@ -13,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "jit/compile/signal_slots.h"
 #include "jit/op/whole_file.h"
 
 namespace kiln {
@@ -141,6 +142,7 @@ class Search {
                  .version = version_text(version),
                  .build = digest_of_file(builtins),
                  .archs = supported_archs(*api),
+                 .handles_signals = !detach_signal_handlers(handle),
                  .passed_over = passed_over_,
                  .problem = {}};
     if (api->info.archs.empty()) return reject("it lists no architectures");

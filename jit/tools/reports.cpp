@@ -123,6 +123,7 @@ std::string diagnose() {
                 {"version", nvrtc.version},
                 {"build", nvrtc.build},
                 {"archs", nvrtc.archs},
+                {"handles_signals", nvrtc.handles_signals},
                 {"passed_over", nvrtc.passed_over},
                 {"problem", nvrtc.problem}}},
               {"devices", devices_report()},

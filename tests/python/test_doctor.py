@@ -34,6 +34,7 @@ HEALTHY = {
         "path": "/n",
         "how": "pip",
         "archs": [80, 90],
+        "handles_signals": False,
         "passed_over": [],
         "problem": "",
     },
@@ -94,6 +95,12 @@ def test_a_gpu_can_be_required():
     assert doctor.judge(without, requires_gpu=True)[1] == ENVIRONMENT
     failing = report_with(devices=[], driver__problem="too old: update it")
     assert doctor.judge(failing, requires_gpu=False) == (["no GPU: too old: update it"], 1)
+
+
+def test_an_nvrtc_whose_signal_handlers_stay_is_a_note():
+    report = report_with(nvrtc__handles_signals=True)
+    assert doctor.judge(report, requires_gpu=True) == ([], OK)
+    assert any("SIGINT and SIGTERM" in note for note in doctor.notes_of(report))
 
 
 def test_nvrtc_beside_the_driver():
