@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "dtypes.h"
 #include "errors.h"
@@ -16,6 +17,31 @@ bool is_numpy_bool(PyObject* object) {
   const char* name = Py_TYPE(object)->tp_name;
   return std::strcmp(name, "numpy.bool") == 0 || std::strcmp(name, "numpy.bool_") == 0;
 }
+
+// What other libraries call an argument, and its name here: an operation that has the second is
+// asked for the first by users of flash-attn, FlashInfer, xFormers and PyTorch.
+constexpr std::pair<const char*, const char*> kForeignNames[] = {
+    {"softmax_scale", "scale"},
+    {"sm_scale", "scale"},
+    {"window_size", "window"},
+    {"logits_soft_cap", "softcap"},
+    {"is_causal", "causal"},
+    {"causal", "is_causal"},
+    {"attn_bias", "attn_mask"},
+    {"mask", "attn_mask"},
+    {"return_attn_probs", "return_lse"},
+    {"return_softmax_lse", "return_lse"},
+    {"query", "q"},
+    {"key", "k"},
+    {"value", "v"},
+    {"q", "query"},
+    {"k", "key"},
+    {"v", "value"},
+    {"input", "x"},
+    {"epsilon", "eps"},
+    {"transpose_a", "trans_a"},
+    {"transpose_b", "trans_b"},
+};
 
 }  // namespace
 
@@ -55,8 +81,17 @@ int Parameters::find(PyObject* keyword) const {
   for (int i = 0; i < size_; ++i) {
     if (PyUnicode_Compare(names_[i], keyword) == 0) return i;
   }
+  std::string hint;
+  for (const auto& [foreign, ours] : kForeignNames) {
+    const bool is_asked = PyUnicode_CompareWithASCIIString(keyword, foreign) == 0;
+    for (int i = 0; is_asked && i < size_; ++i) {
+      if (PyUnicode_CompareWithASCIIString(names_[i], ours) == 0) {
+        hint = std::string("; its name here is '") + ours + "'";
+      }
+    }
+  }
   throw py::type_error(std::string(function_) + "() got an unexpected keyword argument " +
-                       repr_of(keyword));
+                       repr_of(keyword) + hint);
 }
 
 void Parameters::parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords,

@@ -98,6 +98,8 @@ CALLS = [
     ),
     (lambda: attention([[1.0]]), TypeError, "or a NumPy array for the emulated one, got"),
     (lambda: attention(casual=True), TypeError, "got an unexpected keyword argument 'casual'"),
+    (lambda: attention(softmax_scale=1.0), TypeError, "'softmax_scale'; its name here is 'scale'"),
+    (lambda: attention(window_size=(8, 0)), TypeError, "'window_size'; its name here is 'window'"),
     (lambda: jit.gemm(array(2, 2)), TypeError, "() is missing the argument 'b'"),
     (lambda: variant(params={"p": "f16"}, logits="p"), ValueError, "'p' must be f32 or i32"),
     (
