@@ -43,10 +43,10 @@ help:
 demo: $(stamps)/package
 	$(bin)/python examples/00_demo.py
 
-test: $(stamps)/build $(stamps)/test_packages
+test: $(stamps)/ready
 	@scripts/run_tests.sh
 
-test-all: $(stamps)/build $(stamps)/test_packages
+test-all: $(stamps)/ready
 	@scripts/run_tests.sh --full
 
 # All C++ and C tests but the slow ones, which run whole kernels.
@@ -63,7 +63,7 @@ mutants: $(stamps)/build
 replay: $(stamps)/package
 	@$(bin)/python scripts/replay.py $(base) $(args)
 
-mutants-templates: $(stamps)/build $(stamps)/test_packages
+mutants-templates: $(stamps)/ready
 	@$(bin)/python scripts/plant_faults.py
 
 bench: $(stamps)/package $(stamps)/test_packages $(stamps)/bench_packages
@@ -113,6 +113,12 @@ $(stamps)/build: $(stamps)/package $(test_sources)
 	@echo "== build/dev: the libraries and the C++ tests"
 	@cmake --build --preset dev -j $(jobs)
 	@touch $@
+
+# What tests need. pip, which mostly waits, fills .venv while the C++ tests compile, but not while
+# it installs the package.
+.PHONY: $(stamps)/ready
+$(stamps)/ready: $(stamps)/package
+	@$(MAKE) -j 2 $(stamps)/build $(stamps)/test_packages
 
 $(stamps)/lint_packages: $(stamps)/venv scripts/requirements-lint.txt
 	@$(bin)/python -m pip install -qq -r scripts/requirements-lint.txt

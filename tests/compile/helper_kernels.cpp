@@ -25,6 +25,7 @@ int main(int argc, char** argv) try {
   const int arch = kiln::arch_index(kiln::parse_arch(argv[1]));
   const kiln::testing::KernelList list = kiln::testing::kernel_list(arch);
   const nlohmann::json all = {{"seed", kiln::testing::test_seed()},
+                              {"brief", kiln::testing::is_brief(arch)},
                               {"cover", specs(list.cover)},
                               {"sample", specs(list.sample)},
                               {"tested", specs(kiln::testing::tested_kernels(arch))}};

@@ -17,9 +17,13 @@ namespace kiln::testing {
 // Indices, ascending, of items that have among them every pair that any item has: greedily, so few.
 std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items);
 
+// Whether the cover of an arch has, of each config row, dtypes and head dims alone. An arch that
+// follows another of its major version runs that one's code in other tiles; sm_80 and sm_120, which
+// run the portable kernels alone, take turns by the seed.
+bool is_brief(int arch);
+
 // The pairs of a kernel's config row and a property that the cover must have: "gemm
-// gemm/gemm.cuh 0 12, layout="nt"". An arch that follows another of its major version runs that
-// one's code in other tiles: there, dtypes and head dims alone.
+// gemm/gemm.cuh 0 12, layout="nt"".
 std::vector<std::string> row_pairs(const Specialization& spec);
 
 struct KernelList {
