@@ -39,6 +39,11 @@ def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
     wanted = name_or_path.lower()
     if wanted in names:
         return names[wanted], models[names[wanted]]
+    if os.path.isdir(name_or_path):
+        raise UnknownModel(
+            f"the folder {name_or_path!r} has no config.json: give the folder of a model's "
+            "checkpoint, or the path of its config.json"
+        )
     nearest = difflib.get_close_matches(wanted, names, n=3, cutoff=0.0)
     raise UnknownModel(
         f"unknown model {name_or_path!r}; the nearest known ones are "

@@ -214,7 +214,7 @@ def test_a_full_disk_and_a_forbidden_file_are_the_environments(environment, kiln
 def test_a_missing_spec_file(kiln_command):
     run = kiln_command("prewarm", "--spec", "nowhere.json", "--arch", "sm_90")
     assert run.code == USAGE
-    assert "nowhere.json" in run.stderr
+    assert "'nowhere.json' cannot be used: No such file or directory; check the path" in run.stderr
 
 
 def test_a_failing_compile(kiln_command, tmp_path):
@@ -231,6 +231,23 @@ def test_an_unknown_model_names_the_nearest(kiln_command):
     run = kiln_command("prewarm", "--model", "gema-2-2b", "--arch", "sm_90")
     assert run.code == USAGE
     assert run.stderr.count("Gemma-2") == 3
+
+
+def test_a_folder_without_a_config_is_told_so(kiln_command, tmp_path):
+    run = kiln_command("prewarm", "--model", tmp_path, "--arch", "sm_90")
+    assert run.code == USAGE
+    assert f"the folder '{tmp_path}' has no config.json" in run.stderr
+
+
+def test_short_names_of_8_bit_floats(kiln_command):
+    spec = ["inspect", "gemm", "--arch", "sm_90a", "--block-m", 128, "--block-n", 128, "--json"]
+    short, name = (kiln_command(*spec, "--dtype", dtype) for dtype in ("e4m3", "float8_e4m3fn"))
+    assert short.code == name.code == OK, short.stderr
+    keys = [[kernel["key"] for kernel in run.json()] for run in (short, name)]
+    assert keys[0] == keys[1] != []
+    run = kiln_command("bench", "gemm", "--m", 8, "--n", 8, "--k", 8, "--dtype", "f8")
+    assert run.code == USAGE
+    assert "float32, float8_e4m3fn or float8_e5m2, got 'f8'" in run.stderr
 
 
 def test_models_are_found_in_any_case(kiln_command):

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _silence_stdout()
-        return _fail(error, ENVIRONMENT if error.errno in _ENVIRONMENT_ERRORS else USAGE)
+        return _fail(_told(error), ENVIRONMENT if error.errno in _ENVIRONMENT_ERRORS else USAGE)
     except (ValueError, TypeError) as error:
         return _fail(error, USAGE)
     except CompileError as error:
@@ -90,6 +90,15 @@ def _silence_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(error: Exception, code: int) -> int:
+def _told(error: OSError) -> str:
+    """An error of the system as a sentence, without its number."""
+    if not isinstance(error.filename, str) or not error.strerror:
+        return str(error)
+    return (
+        f"{error.filename!r} cannot be used: {error.strerror}; check the path and its permissions"
+    )
+
+
+def _fail(error: Exception | str, code: int) -> int:
     print(f"kiln: {error}", file=sys.stderr)
     return code

@@ -97,8 +97,8 @@ def notes_of(report: dict[str, Any]) -> list[str]:
     notes = [f"this NVRTC was passed over: {text}" for text in nvrtc.get("passed_over", [])]
     if nvrtc.get("handles_signals"):
         notes.append(
-            "this NVRTC handles SIGINT and SIGTERM itself while it compiles, and a signal then ends "
-            "the process: prewarm the cache and set KILN_JIT=off where that matters"
+            "this NVRTC handles SIGINT and SIGTERM itself while it compiles, and a signal then "
+            "ends the process: prewarm the cache and set KILN_JIT=off where that matters"
         )
     if not nvrtc["loaded"] and report["environment"]["KILN_JIT"] == "off":
         notes.append("no NVRTC, and none is needed: KILN_JIT=off compiles nothing")

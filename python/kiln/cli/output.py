@@ -19,7 +19,13 @@ class Unavailable(Exception):
     """What the command needs is not on this machine: exit code 4. The message names the cure."""
 
 
-DTYPES = {
+_F8_DTYPES = {
+    "f8e4m3": "float8_e4m3fn",
+    "e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "e5m2": "float8_e5m2",
+}
+_PLAIN_DTYPES = {
     "bf16": "bfloat16",
     "f16": "float16",
     "fp16": "float16",
@@ -28,19 +34,26 @@ DTYPES = {
     "fp32": "float32",
     "tf32": "float32",
 }
+DTYPES = _PLAIN_DTYPES | _F8_DTYPES  # short names that every flag takes, to the names of specs
 
 
 def dtype_name(text: str) -> str:
     """argparse type: "bf16" or "bfloat16" to "bfloat16"."""
-    name = DTYPES.get(text, text)
-    if name not in DTYPES.values():
-        raise argparse.ArgumentTypeError(f"must be bfloat16, float16 or float32, got {text!r}")
-    return name
+    return _chosen(text, _PLAIN_DTYPES)
 
 
 def operand_dtype_name(text: str) -> str:
-    """argparse type: what dtype_name takes, and the 8-bit floats by name."""
-    return text if text in ("float8_e4m3fn", "float8_e5m2") else dtype_name(text)
+    """argparse type: what dtype_name takes, and the 8-bit floats."""
+    return _chosen(text, DTYPES)
+
+
+def _chosen(text: str, short_names: dict[str, str]) -> str:
+    name = short_names.get(text, text)
+    allowed = list(dict.fromkeys(short_names.values()))
+    if name not in allowed:
+        names = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+        raise argparse.ArgumentTypeError(f"must be {names}, got {text!r}")
+    return name
 
 
 def add_command(
