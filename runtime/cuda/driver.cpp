@@ -70,7 +70,9 @@ std::string init_problem(const DriverTable& table, CUresult result) {
     return "libcuda.so.1 is the toolkit's stub, not a driver: remove the toolkit's stubs folder "
            "from LD_LIBRARY_PATH";
   }
-  return driver_error(table, result, "cuInit").what() +
+  const std::string failed = driver_error(table, result, "cuInit").what();
+  if (result == CUDA_ERROR_NOT_INITIALIZED) return failed;  // it has its cure
+  return failed +
          std::string(
              ": check that nvidia-smi works and that the driver was not updated since boot");
 }

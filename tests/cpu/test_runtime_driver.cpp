@@ -63,6 +63,11 @@ TEST_CASE("failures of cuInit carry the cure", "[runtime]") {
     fake->failures["cuInit"] = CUDA_ERROR_STUB_LIBRARY;
     CHECK(mentions(cuda_status().problem, "stub"));
   }
+  SECTION("a child of fork() whose parent had used CUDA") {
+    fake->failures["cuInit"] = CUDA_ERROR_NOT_INITIALIZED;
+    CHECK(mentions(cuda_status().problem, "start it with spawn instead"));
+    CHECK(!mentions(cuda_status().problem, "nvidia-smi"));
+  }
   SECTION("anything else") {
     fake->failures["cuInit"] = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     CHECK(mentions(cuda_status().problem, "cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"));
@@ -79,6 +84,14 @@ TEST_CASE("an ordinal that does not exist is refused", "[runtime]") {
     CHECK(mentions(message, "no CUDA device " + std::to_string(ordinal)));
     CHECK(mentions(message, "can use 2"));
   }
+}
+
+TEST_CASE("a call in a child of fork() names spawn", "[runtime]") {
+  FakeDriver fake;
+  fake->failures["cuDeviceGet"] = CUDA_ERROR_NOT_INITIALIZED;
+  const auto message = message_of<DeviceError>([] { cuda_device(0); });
+  CHECK(mentions(message, "cuDeviceGet failed"));
+  CHECK(mentions(message, "made by fork() from one that had used CUDA"));
 }
 
 TEST_CASE("pointers tell their device", "[runtime]") {
