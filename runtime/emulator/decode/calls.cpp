@@ -5,14 +5,19 @@
 #include <vector>
 
 #include "runtime/emulator/machine/faults.h"
+#include "runtime/emulator/machine/polling.h"
 
 namespace kiln::runtime::emulator {
 namespace {
 
 using Kind = Operand::Kind;
 
-// Calls within calls multiply.
-constexpr std::size_t kMostInstructions = std::size_t{1} << 22;
+// Calls within calls multiply: in instructions, in registers, and in calls of functions that do
+// nothing but call. Each call that is put in place is a frame of the host's stack.
+constexpr std::size_t kMostInstructions = std::size_t{1} << 20;
+constexpr std::size_t kMostRegisters = std::size_t{1} << 20;
+constexpr std::size_t kMostCalls = std::size_t{1} << 16;
+constexpr std::size_t kDeepestCall = 128;
 
 class Flattener {
  public:
@@ -122,6 +127,20 @@ class Flattener {
 
   std::int64_t here() const { return static_cast<std::int64_t>(out_.body.size()); }
 
+  void check_size(const Instruction& instruction) const {
+    const auto exceeds = [&](std::size_t count, std::size_t most, const std::string& what) {
+      if (count <= most) return;
+      refuse(instruction,
+             "with the functions that it calls in their places, this kernel has more "
+             "than " +
+                 std::to_string(most) + " " + what + ", which is the emulated device's limit");
+    };
+    exceeds(out_.body.size(), kMostInstructions, "instructions");
+    exceeds(out_.registers.size(), kMostRegisters, "registers");
+    exceeds(calls_, kMostCalls, "calls");
+    exceeds(calling_.size(), kDeepestCall, "calls within each other");
+  }
+
   void splice(const Frame& frame) {
     const Function& function = frame.function;
     const std::vector<Register>& registers = function.registers;
@@ -131,10 +150,8 @@ class Flattener {
     std::vector<std::int64_t> position;         // in the flat body
     std::vector<std::size_t> labelled, leaves;  // indices there: of instructions to be patched
     for (const Instruction& instruction : function.body) {
-      if (out_.body.size() > kMostInstructions) {
-        refuse(instruction,
-               "the calls of this kernel make more instructions than the emulator takes");
-      }
+      ticker_.tick();
+      check_size(instruction);
       position.push_back(here());
       if (instruction.opcode == "call") {
         call(frame, instruction);
@@ -192,6 +209,7 @@ class Flattener {
     if (std::ranges::find(calling_, callee) != calling_.end()) {
       refuse(instruction, "the emulator does not model recursion: " + name + " calls itself");
     }
+    ++calls_;
     static const Operand kNothing;
     Frame inner{*callee,
                 {},
@@ -236,6 +254,8 @@ class Flattener {
   std::vector<bool> was_parameter_;
   std::unordered_map<const Function*, std::uint32_t> placed_;
   std::vector<const Function*> calling_;
+  std::size_t calls_ = 0;
+  Ticker ticker_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "runtime/emulator/decode/calls.h"
 #include "runtime/emulator/decode/register_allocation.h"
 #include "runtime/emulator/machine/machine.h"
+#include "runtime/emulator/machine/polling.h"
 #include "runtime/emulator/memory/memory.h"
 
 namespace kiln::runtime::emulator {
@@ -292,7 +293,9 @@ Program decode(std::shared_ptr<const Module> module, std::string_view entry,
   program.predicates = allocation.predicates;
   Decoder decoder(program, allocation, globals);
   program.ops.reserve(function.body.size() + 1);
+  Ticker ticker;
   for (const Instruction& instruction : function.body) {
+    ticker.tick();
     decoder.set_current(&instruction);
     const auto found = opcode_map().find(instruction.opcode);
     if (found == opcode_map().end()) decoder.unknown();

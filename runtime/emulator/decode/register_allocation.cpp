@@ -6,10 +6,18 @@
 #include <queue>
 #include <string_view>
 
+#include "runtime/emulator/machine/faults.h"
+#include "runtime/emulator/machine/polling.h"
+
 namespace kiln::runtime::emulator {
 namespace {
 
 using Position = std::uint32_t;  // instruction index
+
+// What is live is known by four bits for each pair of a basic block and a register.
+constexpr std::size_t kMostPairs = std::size_t{1} << 31;
+// Of 32 bits, in each lane of each warp of a launch.
+constexpr std::uint32_t kMostRows = 1u << 16;
 
 // Opcodes whose first operand, when it is a register, is read. All others define it; registers
 // inside an address are always read.
@@ -118,6 +126,7 @@ class FlowGraph {
       for_each_target(function_.body[i], [&](Position target) { leads[target] = true; });
       if (ends_block(function_.body[i])) leads[i + 1] = true;
     }
+    check_size(static_cast<std::size_t>(std::ranges::count(leads, true)));
     block_of_.resize(size + 1);
     for (Position i = 0; i < size; ++i) {
       if (leads[i]) {
@@ -130,8 +139,18 @@ class FlowGraph {
     block_of_[size] = static_cast<std::uint32_t>(blocks_.size());  // the end: no block
   }
 
+  void check_size(std::size_t blocks) const {
+    if (function_.registers.size() <= kMostPairs / blocks) return;
+    raise_ptx(function_.line, "the function '" + std::string(function_.name) + "' has " +
+                                  std::to_string(blocks) + " basic blocks and " +
+                                  std::to_string(function_.registers.size()) +
+                                  " registers; the emulated device takes functions for which the "
+                                  "product of both is at most 2^31");
+  }
+
   void connect() {
     for (BasicBlock& block : blocks_) {
+      ticker_.tick();
       const Instruction& last = function_.body[block.end - 1];
       const auto add = [&](Position target) {
         if (block_of_[target] < blocks_.size()) block.next.push_back(block_of_[target]);
@@ -156,6 +175,7 @@ class FlowGraph {
       changed = false;
       for (std::size_t b = blocks_.size(); b-- > 0;) {
         BasicBlock& block = blocks_[b];
+        ticker_.tick();
         bool grew = false;
         for (std::uint32_t next : block.next) grew |= block.live_out.merge(blocks_[next].live_in);
         if (grew && block.live_in.merge(block.live_out, &block.defined)) changed = true;
@@ -166,6 +186,7 @@ class FlowGraph {
   const Function& function_;
   std::vector<BasicBlock> blocks_;
   std::vector<std::uint32_t> block_of_;
+  Ticker ticker_;
 };
 
 struct Life {
@@ -273,6 +294,11 @@ Allocation allocate_registers(const Function& function) {
   for (Pool pool : {kQuad, kDouble, kSingle}) {  // wide rows first: they stay aligned
     base[pool] = allocation.slots;
     allocation.slots += used[pool] * kRows[pool];
+  }
+  if (allocation.slots > kMostRows) {
+    raise_ptx(function.line, "the function '" + std::string(function.name) + "' needs " +
+                                 std::to_string(allocation.slots) +
+                                 " registers at once; the emulated device has 65536 for a thread");
   }
   allocation.row.resize(lives.size(), kNoRef);
   for (std::uint32_t reg : order) {

@@ -13,6 +13,7 @@
 #include "runtime/emulator/decode/decode.h"
 #include "runtime/emulator/machine/faults.h"
 #include "runtime/emulator/machine/machine.h"
+#include "runtime/emulator/machine/polling.h"
 #include "runtime/emulator/memory/memory.h"
 #include "runtime/emulator/ptx/ptx.h"
 #include "runtime/emulator/shadow/shadow.h"
@@ -22,7 +23,6 @@ namespace emulator {
 namespace {
 
 thread_local Options t_options;
-void (*g_poll)() = nullptr;
 
 // A decoded kernel with the storage of its module's variables.
 struct LoadedProgram {
@@ -144,7 +144,7 @@ void launch_program(const LoadedProgram& loaded, const DeviceLimits& limits,
   launch.memory = &memory;
   launch.limits = &limits;
   launch.options = options;
-  launch.poll = g_poll;
+  launch.poll = host_poll();
   run_grid(launch);
 }
 
@@ -239,7 +239,6 @@ Device* emulated_device_of(int ordinal) {
 }
 
 const emulator::Options& emulator_options() { return emulator::t_options; }
-void set_emulator_poll(void (*poll)()) { emulator::g_poll = poll; }
 void set_emulator_options(const emulator::Options& options) { emulator::t_options = options; }
 
 }  // namespace kiln::runtime

@@ -20,8 +20,8 @@ Device* emulated_device_of(int ordinal);
 const emulator::Options& emulator_options();
 void set_emulator_options(const emulator::Options& options);
 
-// Called by launching threads about ten times a second; what it throws ends the launch. A language
-// binding looks for Ctrl-C there. Set once, before the first launch.
+// Called about ten times a second by threads that load a module or launch a kernel; what it throws
+// ends that. A language binding looks for Ctrl-C there. Set once, before the first launch.
 void set_emulator_poll(void (*poll)());
 
 namespace emulator {

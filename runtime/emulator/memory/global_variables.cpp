@@ -1,6 +1,8 @@
 // Storage of a module's .global and .const variables.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "runtime/emulator/machine/faults.h"
 #include "runtime/emulator/memory/memory.h"
@@ -10,6 +12,13 @@ namespace {
 
 // Variables that a launch may overrun must not touch each other, so that the overrun shows.
 constexpr std::uint64_t kGap = 64;
+
+// Pages that nobody writes stay the operating system's zeros: a large array costs what is used.
+std::unique_ptr<void, void (*)(void*)> zeroed(std::uint64_t bytes) {
+  std::unique_ptr<void, void (*)(void*)> memory(std::calloc(bytes + kGap, 1), &std::free);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
 
 template <class F>
 void for_each_variable(const Module& module, F f) {
@@ -40,11 +49,13 @@ GlobalVariables::GlobalVariables(const Module& module) {
     }
     const std::uint64_t bytes = std::max<std::uint64_t>(variable.bytes, variable.initial.size());
     const std::uint64_t align = std::max<std::uint64_t>(variable.align, 16);
-    Storage storage{variable.name, bytes, variable.space == Space::global, nullptr, nullptr};
-    storage.data = std::make_unique<std::byte[]>(bytes + align + kGap);
+    Storage storage{variable.name, bytes, variable.space == Space::global, zeroed(bytes + align),
+                    nullptr};
     const auto raw = reinterpret_cast<std::uintptr_t>(storage.data.get());
-    storage.begin = storage.data.get() + ((raw + align - 1) / align * align - raw);
+    storage.begin =
+        static_cast<std::byte*>(storage.data.get()) + ((raw + align - 1) / align * align - raw);
     std::copy(variable.initial.begin(), variable.initial.end(), storage.begin);
+    index_.try_emplace(variable.name, variables_.size());
     variables_.push_back(std::move(storage));
   });
   std::size_t index = 0;
@@ -68,10 +79,9 @@ GlobalVariables::GlobalVariables(const Module& module) {
 }
 
 std::uint64_t GlobalVariables::address_of(std::string_view name) const {
-  for (const Storage& storage : variables_) {
-    if (storage.name == name) return reinterpret_cast<std::uint64_t>(storage.begin);
-  }
-  return 0;
+  const auto found = index_.find(name);
+  return found == index_.end() ? 0
+                               : reinterpret_cast<std::uint64_t>(variables_[found->second].begin);
 }
 
 void GlobalVariables::add_to(AddressMap& map) const {

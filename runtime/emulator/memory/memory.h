@@ -6,6 +6,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/device.h"
@@ -50,10 +52,11 @@ class GlobalVariables {
     std::string_view name;
     std::uint64_t bytes;
     bool writable;
-    std::unique_ptr<std::byte[]> data;
+    std::unique_ptr<void, void (*)(void*)> data;
     std::byte* begin;
   };
   std::vector<Storage> variables_;
+  std::unordered_map<std::string_view, std::size_t> index_;
 };
 
 enum class AccessKind : std::uint8_t { read, write, atomic };

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/emulator/machine/polling.h"
 #include "runtime/emulator/ptx/lexer.h"
 #include "runtime/emulator/ptx/parser_names.h"
 #include "runtime/emulator/ptx/ptx.h"
@@ -78,6 +79,7 @@ class Parser {
   Declaration parse_declaration(const Linkage& linkage);
   Variable parse_variable(const Declaration& declaration);
   void declare_global(Variable&& variable);
+  void count_bytes(const Variable& variable);
   void parse_module_variables(const Linkage& linkage);
   void parse_body_variables(const Linkage& linkage);
   void parse_attributes();
@@ -101,6 +103,7 @@ class Parser {
   void parse_statement();
   bool parse_body_directive();
   void parse_registers();
+  void check_registers(std::uint32_t line) const;
   void parse_location();
   void parse_labelled(const Token& name);
   void parse_prototype();
@@ -131,6 +134,7 @@ class Parser {
   std::uint64_t parse_real(Type* type);
 
   // Tokens.
+  void advance();
   Token take();
   Token peek() const { return Lexer(lexer_).next(); }
   bool accept(char symbol);
@@ -154,6 +158,8 @@ class Parser {
   std::unordered_map<std::uint64_t, std::uint32_t> locations_;
   std::vector<std::pair<std::string_view, std::uint32_t>> initializer_symbols_;  // with lines
   std::uint64_t initial_bytes_ = 0;
+  std::uint64_t module_bytes_ = 0;  // of .global and .const variables, with their alignment
+  Ticker ticker_;
   // A run of masked parts of one address: what has come of it so far.
   Initializer masked_;
   std::uint64_t masked_at_ = 0;

@@ -6,7 +6,7 @@ namespace kiln::runtime::emulator {
 namespace {
 
 constexpr std::size_t kDeepestScope = 1000;
-constexpr std::uint64_t kMostRegisters = 1'000'000;
+constexpr std::uint64_t kMostRegisters = 1'000'000;  // of one range, and of a function
 // The key of locations_ packs them: 16 bits of file, 28 of line, 20 of column.
 constexpr std::uint64_t kMostFiles = (1u << 16) - 1;
 constexpr std::uint64_t kMostLines = (1u << 28) - 1;
@@ -119,8 +119,15 @@ void Parser::parse_registers() {
       }
     }
     if (!fresh) duplicate(name.text, name.line);
+    check_registers(name.line);
   } while (accept(','));
   expect(';');
+}
+
+void Parser::check_registers(std::uint32_t line) const {
+  if (function_->registers.size() <= kMostRegisters) return;
+  raise_ptx(line, "the function '" + printable(function_->name) +
+                      "' has more than 1000000 registers, which is the emulated device's limit");
 }
 
 std::uint32_t Parser::add_location(std::uint32_t file, std::uint32_t line, std::uint32_t column,
@@ -229,6 +236,7 @@ void Parser::parse_instruction(const Token& opcode, std::int32_t guard, bool neg
     } while (accept(','));
   }
   if (!accept(';')) unexpected("',' or ';'");
+  check_registers(opcode.line);
   function_->body.push_back(std::move(instruction));
 }
 

@@ -17,21 +17,26 @@ Parser::Parser(Module& module) : module_(module), lexer_(*module.text), token_(l
   module_.locations.emplace_back();
 }
 
+void Parser::advance() {
+  ticker_.tick();
+  token_ = lexer_.next();
+}
+
 Token Parser::take() {
   const Token token = token_;
-  token_ = lexer_.next();
+  advance();
   return token;
 }
 
 bool Parser::accept(char symbol) {
   if (!token_.is(symbol)) return false;
-  token_ = lexer_.next();
+  advance();
   return true;
 }
 
 bool Parser::accept_word(std::string_view word) {
   if (!token_.is_word(word)) return false;
-  token_ = lexer_.next();
+  advance();
   return true;
 }
 

@@ -8,7 +8,7 @@
 namespace kiln::runtime::emulator {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;  // of one variable, and of a module
 constexpr std::uint64_t kMostAlignment = std::uint64_t{1} << 20;
 constexpr std::size_t kMostDimensions = 16;
 
@@ -135,7 +135,19 @@ Variable Parser::parse_variable(const Declaration& declaration) {
   return variable;
 }
 
+// What a module asks for is reserved when it is loaded.
+void Parser::count_bytes(const Variable& variable) {
+  if (variable.space != Space::global && variable.space != Space::constant) return;
+  module_bytes_ += variable.bytes + variable.align;
+  if (module_bytes_ > kMostBytes) {
+    raise_ptx(variable.line,
+              "the .global and .const variables up to here take more than 1 GiB, which is the "
+              "emulated device's limit for a module");
+  }
+}
+
 void Parser::declare_global(Variable&& variable) {
+  count_bytes(variable);
   const auto index = static_cast<std::uint32_t>(module_.variables.size());
   const Binding* existing = names_.find_declared(variable.name);
   if (existing == nullptr) {
