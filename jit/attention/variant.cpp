@@ -92,7 +92,9 @@ void check_tensor(const VariantDefinition& d, const VariantTensor& tensor) {
 void check_file(const VariantDefinition& d) {
   if (d.file_text.find('\0') != std::string::npos) refuse(d, "a template file must be text");
   if (reads_foreign_files(d.file_text)) {
-    refuse(d, "a template file may include only Kiln's own files, as #include \"/kiln/...\"");
+    refuse(d,
+           "a template file may include only Kiln's own files, as #include \"/kiln/...\", may not "
+           "ask for files with __has_include, and may not join tokens (##) if it has #if or #elif");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "jit/compile/embedded.h"
 #include "jit/compile/settings.h"
 #include "jit/op/process.h"
+#include "jit/op/user_text.h"
 #include "jit/op/whole_file.h"
 
 namespace kiln {
@@ -52,6 +53,19 @@ std::vector<SourceFile> embedded_files() {
   return files;
 }
 
+// The compiler opens files by absolute names, and the key would not cover them. The embedded files
+// were checked when they were written.
+void check_folder_file(const SourceFile& file) {
+  const std::string& folder = settings().template_dir;
+  if (folder.empty() || !reads_foreign_files(file.text)) return;
+  throw std::invalid_argument("KILN_TEMPLATE_DIR: the file " + std::string(file.name) + " of " +
+                              folder +
+                              " reads a file from outside, which the key of a kernel does not "
+                              "cover; a template may include only files of the folder, as #include "
+                              "\"/kiln/...\", and may not use __has_include, nor ## where it has "
+                              "#if or #elif");
+}
+
 void collect(std::string_view text, std::map<std::string_view, std::string_view>& found) {
   constexpr std::string_view kInclude = "#include \"";
   for (std::size_t at = text.find(kInclude); at != std::string_view::npos;
@@ -63,6 +77,7 @@ void collect(std::string_view text, std::map<std::string_view, std::string_view>
     if (found.contains(name)) continue;
     for (const SourceFile& file : template_files()) {
       if (file.name != name) continue;
+      check_folder_file(file);
       found.emplace(file.name, file.text);
       collect(file.text, found);
     }

@@ -55,6 +55,15 @@ std::size_t skip_blanks(std::string_view text, std::size_t at) {
   return at;
 }
 
+// Whether tokens are joined, so that a word may come about that stands nowhere in the text.
+bool joins_tokens(std::string_view text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const std::size_t hash = hash_at(text, at);
+    if (hash > 0 && hash_at(text, at + hash) > 0) return true;
+  }
+  return false;
+}
+
 bool is_own_include(std::string_view directive, std::string_view whole_text) {
   if (!directive.starts_with(kPlainInclude)) return false;
   directive = directive.substr(0, directive.find('"', kPlainInclude.size()));
@@ -79,10 +88,16 @@ bool reads_foreign_files(std::string_view text) {
   for (const char* question : {"__has_include", "__has_embed"}) {
     if (view.find(question) != std::string_view::npos) return true;
   }
+  const bool joins = joins_tokens(view);
   for (std::size_t at = 0; at < view.size(); ++at) {
     const std::size_t hash = hash_at(view, at);
     if (hash == 0) continue;
     const std::string_view word = view.substr(skip_blanks(view, at + hash));
+    // Only conditions can ask for files, with a word that may have been joined.
+    const bool asks =
+        word.starts_with("elif") ||
+        (word.starts_with("if") && !word.starts_with("ifdef") && !word.starts_with("ifndef"));
+    if (joins && asks) return true;
     const bool reads =
         word.starts_with("include") || word.starts_with("import") || word.starts_with("embed");
     if (reads && !is_own_include(view.substr(at), text)) return true;

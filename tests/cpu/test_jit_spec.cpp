@@ -3,6 +3,7 @@
 
 #include "jit/compile/kernel_source.h"
 #include "jit/compile/settings.h"
+#include "jit/compile/template_files.h"
 #include "jit/gemm/config.h"
 #include "jit/op/arch.h"
 #include "jit/op/user_text.h"
@@ -126,6 +127,12 @@ TEST_CASE("malformed variants are refused") {
 TEST_CASE("a template file may read no file that the key does not cover") {
   CHECK_FALSE(reads_foreign_files("#include \"/kiln/base/math.cuh\"\n#define A \\\n 1\n"));
   CHECK_FALSE(reads_foreign_files("int a = 5 % 3; // 50%: not a directive\n#pragma unroll\n"));
+  CHECK_FALSE(reads_foreign_files("#define JOIN(a, b) a##b\n#ifdef X\n#endif\n#ifndef Y\n#endif"));
+  CHECK_FALSE(reads_foreign_files("#if __CUDA_ARCH__ >= 900\n#elif 1\n#endif"));
+  for (const SourceFile& file : template_files()) {
+    INFO(file.name);
+    CHECK_FALSE(reads_foreign_files(file.text));
+  }
   for (const char* text : {
            "#include <x.h>",
            "# include \"/kiln/base/math.cuh\"",  // not in the form that the key looks for
@@ -144,6 +151,9 @@ TEST_CASE("a template file may read no file that the key does not cover") {
            "?\?=include \"/tmp/x.h\"",
            "#?\?/\ninclude \"/tmp/x.h\"",
            "#if __has_include(\"/tmp/x.h\")\n#endif",
+           "#define JOIN(a, b) a##b\n#if JOIN(__has_, include)(\"/tmp/x.h\")\n#endif",
+           "#define JOIN(a, b) a %:%: b\n%:if 0\n%:elif JOIN(__has_, include)(</tmp/x.h>)\n#endif",
+           "#define JOIN(a) __has_#?\?/\n#a\n# /**/ if JOIN(include)(\"/tmp/x.h\")\n#endif",
            "const char* a = \"/*\";\n#include \"/tmp/x.h\"\nconst char* b = \"*/\";",
        }) {
     INFO(text);
