@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cache/atomic_file.h"
+#include "cache/json_text.h"
 
 namespace kiln::cache {
 namespace {
@@ -72,8 +73,11 @@ bool take_and_match_check(json& root) {
 }
 
 std::string parse_side_file(const std::string& text, const Key& key, SideFile& side) {
-  json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) return "has a JSON file that is cut off or altered";
+  JsonText parsed = parse_json(text);
+  if (!parsed.value || !parsed.value->is_object()) {
+    return "has a JSON file that is cut off or altered";
+  }
+  json& root = *parsed.value;
   const json schema = root.value("schema", json());
   if (!schema.is_number_integer()) return "has a JSON file that is cut off or altered";
   if (schema != kSchema) return "was written by another version of this library";
@@ -86,6 +90,7 @@ std::string parse_side_file(const std::string& text, const Key& key, SideFile& s
   }
   side.pinned = pinned.get<bool>();
   side.description = root.value("description", json::object());
+  if (!side.description.is_object()) return "has a JSON file without the required fields";
   return "";
 }
 
@@ -124,6 +129,7 @@ Checked<Entry> read_once(const EntryPaths& paths, const Key& key, Trust trust, P
 }  // namespace
 
 std::string encode_side_file(const Key& key, const Entry& entry, bool pinned) {
+  if (!entry.description.is_object()) return "";
   json root = {{"schema", kSchema},
                {"key", key.hex()},
                {"pinned", pinned},
@@ -132,8 +138,9 @@ std::string encode_side_file(const Key& key, const Entry& entry, bool pinned) {
                {"description", entry.description}};
   // Through text and back, so that the digest is of what a reader will parse: bytes that are not
   // UTF-8 are replaced, NaN becomes null.
-  root = json::parse(dump(root, -1), nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) return "";
+  JsonText parsed = parse_json(dump(root, -1));
+  if (!parsed.value || !parsed.value->is_object()) return "";
+  root = std::move(*parsed.value);
   root["check"] = sha256(dump(root, -1)).hex();
   return dump(root, 2) + "\n";
 }
@@ -179,7 +186,7 @@ std::string write_entry(const EntryPaths& paths, const Key& key, const Entry& en
   const std::optional<std::string> ptx = compress(entry.ptx);
   if (!ptx) return "zlib could not compress the PTX";
   const std::string side_file = encode_side_file(key, entry, pinned);
-  if (side_file.empty()) return "the description is no JSON value";
+  if (side_file.empty()) return "the description is not a JSON object";
   AtomicFile ptx_file(paths.ptx, mode), json_file(paths.json, mode), cubin_file(paths.cubin, mode);
   // All is on disk before the first rename, which keeps the mixed state of a replacement short.
   const bool done = ptx_file.write(*ptx) && json_file.write(side_file) &&

@@ -37,7 +37,7 @@ struct Checked {
   std::optional<T> value;
 };
 
-// Empty when the description is no JSON value (a discarded parse).
+// Empty when the description is not a JSON object, or nests too deeply to be read again.
 std::string encode_side_file(const Key& key, const Entry& entry, bool pinned);
 Checked<SideFile> read_side_file(const EntryPaths& paths, const Key& key, Trust trust);
 Checked<Entry> read_entry(const EntryPaths& paths, const Key& key, Trust trust, Payload payload);

@@ -6,6 +6,7 @@
 #include "jit/gemm/tuning.h"
 #include "jit/op/arch.h"
 #include "jit/op/checks.h"
+#include "jit/op/json_text.h"
 #include "jit/op/whole_file.h"
 
 namespace kiln {
@@ -120,11 +121,12 @@ TunedKey read_device(const Part& file) {
 GemmTuning read_gemm_tuning(const std::string& path) {
   const auto text = read_whole_file(path);
   if (!text) throw std::invalid_argument("tuning table " + path + ": the file cannot be read");
-  const json parsed = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) {
-    throw std::invalid_argument("tuning table " + path + ": the file is not JSON");
+  const JsonText parsed = parse_json(*text);
+  if (!parsed.value) {
+    throw std::invalid_argument("tuning table " + path + ": the file " + parsed.fault +
+                                "; name a file that kiln tune gemm has written");
   }
-  const Part file(parsed, path);
+  const Part file(*parsed.value, path);
   if (const int schema = file.integer("schema", 1); schema != kSchema) {
     file.refuse("has schema " + std::to_string(schema) + ", and this version of Kiln reads " +
                 std::to_string(kSchema) + "; measure again with kiln tune gemm");

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "jit/compile/kernel_source.h"
+#include "jit/op/json_text.h"
 #include "kiln/control.h"
 
 namespace kiln {
@@ -25,9 +26,9 @@ json entry_report(const cache::EntryInfo& entry) {
   return {{"key", entry.key.hex()},
           {"path", entry.path.string()},
           {"layer", entry.layer},
-          {"what", entry.description.value("what", "")},
-          {"arch", entry.description.value("arch", "")},
-          {"nvrtc_version", entry.description.value("nvrtc_version", "")},
+          {"what", string_or_empty(entry.description, "what")},
+          {"arch", string_or_empty(entry.description, "arch")},
+          {"nvrtc_version", string_or_empty(entry.description, "nvrtc_version")},
           {"bytes", entry.bytes},
           {"pinned", entry.pinned},
           {"last_used", entry.last_used}};
@@ -121,7 +122,7 @@ std::string cache_prune(const CachePruning& limits) {
                                   limits.older_than_nvrtc + "'");
     }
     options.expired = [oldest](const cache::EntryInfo& entry) {
-      const auto version = parse_version(entry.description.value("nvrtc_version", ""));
+      const auto version = parse_version(string_or_empty(entry.description, "nvrtc_version"));
       return version && *version < *oldest;  // an entry that does not tell is not known to be old
     };
   }

@@ -11,9 +11,26 @@ namespace {
 
 using nlohmann::json;
 
+// Whether a description has the fields that a compile writes, in their types: whoever may write a
+// cache folder may have sealed another one.
+bool is_complete(const json& description) {
+  const auto is = [&](const char* field, bool (json::*type)() const noexcept) {
+    const auto at = description.find(field);
+    return at != description.end() && ((*at).*type)();
+  };
+  for (const char* field : {"arch", "nvrtc_version", "nvrtc_build", "min_driver"}) {
+    if (!is(field, &json::is_string)) return false;
+  }
+  for (const char* field : {"registers", "shared_bytes", "spill_bytes", "local_bytes"}) {
+    if (!is(field, &json::is_number_integer)) return false;
+  }
+  return is("warnings", &json::is_array) && is("compile_seconds", &json::is_number);
+}
+
 json inspect_one(const OwnedSpec& owned, std::vector<std::string>* cubins) {
   const KernelSource source = source_of(owned.spec, owned.texts());
   auto hit = disk_cache().get(source.key);
+  if (hit && !is_complete(hit->entry.description)) hit.reset();
   const cache::Entry entry = hit ? hit->entry : compile_entry(source, "inspect");
   if (!hit) disk_cache().put(source.key, entry);
   json result = entry.description;

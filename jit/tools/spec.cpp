@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "jit/op/json_text.h"
 #include "jit/op/variant_json.h"
 #include "jit/tools/spec_fields.h"
 
@@ -176,15 +177,10 @@ std::vector<OwnedSpec> specs_from_json(const json& spec, int arch) {
 }
 
 std::vector<json> parse_specs(const std::string& text) {
-  json parsed;
-  try {
-    parsed = json::parse(text);
-  } catch (const json::parse_error& error) {
-    refuse_spec("the text is not valid JSON: byte " + std::to_string(error.byte) +
-                " is not what may follow there");
-  }
+  const JsonText parsed = parse_json(text);
+  if (!parsed.value) refuse_spec("the text " + parsed.fault);
   std::vector<json> specs;
-  append_specs(parsed, specs);
+  append_specs(*parsed.value, specs);
   return specs;
 }
 

@@ -7,6 +7,8 @@ import json
 import os
 from typing import Any
 
+from .json_file import read_json
+
 _DATA = os.path.join(os.path.dirname(__file__), "data", "models.json")
 _VECTOR_BYTES = 16  # a row must be a multiple of this to be loaded or stored in whole vectors
 _ELEMENT_BYTES = {"float16": 2, "bfloat16": 2}
@@ -96,11 +98,7 @@ def _gemm_spec(shape: list[int], dtype: str, biased: bool) -> dict[str, Any]:
 
 
 def _read_config(path: str) -> dict[str, Any]:
-    with open(path, encoding="utf-8") as file:
-        try:
-            config = json.load(file)
-        except ValueError as error:  # no JSON, or no UTF-8
-            raise ValueError(f"{path} is not JSON: {error}") from None
+    config = read_json(path)
     if not isinstance(config, dict):
         raise ValueError(f"{path} holds no JSON object; give the path of a model's config.json")
     return config

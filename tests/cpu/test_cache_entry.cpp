@@ -57,6 +57,41 @@ TEST_CASE("the cubin lies raw under its key, the PTX compressed beside it") {
   CHECK(names_under(box.store(), ".tmp-").empty());
 }
 
+TEST_CASE("a JSON file that nests without end is a miss, and harms no tool") {
+  for (const char* open : {"[", "{\"a\":"}) {
+    std::string deep;
+    for (int i = 0; i < 100'000; ++i) deep += open;
+    check_damage(".json", [&](const fs::path& path) { spill(path, deep); }, "JSON file");
+  }
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  std::string sound = slurp(box.file(1, ".json"));
+  const std::string closed = std::string(100'000, '[') + std::string(100'000, ']');
+  sound.insert(sound.find('{') + 1, "\"more\": " + closed + ",");
+  spill(box.file(1, ".json"), sound);
+  CHECK_FALSE(cache.get(key_of(1)));
+  CHECK(cache.list().size() == 1);
+  CHECK(cache.verify()[0].fault == "has a JSON file that is cut off or altered");
+  CHECK(cache.prune({.max_bytes = 0}).removed.size() == 1);
+}
+
+TEST_CASE("a sealed description that is not an object is a fault") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  auto side = nlohmann::json::parse(slurp(box.file(1, ".json")));
+  for (const nlohmann::json& odd : {nlohmann::json(1), nlohmann::json::array({1, 2})}) {
+    side.erase("check");
+    side["description"] = odd;
+    side["check"] = sha256(side.dump()).hex();
+    spill(box.file(1, ".json"), side.dump(2));
+    CHECK_FALSE(cache.get(key_of(1)));
+    CHECK(cache.verify()[0].fault == "has a JSON file without the required fields");
+    CHECK(cache.list()[0].description.is_object());
+  }
+}
+
 TEST_CASE("an entry may have empty payloads, arbitrary bytes and any description") {
   CacheBox box;
   DiskCache cache(box.options);
@@ -78,13 +113,56 @@ TEST_CASE("a description that is not UTF-8 or not JSON does not lose the kernel 
   CHECK(cache.get(key_of(1))->entry.cubin == odd.cubin);
   odd.description = nlohmann::json::parse("{", nullptr, false);
   CHECK_FALSE(cache.put(key_of(2), odd));
-  CHECK(box.warned_of("no JSON value"));
+  odd.description = nlohmann::json::array({1, 2});
+  CHECK_FALSE(cache.put(key_of(2), odd));
+  CHECK(box.warned_of("the description is not a JSON object"));
 }
 
 TEST_CASE("a damaged cubin is a miss") {
   check_damage(".cubin", truncate_file, "cubin that is cut off or altered");
   check_damage(".cubin", empty_file, "cubin that is cut off or altered");
   check_damage(".cubin", grow_file, "larger than recorded");
+}
+
+TEST_CASE("a folder in the place of a file is a miss, and heals") {
+  const auto empty = [](const fs::path& path) {
+    fs::remove(path);
+    fs::create_directory(path);
+  };
+  const auto full = [&](const fs::path& path) {
+    empty(path);
+    spill(path / "notes", "mine");
+  };
+  for (const char* extension : {".json", ".ptx.z"}) {
+    check_damage(extension, empty, "is not a regular file");
+    check_damage(extension, full, "is not a regular file");
+  }
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  const std::vector<std::function<void(const fs::path&)>> damages = {empty, full};
+  for (const auto& damage : damages) {
+    damage(box.file(1, ".cubin"));
+    CHECK_FALSE(cache.get(key_of(1)));
+    REQUIRE(cache.put(key_of(1), entry_of(1)));
+    CHECK(cache.get(key_of(1)));
+  }
+  CHECK(slurp(box.file(1, ".cubin.moved-away") / "notes") == "mine");
+}
+
+TEST_CASE("a huge file of nothing is refused before it is read") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  REQUIRE(cache.put(key_of(1), entry_of(1)));
+  const std::uint64_t huge = std::uint64_t{1} << 30;
+  fs::resize_file(box.file(1, ".cubin"), huge);
+  auto side = nlohmann::json::parse(slurp(box.file(1, ".json")));
+  side.erase("check");
+  side["cubin"]["bytes"] = huge;
+  side["check"] = sha256(side.dump()).hex();
+  spill(box.file(1, ".json"), side.dump(2));
+  CHECK_FALSE(cache.get(key_of(1)));
+  CHECK(box.warned_of("has a JSON file without the required fields"));
 }
 
 TEST_CASE("a damaged PTX file is a miss") {

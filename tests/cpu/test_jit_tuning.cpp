@@ -197,8 +197,11 @@ TEST_CASE("tuning: a file that is no table is one error, and changes nothing") {
   };
   for (const char* text : {"", "{", "\xff", "{} {}"}) {
     file.write(text);
-    CHECK(refusal(file.path()) == "tuning table " + file.path() + ": the file is not JSON");
+    CHECK(refusal(file.path())
+              .starts_with("tuning table " + file.path() + ": the file is not valid JSON: byte "));
   }
+  file.write(std::string(300'000, '['));
+  CHECK(refusal(file.path()).find("nests arrays and objects deeper") != std::string::npos);
   refused(json::array(), "must be an object");
   refused(json::object(), "field 'schema' is missing");
   json later = table_json(json::array());

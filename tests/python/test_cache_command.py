@@ -1,5 +1,6 @@
 """`kiln cache prune`: by size, by age, by NVRTC; dry; and what pins save."""
 
+import hashlib
 import json
 import os
 import time
@@ -71,3 +72,43 @@ def test_info_tells_owner_and_mode(kiln_command, cache_dir):
     assert "0755" in run.stdout and "owner" in run.stdout
     cache_dir.chmod(0o777)
     assert "chmod -R o-w" in kiln_command("cache", "info").stdout
+
+
+def seal(path, **changes):
+    """Rewrites an entry's JSON file as somebody who knows the format would."""
+    side = json.loads(path.read_text())
+    side.pop("check")
+    side["description"] = changes
+    text = json.dumps(side, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    side["check"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(side))
+
+
+def test_sealed_entries_of_odd_types_are_listed_and_removed(kiln_command, filled, cache_dir):
+    odd = [{"what": 3, "arch": [], "nvrtc_version": {}}, {}, {"what": None, "registers": "x"}]
+    for path, changes in zip(sorted(cache_dir.glob("*/*.json")), odd):
+        seal(path, **changes)
+    entries = kiln_command("cache", "list", "--json").json()
+    assert [entry["what"] for entry in entries] == ["", "", ""]
+    assert kiln_command("cache", "list").code == OK
+    assert kiln_command("cache", "verify", "--json").json() == {"checked": 3, "faults": []}
+    flags = ["--block-m", 16, "--block-n", 64, "--arch", "sm_86"]
+    report = kiln_command("inspect", "gemm", *flags, "--json").json()
+    assert report[0]["registers"] > 0  # compiled again
+    assert kiln_command("cache", "prune", "--older-than-nvrtc", "99").code == OK
+    assert kiln_command("cache", "clear", "--json").json()["failed"] == 0
+    assert kiln_command("cache", "list", "--json").json() == []
+
+
+def test_json_that_nests_without_end(kiln_command, filled, cache_dir):
+    for path in cache_dir.glob("*/*.json"):
+        path.write_text("[" * 200_000)
+    assert len(kiln_command("cache", "list", "--json").json()) == 3
+    assert len(kiln_command("cache", "verify", "--json").json()["faults"]) == 3
+    assert (
+        kiln_command("prewarm", "--spec", "-", "--arch", "sm_80", stdin="[" * 200_000).code == USAGE
+    )
+    spec = "[" * 80 + "]" * 80
+    run = kiln_command("prewarm", "--spec", "-", "--arch", "sm_80", stdin=spec)
+    assert run.code == USAGE and "nests arrays and objects deeper than 64 levels" in run.stderr
+    assert kiln_command("cache", "clear", "--json").json()["removed"] == 3

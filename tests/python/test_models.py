@@ -159,6 +159,7 @@ def test_what_a_config_may_leave_out_or_add(tmp_path, changes, expected):
     [
         ("{}", "hidden_size"),
         ("{", "is not JSON"),
+        ("[" * 200_000, "is not JSON"),
         ("[]", "holds no JSON object"),
         ('{"text_config": 3}', "text_config"),
         ('{"hidden_size": "64", "num_attention_heads": 2}', "'hidden_size' must be a whole number"),

@@ -67,7 +67,8 @@ def test_a_table_changes_what_runs_and_says_so(table_file):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("{", "is not JSON"),
+        ("{", "is not valid JSON"),
+        ("[" * 200_000, "nests arrays and objects deeper than 64 levels"),
         ("[]", "must be an object"),
         ({"schema": 3}, "has schema 3"),
         (table(WIDE, n=0), "entry 1: field 'n' must be a whole number from 1 on, got 0"),

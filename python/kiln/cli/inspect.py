@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from .. import control
+from ..json_file import read_json
 from .kernel_diff import (
     differences,
     one_kernel,
@@ -137,11 +137,7 @@ def _with_sass(kernel: dict[str, Any], tool: str) -> dict[str, Any]:
 
 
 def _read_spec(path: str) -> dict[str, Any]:
-    with open(path, encoding="utf-8") as file:
-        try:
-            spec = json.load(file)
-        except ValueError as error:
-            raise ValueError(f"{path} is not JSON: {error}") from None
+    spec = read_json(path)
     if not isinstance(spec, dict):
         raise ValueError(f"{path} must hold one spec, a JSON object; see docs/prewarm.md")
     return spec

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any
 
 from .. import control, models
+from ..json_file import parse_json, read_json
 from .output import (
     CHECK_FAILED,
     COMPILE_FAILED,
@@ -94,16 +94,8 @@ def _specs(options: argparse.Namespace) -> Any:
         _, model = models.load_model(options.model)
         return models.model_specs(model, options.dtype)
     if options.spec == "-":
-        return _parse(sys.stdin.read(), "stdin")
-    with open(options.spec, encoding="utf-8") as file:
-        return _parse(file.read(), options.spec)
-
-
-def _parse(text: str, path: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
+        return parse_json(sys.stdin.read(), "stdin")
+    return read_json(options.spec)
 
 
 def _exit_code(report: dict[str, Any]) -> int:
