@@ -49,9 +49,19 @@ bool AtomicFile::commit() {
     error_ = "commit: nothing was written";
     return false;
   }
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return fail("rename");
+  const auto rename_it = [&] { return ::rename(temporary_.c_str(), target_.c_str()) == 0; };
+  if (!rename_it() && !(errno == EISDIR && move_folder_away() && rename_it())) {
+    return fail("rename");
+  }
   temporary_.clear();
   return true;
+}
+
+// What somebody has put into the place of a file would stay in the way for ever.
+bool AtomicFile::move_folder_away() const {
+  if (::rmdir(target_.c_str()) == 0) return true;
+  const std::string aside = target_.string() + ".moved-away";
+  return ::rename(target_.c_str(), aside.c_str()) == 0;
 }
 
 bool AtomicFile::fail(const char* call) {

@@ -1,6 +1,7 @@
 // A file that appears under its name whole or not at all: a private temporary in the same folder,
 // written, synced, and renamed by `commit`. The destructor removes what was not committed and
-// never renames, so that an early return cannot publish half a file.
+// never renames, so that an early return cannot publish half a file. A folder that lies in the
+// target's place is removed if it is empty, and else renamed.
 #pragma once
 
 #include <sys/types.h>
@@ -30,6 +31,7 @@ class AtomicFile {
   const std::string& error() const { return error_; }
 
  private:
+  bool move_folder_away() const;
   bool fail(const char* call);
 
   std::filesystem::path target_;

@@ -1,11 +1,7 @@
 // The order of things: which layer is asked, what is warned about, when the folder is pruned.
 #include "cache/disk_cache.h"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -13,6 +9,7 @@
 #include "cache/entry_file.h"
 #include "cache/key_lock.h"
 #include "cache/layer.h"
+#include "cache/own_folder.h"
 #include "cache/prune.h"
 
 namespace kiln::cache {
@@ -34,14 +31,6 @@ struct HeldKeyLock : DiskCache::KeyLock {
   FileLock lock;
 };
 
-std::string user_name(uid_t user) {
-  std::array<char, 4096> buffer;
-  struct passwd entry{};
-  struct passwd* found = nullptr;
-  const int status = ::getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found);
-  return status == 0 && found ? found->pw_name : std::to_string(user);
-}
-
 std::uint64_t stored_bytes(const EntryPaths& files) {
   std::uint64_t bytes = 0;
   for (const auto* path : {&files.cubin, &files.ptx, &files.json}) {
@@ -52,8 +41,18 @@ std::uint64_t stored_bytes(const EntryPaths& files) {
   return bytes;
 }
 
-void sweep(const Layer::Scan& scan) {
-  for (const auto& path : scan.litter) ::unlink(path.c_str());
+// Requires: the folder carries our mark. What is gone, or would be, no longer counts.
+void sweep(Layer::Scan& scan, bool dry_run = false) {
+  for (const Layer::Scan::Litter& file : scan.litter) {
+    if (dry_run || remove_in_place(file.path)) scan.bytes -= file.bytes;
+  }
+}
+
+std::string how_to_mark(const Layer& layer) {
+  return "it lacks the file " + std::string(kMarkerName) +
+         ", which marks the folders that Kiln has made; if only Kiln uses this folder, create the "
+         "file (touch " +
+         (layer.root() / kMarkerName).string() + ")";
 }
 
 // What cures a folder that is not used, as its kind of trust admits.
@@ -64,6 +63,11 @@ std::string cure(const Layer& layer, const Layer::Verdict& verdict) {
   }
   if (verdict.distrusted) {
     return "take the right to write it from everybody (chmod -R o-w), or name another folder";
+  }
+  if (verdict.unfit) {
+    return std::string("name a folder that holds nothing but kernels in ") +
+           (layer.writable() ? "KILN_CACHE_DIR" : "KILN_CACHE_PATH") + ", such as " +
+           (layer.root() / "kiln-cache").string();
   }
   return layer.writable() ? "correct KILN_CACHE_DIR, or the folder"
                           : "correct KILN_CACHE_PATH, or the folder";
@@ -154,6 +158,15 @@ void DiskCache::Impl::account(const Layer& layer, std::uint64_t bytes, const Key
   added_bytes += bytes;
   if (!must_scan()) return;
   Layer::Scan scan = layer.scan();
+  if (!layer.may_remove()) {
+    remember(scan);
+    if (max_bytes != 0 && scanned_bytes > max_bytes) {
+      warn_once("unmarked", "the folder " + layer.root().string() +
+                                " exceeds KILN_CACHE_MAX_SIZE, and nothing is removed from it: " +
+                                how_to_mark(layer));
+    }
+    return;
+  }
   sweep(scan);
   // A tenth below the limit, so that a full cache is not scanned again at every write.
   if (max_bytes != 0 && scan.bytes > max_bytes) {
@@ -175,10 +188,12 @@ DiskCache::DiskCache(CacheOptions options) : impl_(std::make_unique<Impl>()) {
   impl_->warn = std::move(options.warn);
   if (!options.directory.empty()) {
     const Trust trust = options.directory_is_chosen ? Trust::kNotWorldWritable : Trust::kOwnerOnly;
-    impl_->layers.emplace_back(std::move(options.directory), /*writable=*/true, trust);
+    impl_->layers.emplace_back(std::move(options.directory), /*writable=*/true, trust,
+                               options.home);
   }
   for (auto& path : options.read_only) {
-    impl_->layers.emplace_back(std::move(path), /*writable=*/false, Trust::kNotWorldWritable);
+    impl_->layers.emplace_back(std::move(path), /*writable=*/false, Trust::kNotWorldWritable,
+                               options.home);
   }
 }
 
@@ -255,7 +270,17 @@ std::vector<LayerInfo> DiskCache::layers() const {
       info.verdict = fault;
       info.advice = "make it writable, or set KILN_CACHE_DIR to a folder that is (empty: none)";
     }
-    info.owner = verdict.missing ? "" : user_name(verdict.owner);
+    if (layer.writable() && verdict.usable() && info.advice.empty() && !layer.may_remove()) {
+      // An empty folder is marked by the first write.
+      if (!is_empty_folder(layer.root())) {
+        info.advice = "nothing is removed from it: " + how_to_mark(layer);
+      }
+    }
+    if (const std::string who = planted(layer.root()); info.usable && !who.empty()) {
+      info.warning =
+          "it " + who + ": its kernels run with your rights, so use it only if you trust that user";
+    }
+    info.owner = verdict.missing ? "" : user_of(verdict.owner).name;
     info.mode = verdict.mode;
     if (verdict.usable()) {
       const Layer::Scan scan = layer.scan();
@@ -305,7 +330,15 @@ Pruned DiskCache::prune(const PruneOptions& options) {
     return nothing;
   }
   Layer::Scan scan = layer->scan();
-  if (!options.dry_run) sweep(scan);
+  if (!layer->may_remove()) {
+    Pruned nothing;
+    if (!scan.entries.empty()) {
+      nothing.problem =
+          "nothing is removed from " + layer->root().string() + ": " + how_to_mark(*layer);
+    }
+    return nothing;
+  }
+  sweep(scan, options.dry_run);
   Pruned pruned = prune_layer(*layer, scan, options);
   if (options.dry_run) return pruned;
   const std::lock_guard lock(impl_->size_mutex);
@@ -314,7 +347,12 @@ Pruned DiskCache::prune(const PruneOptions& options) {
 }
 
 Pruned DiskCache::clear() {
-  return prune({.expired = [](const EntryInfo&) { return true; }});
+  Pruned pruned = prune({.expired = [](const EntryInfo&) { return true; }});
+  if (pruned.in_use > 0 && pruned.problem.empty()) {
+    pruned.problem = "not every entry was removed, as other processes were using some (" +
+                     std::to_string(pruned.in_use) + "): clear the cache again";
+  }
+  return pruned;
 }
 
 }  // namespace kiln::cache

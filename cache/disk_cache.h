@@ -2,6 +2,8 @@
 //
 // Layout of a folder: ab/cdef….cubin, .ptx.z and .json, where abcdef… is the key in hex. Files are
 // written to private temporaries, synced and renamed, the cubin last: its rename is the commit.
+// The file .kiln-cache marks a folder that the cache has made, or has found empty. From a folder
+// without it entries are read, and may be added, but nothing is ever removed.
 // Whatever is missing, truncated, altered or unreadable is a miss; no fault of the cache fails a
 // call: the worst is a warning (once per cause) through `warn`. Nothing throws, except bad_alloc
 // and what the caller's own `expired` throws. Thread-safe.
@@ -26,6 +28,7 @@ struct LayerInfo {
   bool usable = false;
   std::string verdict;  // what is wrong with it, or "ok"
   std::string advice;   // what to do about that, a sentence; else empty
+  std::string warning;  // why somebody else may have prepared it, a sentence; else empty
   std::string owner;    // empty for a folder that does not exist
   unsigned mode = 0;    // permission bits
   std::uint64_t entries = 0, bytes = 0;
@@ -58,6 +61,7 @@ struct PruneOptions {
 struct Pruned {
   std::vector<EntryInfo> removed;
   std::size_t failed = 0;       // entries that could not be removed
+  std::size_t in_use = 0;       // what was locked, or used or replaced meanwhile, and stays
   std::size_t kept_pinned = 0;  // what the limits would have taken, had it not been pinned
   std::string problem;          // why entries, or the whole folder, were left alone; else empty
 };
@@ -74,6 +78,9 @@ struct CacheOptions {
   // True when the user chose `directory`: then it is trusted unless world-writable. The default
   // folder is refused when it or an entry is owned by, or writable by, somebody else.
   bool directory_is_chosen = false;
+  // The user's home folder as the environment names it. No home folder, and no folder of the
+  // system, is used as a cache.
+  std::filesystem::path home;
   std::vector<std::filesystem::path> read_only;  // trusted unless world-writable
   // 0 = unlimited; else least recently used go first. Processes that write at the same time may go
   // over it by an eighth each until they look again.

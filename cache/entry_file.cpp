@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr int kSchema = 1;
 // Bounds what a damaged or hostile file can make us allocate.
-constexpr std::uint64_t kMaxPayload = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxPayload = std::uint64_t{1} << 26;
 constexpr std::uint64_t kMaxSideFile = std::uint64_t{1} << 22;
 
 // The description may hold any bytes (a compile log, say); JSON may hold UTF-8 only.
@@ -181,7 +181,7 @@ Checked<Entry> read_entry(const EntryPaths& paths, const Key& key, Trust trust, 
 std::string write_entry(const EntryPaths& paths, const Key& key, const Entry& entry, bool pinned,
                         mode_t mode) {
   if (std::max(entry.cubin.size(), entry.ptx.size()) > kMaxPayload) {
-    return "a payload is larger than 1 GiB";
+    return "a payload is larger than 64 MiB";
   }
   const std::optional<std::string> ptx = compress(entry.ptx);
   if (!ptx) return "zlib could not compress the PTX";

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +33,9 @@ FileLock::FileLock(std::filesystem::path path, double max_wait_seconds, mode_t m
 FileLock::~FileLock() {
   if (!fd_) return;
   // Removed while still held, so that whoever locks the old file sees that it has no name any more.
-  ::unlink(path_.c_str());
+  // A file that is not empty was made by somebody else.
+  struct stat status{};
+  if (::fstat(fd_.get(), &status) == 0 && status.st_size == 0) ::unlink(path_.c_str());
   // Explicitly: a process forked meanwhile shares the descriptor and would keep the lock alive.
   ::flock(fd_.get(), LOCK_UN);
 }

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <ctime>
 
 #include "cache/key_lock.h"
+#include "cache/own_folder.h"
 
 namespace kiln::cache {
 namespace fs = std::filesystem;
@@ -24,14 +26,26 @@ std::string mkdir_failed(int error) { return "mkdir: " + errno_text(error); }
 
 }  // namespace
 
-Layer::Layer(fs::path root, bool writable, Trust trust) : writable_(writable), trust_(trust) {
+Layer::Layer(fs::path root, bool writable, Trust trust, const fs::path& home)
+    : writable_(writable), trust_(trust) {
   // Once and for all: the process may change its working directory later.
   std::error_code error;
   root_ = fs::absolute(root, error);
   if (error) root_ = std::move(root);
+  // The default folder is one of the cache's own by its name.
+  if (trust != Trust::kOwnerOnly) unfit_ = unfit_for_a_cache(root_, home);
 }
 
-Layer::Verdict Layer::inspect() const { return inspect(root_); }
+Layer::Verdict Layer::inspect() const {
+  Verdict verdict = inspect(root_);
+  if (!verdict.missing && !unfit_.empty()) {
+    verdict.fault = unfit_;
+    verdict.unfit = true;
+  }
+  return verdict;
+}
+
+bool Layer::may_remove() const { return is_marked(root_); }
 
 Layer::Verdict Layer::inspect(const fs::path& folder) const {
   Verdict verdict;
@@ -86,17 +100,22 @@ std::string Layer::make_shard(const Key& key) const {
   return make_folder(paths(key).cubin.parent_path());
 }
 
-std::string Layer::make_locks() const { return make_folder(root_ / "locks"); }
+std::string Layer::make_locks() const {
+  if (std::string failed = mark_if_empty(root_); !failed.empty()) return failed;
+  return make_folder(root_ / "locks");
+}
 
 std::string Layer::make_folder(const fs::path& folder) const {
   struct stat root{};
   if (::stat(root_.c_str(), &root) != 0) return mkdir_failed(errno);
   const mode_t mode = (root.st_mode & (S_ISGID | 0775)) | 0700;
   if (::mkdir(folder.c_str(), mode & 0777) == 0) {
-    // Past the umask, so that a folder shared by a group works for all of it.
-    return ::chmod(folder.c_str(), mode) == 0 ? "" : "chmod: " + errno_text(errno);
+    // So that a folder shared by a group works for all of it.
+    return set_folder_mode(folder, mode);
   }
   if (errno != EEXIST) return mkdir_failed(errno);
+  // Somebody else's folder may lie behind a link.
+  if (!is_real_folder(folder)) return "a folder in it is a symbolic link or a file";
   const Verdict verdict = inspect(folder);
   return verdict.fault.empty() ? "" : "a folder in it " + verdict.fault;
 }
@@ -133,7 +152,8 @@ void Layer::touch(const Key& key) const {
   const std::string cubin = paths(key).cubin.string();
   struct stat status{};
   if (::stat(cubin.c_str(), &status) != 0) return;
-  if (std::time(nullptr) - status.st_mtime < kTouchInterval) return;
+  // A time in the future is of another clock, and is put right.
+  if (std::abs(std::time(nullptr) - status.st_mtime) < kTouchInterval) return;
   // Recency only steers pruning: a folder that cannot be written is none that is pruned.
   (void)::utimensat(AT_FDCWD, cubin.c_str(), nullptr, 0);
 }
@@ -146,11 +166,11 @@ Layer::Removal Layer::remove(const EntryInfo& entry) const {
   const EntryPaths files = paths(entry.key);
   struct stat status{};
   if (::stat(files.cubin.c_str(), &status) != 0) return Removal::kGone;
-  if (status.st_mtime != entry.last_used) return Removal::kInUse;
+  if (last_use(status.st_mtime) != entry.last_used) return Removal::kInUse;
   // The cubin first: from then on there is no entry.
-  if (::unlink(files.cubin.c_str()) != 0) return Removal::kFailed;
-  ::unlink(files.json.c_str());
-  ::unlink(files.ptx.c_str());
+  if (!remove_in_place(files.cubin)) return Removal::kFailed;
+  remove_in_place(files.json);
+  remove_in_place(files.ptx);
   return Removal::kRemoved;
 }
 

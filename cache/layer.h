@@ -14,9 +14,15 @@
 
 namespace kiln::cache {
 
+// When an entry was used last, by the modification time of its cubin. What lies more than an hour
+// in the future tells nothing, and counts as never.
+std::int64_t last_use(std::int64_t modified);
+
 class Layer {
  public:
-  Layer(std::filesystem::path root, bool writable, Trust trust);
+  // `home` is what the environment calls the user's home folder, in which no cache may lie.
+  Layer(std::filesystem::path root, bool writable, Trust trust,
+        const std::filesystem::path& home = {});
 
   const std::filesystem::path& root() const { return root_; }
   bool writable() const { return writable_; }
@@ -26,6 +32,7 @@ class Layer {
   struct Verdict {
     bool missing = false;
     bool distrusted = false;  // the fault is one of owner or mode
+    bool unfit = false;       // the folder has another purpose
     std::string fault;
     uid_t owner = 0;
     mode_t mode = 0;  // permission bits
@@ -39,21 +46,27 @@ class Layer {
   // The folder (or its locks) made ready for writing; returns what failed, or an empty string.
   std::string make_root() const;
   std::string make_shard(const Key& key) const;
-  std::string make_locks() const;
-  mode_t file_mode() const;  // files may be read by whoever may read the folder
+  std::string make_locks() const;  // marks the folder as ours, if it is empty
+  mode_t file_mode() const;        // files may be read by whoever may read the folder
 
   EntryPaths paths(const Key& key) const;
   std::filesystem::path lock_path(const Key& key, const char* purpose) const;
   Checked<Entry> read(const Key& key, Payload payload) const;
+  // Whether the folder carries our mark. Else nothing is removed from it.
+  bool may_remove() const;
   void touch(const Key& key) const;  // records a use, at most once an hour
   enum class Removal { kRemoved, kGone, kInUse, kFailed };
-  // Leaves an entry alone that was used or replaced since it was listed.
+  // Requires: may_remove(). Leaves an entry alone that was used or replaced since it was listed.
   Removal remove(const EntryInfo& entry) const;
 
   struct Scan {
     std::vector<EntryInfo> entries;  // without what only the side file tells
-    std::uint64_t bytes = 0;
-    std::vector<std::filesystem::path> litter;  // of killed writers, over an hour old
+    std::uint64_t bytes = 0;         // with temporaries and uncommitted files
+    struct Litter {                  // of killed writers, over an hour old
+      std::filesystem::path path;
+      std::uint64_t bytes = 0;
+    };
+    std::vector<Litter> litter;
   };
   Scan scan() const;
 
@@ -64,6 +77,7 @@ class Layer {
   void scan_locks(Scan& scan) const;
 
   std::filesystem::path root_;
+  std::string unfit_;  // why the folder can be no cache, or empty
   bool writable_;
   Trust trust_;
 };

@@ -1,5 +1,5 @@
-// The inventory of a cache folder: entries with their sizes and ages, and litter. Only names of
-// our own making are ever listed, so that nothing else in a user's folder can be removed.
+// The inventory of a cache folder: entries with their sizes and ages, and litter. Only names that
+// Kiln gives are listed, and nothing behind a symbolic link.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "cache/atomic_file.h"
 #include "cache/layer.h"
+#include "cache/own_folder.h"
 
 namespace kiln::cache {
 namespace fs = std::filesystem;
@@ -18,15 +19,20 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::time_t kLitterAge = 3600;
+constexpr std::int64_t kClockSkew = 3600;
 
 struct Group {
-  std::vector<fs::path> files;
+  std::vector<Layer::Scan::Litter> files;
   fs::path cubin;
   std::uint64_t bytes = 0;
   std::time_t newest = 0, used = 0;
 };
 
-bool is_old(std::time_t when) { return std::time(nullptr) - when > kLitterAge; }
+bool is_old(std::time_t when) { return std::time(nullptr) - last_use(when) > kLitterAge; }
+
+std::uint64_t size_of(const struct stat& status) {
+  return static_cast<std::uint64_t>(status.st_size);
+}
 
 bool is_shard_name(const std::string& name) {
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
@@ -56,12 +62,17 @@ void for_each_file(const fs::path& folder, Visit&& visit) {
 
 }  // namespace
 
+std::int64_t last_use(std::int64_t modified) {
+  return modified > std::time(nullptr) + kClockSkew ? 0 : modified;
+}
+
 Layer::Scan Layer::scan() const {
   Scan result;
   std::error_code error;
   std::set<fs::path> shards;  // sorted, so that listings are the same everywhere
   for (fs::directory_iterator it(root_, error), end; !error && it != end; it.increment(error)) {
-    if (is_shard_name(it->path().filename().string())) shards.insert(it->path());
+    const fs::path& path = it->path();
+    if (is_shard_name(path.filename().string()) && is_real_folder(path)) shards.insert(path);
   }
   for (const fs::path& shard : shards) scan_shard(shard, result);
   scan_locks(result);
@@ -73,14 +84,15 @@ void Layer::scan_shard(const fs::path& folder, Scan& scan) const {
   const std::string shard = folder.filename().string();
   for_each_file(folder, [&](const fs::path& path, const std::string& name, const auto& status) {
     if (name.starts_with(kTemporaryPrefix)) {
-      if (is_old(status.st_mtime)) scan.litter.push_back(path);
+      scan.bytes += size_of(status);
+      if (is_old(status.st_mtime)) scan.litter.push_back({path, size_of(status)});
       return;
     }
     const std::optional<Key> key = key_of(shard, name);
     if (!key) return;
     Group& group = groups[*key];
-    group.files.push_back(path);
-    group.bytes += static_cast<std::uint64_t>(status.st_size);
+    group.files.push_back({path, size_of(status)});
+    group.bytes += size_of(status);
     group.newest = std::max(group.newest, status.st_mtime);
     if (path.extension() == ".cubin") {
       group.cubin = path;
@@ -88,6 +100,7 @@ void Layer::scan_shard(const fs::path& folder, Scan& scan) const {
     }
   });
   for (auto& [key, group] : groups) {
+    scan.bytes += group.bytes;
     if (group.cubin.empty()) {  // never committed, or half removed
       if (is_old(group.newest)) {
         scan.litter.insert(scan.litter.end(), group.files.begin(), group.files.end());
@@ -98,17 +111,18 @@ void Layer::scan_shard(const fs::path& folder, Scan& scan) const {
     entry.key = key;
     entry.path = group.cubin;
     entry.bytes = group.bytes;
-    entry.last_used = group.used;
+    entry.last_used = last_use(group.used);
     entry.description = nlohmann::json::object();
-    scan.bytes += group.bytes;
     scan.entries.push_back(std::move(entry));
   }
 }
 
 void Layer::scan_locks(Scan& scan) const {
+  if (!is_real_folder(root_ / "locks")) return;
   for_each_file(root_ / "locks", [&](const fs::path& path, const std::string& name, const auto& s) {
     const bool ours = Key::from_hex(name.substr(0, name.find('.'))).has_value();
-    if (ours && is_old(s.st_mtime)) scan.litter.push_back(path);
+    // A lock is an empty file.
+    if (ours && s.st_size == 0 && is_old(s.st_mtime)) scan.litter.push_back({path, 0});
   });
 }
 

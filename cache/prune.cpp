@@ -52,6 +52,7 @@ class Pruning {
       pruned_.problem = "cannot remove entries from " + layer_.root().string() +
                         "; make the folder writable for this user";
     }
+    pruned_.in_use += removal == Layer::Removal::kInUse;
     const bool removed = removal == Layer::Removal::kRemoved;
     if (removed || removal == Layer::Removal::kGone) scan_.bytes -= entry.bytes;
     if (removed) pruned_.removed.push_back(std::move(entry));

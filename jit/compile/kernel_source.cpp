@@ -125,6 +125,7 @@ cache::DiskCache& disk_cache() {
     cache::CacheOptions options;
     options.directory = s.cache_dir;
     options.directory_is_chosen = s.cache_dir_is_chosen;
+    options.home = s.home;
     options.read_only = s.cache_path;
     options.max_bytes = s.cache_max_bytes;
     options.warn = [](const std::string& text) { log(LogLevel::warning, text); };

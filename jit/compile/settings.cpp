@@ -52,6 +52,7 @@ int parse_log_level(const std::string& name) {
 
 Settings read_environment() {
   Settings s;
+  s.home = variable("HOME").value_or("");
   if (auto dir = variable("KILN_CACHE_DIR")) {
     s.cache_dir = *dir;
     s.cache_dir_is_chosen = true;

@@ -14,6 +14,7 @@ namespace kiln {
 struct Settings {
   std::filesystem::path cache_dir;  // empty = no writable layer
   bool cache_dir_is_chosen = false;
+  std::filesystem::path home;  // the environment's, or empty
   std::vector<std::filesystem::path> cache_path;
   std::uint64_t cache_max_bytes = 0;  // 0 = unlimited
   JitMode jit = JitMode::automatic;

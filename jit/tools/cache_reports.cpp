@@ -46,6 +46,7 @@ std::string removal_report(const cache::Pruned& pruned) {
   return text_of(json{{"removed", pruned.removed.size()},
                       {"bytes", bytes},
                       {"failed", pruned.failed},
+                      {"in_use", pruned.in_use},
                       {"kept_pinned", pruned.kept_pinned},
                       {"problem", pruned.problem},
                       {"entries", entries_report(pruned.removed)}});
@@ -78,6 +79,7 @@ nlohmann::json layers_report() {
                       {"usable", layer.usable},
                       {"verdict", layer.verdict},
                       {"advice", layer.advice},
+                      {"warning", layer.warning},
                       {"owner", layer.owner},
                       {"mode", octal(layer.mode)},
                       {"entries", layer.entries},

@@ -1,9 +1,13 @@
 // Keeping the folder small: recency, pins, litter, and nothing of anybody else's.
+#include <chrono>
+
+#include "cache/key_lock.h"
 #include "tests/cpu/cache_fixture.h"
 #include "tests/support/catch.h"
 
 using namespace kiln::cache;
 using namespace kiln::cache::testing;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -152,7 +156,8 @@ TEST_CASE("what killed writers left behind is swept after an hour") {
   const fs::path shard = box.file(1, ".cubin").parent_path();
   const fs::path lock = box.store() / "locks" / (key_of(1).hex() + ".compile");
   const fs::path foreign = box.store() / "locks" / "foreign.lock";
-  for (const auto& path : {shard / ".tmp-old", shard / ".tmp-new", lock, foreign}) spill(path, "x");
+  for (const auto& path : {shard / ".tmp-old", shard / ".tmp-new", foreign}) spill(path, "x");
+  spill(lock, "");
   for (const auto& path : {shard / ".tmp-old", lock, foreign}) set_age(path, 4000);
   fs::remove(box.file(2, ".cubin"));  // never committed
   set_age(box.file(2, ".ptx.z"), 4000);
@@ -164,6 +169,58 @@ TEST_CASE("what killed writers left behind is swept after an hour") {
   CHECK(fs::exists(foreign));
   CHECK_FALSE(fs::exists(box.file(2, ".json")));
   CHECK(DiskCache(box.options).get(key_of(1)));
+}
+
+TEST_CASE("an entry that another process has locked stays, and clearing says so") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  fill(box, cache, 2);
+  const fs::path path = box.store() / "locks" / (key_of(1).hex() + ".publish");
+  {
+    const FileLock lock(path, 0, 0600);
+    REQUIRE(lock.held());
+    const Pruned pruned = cache.clear();
+    CHECK(pruned.removed.size() == 1);
+    CHECK(pruned.in_use == 1);
+    CHECK(pruned.problem ==
+          "not every entry was removed, as other processes were using some (1): clear the cache "
+          "again");
+  }
+  const Pruned pruned = cache.clear();
+  CHECK((pruned.removed.size() == 1 && pruned.problem.empty()));
+}
+
+TEST_CASE("a use in the future is no use, and is put right by the next") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  fill(box, cache, 3);
+  set_age(box.file(2, ".cubin"), -1000000);
+  CHECK(cache.prune({.max_bytes = total(cache) - 1, .dry_run = true}).removed[0].key == key_of(2));
+  REQUIRE(cache.get(key_of(2)));
+  CHECK(fs::last_write_time(box.file(2, ".cubin")) < fs::file_time_type::clock::now() + 1min);
+  CHECK(cache.prune({.max_bytes = total(cache) - 1}).removed[0].key == key_of(1));
+  set_age(box.file(3, ".cubin"), -1000000);
+  CHECK(cache.prune({.max_bytes = 0}).removed.size() == 2);
+  const fs::path litter = box.file(1, ".cubin").parent_path() / ".tmp-old";
+  spill(litter, "x");
+  set_age(litter, -1000000);
+  cache.prune({.max_bytes = 0});
+  CHECK_FALSE(fs::exists(litter));
+}
+
+TEST_CASE("temporaries count in the size") {
+  CacheBox box;
+  DiskCache cache(box.options);
+  fill(box, cache, 3);
+  const std::uint64_t all = total(cache);
+  const fs::path litter = box.file(1, ".cubin").parent_path() / ".tmp-new";
+  spill(litter, std::string(100'000, 'x'));
+  CHECK(total(cache) == all + 100'000);
+  CHECK(cache.prune({.max_bytes = all, .dry_run = true}).removed.size() == 3);
+  set_age(litter, 4000);  // left behind: it goes, and the entries stay
+  CHECK(cache.prune({.max_bytes = all, .dry_run = true}).removed.empty());
+  CHECK(cache.prune({.max_bytes = all}).removed.empty());
+  CHECK(total(cache) == all);
 }
 
 TEST_CASE("pin protects an entry that is there and says no for one that is not") {

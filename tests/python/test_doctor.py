@@ -21,6 +21,7 @@ LAYER = {
     "usable": True,
     "verdict": "ok",
     "advice": "",
+    "warning": "",
     "owner": "ann",
     "mode": "0700",
     "entries": 1,
@@ -101,6 +102,18 @@ def test_an_nvrtc_whose_signal_handlers_stay_is_a_note():
     report = report_with(nvrtc__handles_signals=True)
     assert doctor.judge(report, requires_gpu=True) == ([], OK)
     assert any("SIGINT and SIGTERM" in note for note in doctor.notes_of(report))
+
+
+def test_a_usable_folder_with_something_to_know_is_a_note():
+    report = report_with(
+        cache__layers__0__warning="it was created by the user eve (/tmp/c) in /tmp",
+        cache__layers__0__advice="nothing is removed from it",
+    )
+    assert doctor.judge(report, requires_gpu=False) == ([], OK)
+    assert doctor.notes_of(report) == [
+        "the cache folder /c: nothing is removed from it",
+        "the cache folder /c: it was created by the user eve (/tmp/c) in /tmp",
+    ]
 
 
 def test_nvrtc_beside_the_driver():

@@ -85,8 +85,8 @@ def info(options: argparse.Namespace) -> int:
         ],
     )
     for layer in report["layers"]:
-        if layer["advice"]:
-            print(f"{layer['path']}: {layer['advice']}")
+        for text in filter(None, (layer["advice"], layer["warning"])):
+            print(f"{layer['path']}: {text}")
     return OK
 
 

@@ -102,6 +102,12 @@ def notes_of(report: dict[str, Any]) -> list[str]:
         )
     if not nvrtc["loaded"] and report["environment"]["KILN_JIT"] == "off":
         notes.append("no NVRTC, and none is needed: KILN_JIT=off compiles nothing")
+    notes += [
+        f"the cache folder {layer['path']}: {text}"
+        for layer in report["cache"]["layers"]
+        for text in (layer["advice"] if layer["verdict"] == "ok" else "", layer["warning"])
+        if text
+    ]
     if not report["driver"]["found"]:
         notes.append(
             f"no GPU can be used, as {report['driver']['problem']}; until then kernels can be "
