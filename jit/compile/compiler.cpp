@@ -1,6 +1,7 @@
 // One NVRTC compile: options, program, results, errors. Where NVRTC comes from: nvrtc.cpp.
 #include "jit/compile/compiler.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -30,11 +31,17 @@ class PhaseTimes {
  public:
   PhaseTimes() : file_(memfd_create("kiln-nvrtc-times", MFD_CLOEXEC)) {
     path_ = "/proc/self/fd/" + std::to_string(file_);
-    if (file_ >= 0 && access(path_.c_str(), W_OK) == 0) option_ = "--time=" + path_;
+    // NVRTC opens the path again, and the compile fails where it cannot: in a process that has no
+    // descriptor left, the last one is better given back.
+    const int again = file_ < 0 ? -1 : open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (again >= 0) {
+      close(again);
+      option_ = "--time=" + path_;
+    } else {
+      give_back();
+    }
   }
-  ~PhaseTimes() {
-    if (file_ >= 0) close(file_);
-  }
+  ~PhaseTimes() { give_back(); }
   PhaseTimes(const PhaseTimes&) = delete;
   PhaseTimes& operator=(const PhaseTimes&) = delete;
 
@@ -54,6 +61,10 @@ class PhaseTimes {
   }
 
  private:
+  void give_back() {
+    if (file_ >= 0) close(std::exchange(file_, -1));
+  }
+
   int file_;
   std::string path_, option_;
 };

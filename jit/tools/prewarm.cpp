@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "jit/compile/kernel_source.h"
@@ -119,7 +120,11 @@ void run_all(std::vector<Job>& jobs, const PrewarmOptions& options) {
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
   const std::size_t wanted = options.jobs > 0 ? static_cast<std::size_t>(options.jobs) : cores;
   std::vector<std::jthread> threads;
-  for (std::size_t i = 1; i < std::min(wanted, jobs.size()); ++i) threads.emplace_back(work);
+  try {
+    for (std::size_t i = 1; i < std::min(wanted, jobs.size()); ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // A limit of processes (ulimit -u, a container's): the threads that there are do it.
+  }
   work();
 }
 

@@ -6,7 +6,9 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "runtime/emulator/async/async.h"
 #include "runtime/emulator/machine/machine.h"
@@ -63,12 +65,7 @@ class GridRun {
     const int wanted = launch_.options.workers > 0 ? launch_.options.workers : cores;
     const auto workers = static_cast<int>(std::min<std::int64_t>(wanted, total_));
     std::vector<std::jthread> threads;
-    others_ = workers - 1;
-    for (int i = 1; i < workers; ++i) {
-      threads.emplace_back([this] {
-        work(false);
-        --others_;
-      });
+    for (int i = 1; i < workers && start_worker(threads); ++i) {
     }
     work(true);
     threads.clear();
@@ -76,6 +73,21 @@ class GridRun {
   }
 
  private:
+  // False where the process may have no more threads: those that there are do the work.
+  bool start_worker(std::vector<std::jthread>& threads) {
+    ++others_;
+    try {
+      threads.emplace_back([this] {
+        work(false);
+        --others_;
+      });
+    } catch (const std::system_error&) {
+      --others_;
+      return false;
+    }
+    return true;
+  }
+
   std::unique_ptr<Cluster> start() {
     if (resident_.fetch_add(1) >= limit_) {
       resident_.fetch_sub(1);
