@@ -16,6 +16,22 @@ _ELEMENT_BYTES = {"float16": 2, "bfloat16": 2}
 
 _SIZES = ("num_key_value_heads", "head_dim", "intermediate_size", "vocab_size")
 
+# GPT-2's names of what other models call differently.
+_GPT2_NAMES = {
+    "n_embd": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+}
+
+# Classes of models whose attention sees all keys. Most of their configs do not say so.
+_ENCODERS = {
+    "albert", "bert", "big_bird", "camembert", "convbert", "data2vec-text", "deberta",
+    "deberta-v2", "distilbert", "electra", "ernie", "esm", "funnel", "hubert", "layoutlm",
+    "layoutlmv3", "longformer", "modernbert", "mpnet", "nomic_bert", "nystromformer",
+    "rembert", "roberta", "roberta-prelayernorm", "siglip_vision_model", "vit", "wav2vec2",
+    "xlm-roberta", "xlm-roberta-xl", "xmod",
+}  # fmt: skip
+
 
 class UnknownModel(ValueError):
     """No model of that name; the message names the nearest ones."""
@@ -53,19 +69,32 @@ def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-def model_specs(model: dict[str, Any], dtype: str = "bfloat16") -> list[dict[str, Any]]:
-    """The kernels of a model's attention and of its projections (weights stored [N, K])."""
+def model_specs(model: dict[str, Any], dtype: str | None = None) -> list[dict[str, Any]]:
+    """The kernels of a model's attention and of its projections, in `dtype` or else the model's.
+
+    Weights are stored [N, K], but [K, N] for those that `weights_kn` names.
+    """
+    dtype = dtype or model.get("dtype") or "bfloat16"
+    if dtype not in _ELEMENT_BYTES:
+        raise ValueError(
+            f"the model's config has the dtype {dtype!r}, and there are attention kernels for "
+            "bfloat16 and float16 only: choose one of the two with --dtype"
+        )
     specs = _attention_specs(model, dtype)
     for name, shape in model["gemm"].items():
-        spec = _gemm_spec(shape, dtype, biased=name in model["bias"])
+        is_kn = name in model.get("weights_kn", ())
+        spec = _gemm_spec(shape, dtype, biased=name in model["bias"], is_kn=is_kn)
         if spec not in specs:
             specs.append(spec)
     return specs
 
 
 def _attention_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
+    # PyTorch's scaled_dot_product_attention, which has no softcap and no sinks, decodes without a
+    # mask, and a causal mask aligned top-left is a window where the lengths differ.
+    is_sdpa = not (model["softcap"] or model["sinks"])
     # A model with windowed layers has full ones too, or a release without the window.
-    masks = ["causal"] + (["window"] if model["window"] else [])
+    masks = ["none"] * is_sdpa + ["causal"] + ["window"] * bool(model["window"] or is_sdpa)
     return [
         {
             "op": "flash_attention",
@@ -84,15 +113,17 @@ def _access(row_bytes: int) -> str:
     return "vectors" if row_bytes % _VECTOR_BYTES == 0 else "elements"
 
 
-def _gemm_spec(shape: list[int], dtype: str, biased: bool) -> dict[str, Any]:
+def _gemm_spec(shape: list[int], dtype: str, *, biased: bool, is_kn: bool) -> dict[str, Any]:
     columns, depth = shape
     size = _ELEMENT_BYTES[dtype]
+    # Rows of [K, N] weights are as long as the output's.
+    loads = {_access(depth * size), _access(columns * size)} if is_kn else {_access(depth * size)}
     return {
         "op": "gemm",
         "dtype": dtype,
-        "layout": "nt",
+        "layout": "nn" if is_kn else "nt",
         "bias": dtype if biased else None,
-        "loads": _access(depth * size),
+        "loads": "elements" if "elements" in loads else "vectors",
         "stores": _access(columns * size),
     }
 
@@ -104,13 +135,12 @@ def _read_config(path: str) -> dict[str, Any]:
     return config
 
 
-def _check_config(text: Any, path: str) -> None:
-    if not isinstance(text, dict):
-        raise ValueError(f"{path}: text_config must be a JSON object, got {text!r}")
+def _check_config(text: dict[str, Any], path: str) -> None:
+    _check_decodes(text, path)
     if "hidden_size" not in text:
         raise ValueError(
-            f"{path} has no field 'hidden_size', so it is no config.json of a decoder: give a "
-            "model's own, or its kernels in a spec file (docs/prewarm.md)"
+            f"{path} has no field 'hidden_size' (GPT-2: 'n_embd'), so it is not the config.json of "
+            "a decoder: give a model's own, or its kernels in a spec file (docs/prewarm.md)"
         )
     if "num_attention_heads" not in text:
         raise ValueError(
@@ -125,10 +155,47 @@ def _check_config(text: Any, path: str) -> None:
         if text.get(field):
             raise ValueError(
                 f"{path} describes latent attention ('{field}'), whose heads and projections "
-                "cannot be read off the fields used here; give the kernels in a spec file "
+                "do not follow from the fields that Kiln reads; give the kernels in a spec file "
                 "(docs/prewarm.md)"
             )
     _check_heads(text, path)
+
+
+def _check_decodes(text: dict[str, Any], path: str) -> None:
+    """Refuses an encoder: the specs below are those of causal attention."""
+    model_type = text.get("model_type")
+    classes = [str(name) for name in text.get("architectures") or []]
+    if text.get("is_encoder_decoder"):
+        what = "'is_encoder_decoder' is true"
+    elif model_type in _ENCODERS and not text.get("is_decoder"):
+        what = f"'model_type' is {model_type!r}"
+    elif any(name.endswith("ForMaskedLM") for name in classes):
+        what = f"'architectures' names {', '.join(classes)}"
+    elif text.get("is_causal") is False or text.get("use_bidirectional_attention") is True:
+        what = "its attention is not causal"
+    else:
+        return
+    raise ValueError(
+        f"{path} does not describe a decoder ({what}): --model gives the kernels of causal "
+        "attention; give this model's in a spec file, with mask none (docs/prewarm.md)"
+    )
+
+
+def _with_common_names(text: dict[str, Any], path: str) -> dict[str, Any]:
+    """The config with GPT-2's names of sizes replaced by those of most others."""
+    if "n_embd" not in text:
+        return text
+    model_type = text.get("model_type", "gpt2")
+    if model_type != "gpt2":
+        raise ValueError(
+            f"{path} has GPT-2's names of sizes ('n_embd'), but its 'model_type' is "
+            f"{model_type!r}, whose projections are not known; give the kernels in a spec file "
+            "(docs/prewarm.md)"
+        )
+    renamed = {_GPT2_NAMES.get(name, name): value for name, value in text.items()}
+    if not renamed.get("intermediate_size") and type(text["n_embd"]) is int:
+        renamed["intermediate_size"] = 4 * text["n_embd"]
+    return {**renamed, "model_type": "gpt2"}
 
 
 def _check_heads(text: dict[str, Any], path: str) -> None:
@@ -146,29 +213,46 @@ def _check_heads(text: dict[str, Any], path: str) -> None:
 
 def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
     text = config.get("text_config", config)  # multimodal models nest the language model
+    if not isinstance(text, dict):
+        raise ValueError(f"{path}: text_config must be a JSON object, got {text!r}")
+    text = _with_common_names(text, path)
     _check_config(text, path)
     hidden, heads = text["hidden_size"], text["num_attention_heads"]
     kv_heads = text.get("num_key_value_heads") or heads
     head_dim = text.get("head_dim") or hidden // heads
+    model_type = text.get("model_type") or config.get("model_type") or ""
+    is_gpt2, is_gpt_oss = model_type == "gpt2", model_type == "gpt_oss"
     ffn = None if _is_mixture(text) else text.get("intermediate_size")
     gemm = {"qkv": [(heads + 2 * kv_heads) * head_dim, hidden], "o": [hidden, heads * head_dim]}
-    if ffn:
+    if is_gpt2:
+        gemm.update(up=[ffn, hidden], down=[hidden, ffn])
+    elif ffn:
         gemm.update(gate_up=[2 * ffn, hidden], down=[hidden, ffn])
+    layers = list(gemm)
     if text.get("vocab_size"):
         gemm["lm_head"] = [text["vocab_size"], hidden]
-    model_type = text.get("model_type") or config.get("model_type") or ""
-    is_gpt_oss = model_type == "gpt_oss"
     # All of the second Qwen generation (qwen2_moe, qwen2_5_vl_text, ...) has it, mostly unsaid.
     is_qwen2 = model_type.startswith("qwen2") and text.get("qkv_bias", True)
     has_bias = text.get("attention_bias") or is_qwen2
+    bias = (["qkv", "o"] if is_gpt_oss else ["qkv"]) if has_bias else []
     return {
         "head_dim": head_dim,
         "gemm": gemm,
-        "bias": (["qkv", "o"] if is_gpt_oss else ["qkv"]) if has_bias else [],
+        "bias": layers if is_gpt2 else bias,
+        "weights_kn": layers if is_gpt2 else [],
         "window": text.get("sliding_window") if text.get("use_sliding_window", True) else None,
         "softcap": text.get("attn_logit_softcapping"),
         "sinks": is_gpt_oss,
+        "dtype": _dtype_of(text) or _dtype_of(config),
     }
+
+
+def _dtype_of(config: dict[str, Any]) -> str | None:
+    """What newer configs call "dtype" and older ones "torch_dtype"."""
+    for field in ("dtype", "torch_dtype"):
+        if isinstance(config.get(field), str) and config[field] != "auto":
+            return config[field].removeprefix("torch.")
+    return None
 
 
 def _is_mixture(config: dict[str, Any]) -> bool:

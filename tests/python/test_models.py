@@ -2,8 +2,10 @@
 
 import json
 
+import kiln
+import numpy
 import pytest
-from kiln import models
+from kiln import jit, models
 
 
 def specs_of(name, dtype="bfloat16"):
@@ -40,7 +42,7 @@ def test_sinks_windows_and_softcap():
     attention, gemm = specs_of("gemma-2-2b", "float16")
     assert all(spec["softcap"] and spec["dtype"] == "float16" for spec in attention)
     attention, gemm = specs_of("Llama-3.1-8B")
-    assert [spec["mask"] for spec in attention] == ["causal"]
+    assert [spec["mask"] for spec in attention] == ["none", "causal", "window"]
     assert len(gemm) == 1  # all projections are one kernel family
 
 
@@ -162,6 +164,7 @@ def test_what_a_config_may_leave_out_or_add(tmp_path, changes, expected):
         ("[" * 200_000, "is not JSON"),
         ("[]", "holds no JSON object"),
         ('{"text_config": 3}', "text_config"),
+        ('{"n_embd": 64, "n_head": 2, "model_type": "gptj"}', "'gptj', whose projections are not"),
         ('{"hidden_size": "64", "num_attention_heads": 2}', "'hidden_size' must be a whole number"),
         ('{"hidden_size": 64, "num_attention_heads": 0}', "'num_attention_heads' must be"),
         ('{"hidden_size": 2560, "model_type": "gemma3_text"}', "leaves 'num_attention_heads' to"),
@@ -176,12 +179,124 @@ def test_what_a_config_may_leave_out_or_add(tmp_path, changes, expected):
         ),
     ],
 )
-def test_a_file_that_is_no_config_of_ours(tmp_path, text, message):
+def test_a_file_that_is_not_a_decoder_s_config(tmp_path, text, message):
     path = tmp_path / "config.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=message) as error:
         models.load_model(str(path))
     assert str(path) in str(error.value)
+
+
+def specs_of_config(tmp_path, config, dtype=None):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return models.model_specs(models.load_model(str(tmp_path))[1], dtype)
+
+
+@pytest.mark.parametrize(
+    ("fields", "flag", "expected"),
+    [
+        ({}, None, "bfloat16"),
+        ({"torch_dtype": "float16"}, None, "float16"),
+        ({"dtype": "float16"}, None, "float16"),
+        ({"dtype": "float16", "torch_dtype": "bfloat16"}, None, "float16"),  # the newer name
+        ({"torch_dtype": "torch.float16"}, None, "float16"),
+        ({"torch_dtype": "auto"}, None, "bfloat16"),
+        ({"torch_dtype": None}, None, "bfloat16"),
+        ({"torch_dtype": "float16"}, "bfloat16", "bfloat16"),  # --dtype decides
+        ({"torch_dtype": "float32"}, "float16", "float16"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_dtype_of_a_config(tmp_path, fields, flag, expected, nested):
+    config = {"text_config": LLAMA, **fields} if nested else {**LLAMA, **fields}
+    specs = specs_of_config(tmp_path, config, flag)
+    assert {spec["dtype"] for spec in specs} == {expected}
+
+
+def test_a_dtype_without_kernels_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"has the dtype 'float32'.* with --dtype"):
+        specs_of_config(tmp_path, {**LLAMA, "torch_dtype": "float32"})
+
+
+BERT = {
+    "architectures": ["BertForMaskedLM"],
+    "model_type": "bert",
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "vocab_size": 30522,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (BERT, "'model_type' is 'bert'"),
+        ({**BERT, "model_type": "newbert"}, "'architectures' names BertForMaskedLM"),
+        ({**LLAMA, "is_encoder_decoder": True}, "'is_encoder_decoder' is true"),
+        ({**LLAMA, "is_causal": False}, "its attention is not causal"),
+        ({**LLAMA, "use_bidirectional_attention": True}, "its attention is not causal"),
+    ],
+)
+def test_an_encoder_is_refused(tmp_path, config, reason):
+    with pytest.raises(ValueError) as error:
+        specs_of_config(tmp_path, config)
+    assert f"does not describe a decoder ({reason})" in str(error.value)
+
+
+GPT2 = {
+    "architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2",
+    "n_embd": 768,
+    "n_head": 12,
+    "n_layer": 12,
+    "n_inner": None,
+    "vocab_size": 50257,
+}
+
+
+@pytest.mark.parametrize(("inner", "ffn"), [(None, 3072), (1000, 1000)])
+def test_gpt2_s_names(tmp_path, inner, ffn):
+    (tmp_path / "config.json").write_text(json.dumps({**GPT2, "n_inner": inner}))
+    model = models.load_model(str(tmp_path))[1]
+    assert model["head_dim"] == 64
+    assert model["gemm"] == {
+        "qkv": [2304, 768],
+        "o": [768, 768],
+        "up": [ffn, 768],
+        "down": [768, ffn],
+        "lm_head": [50257, 768],
+    }
+    gemm = [spec for spec in models.model_specs(model) if spec["op"] == "gemm"]
+    # GPT-2 keeps its weights as [in, out], with a bias each, but for the head of the vocabulary.
+    layouts = {(spec["layout"], spec["bias"]) for spec in gemm}
+    assert layouts == {("nn", "bfloat16"), ("nt", None)}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_gpt2_s_kernels_are_those_of_its_calls(tmp_path, arch):
+    specs = specs_of_config(tmp_path, GPT2, "float16")
+    keys = {kernel["key"] for kernel in kiln.prewarm(specs, arch, check=True)["kernels"]}
+    x, bias = numpy.zeros((8, 768), numpy.float16), numpy.zeros(2304, numpy.float16)
+    weight, head = (numpy.zeros(shape, numpy.float16) for shape in ((768, 2304), (50257, 768)))
+    with kiln.device(f"emulator:{arch}"):
+        assert kiln.explain("gemm", x, weight, bias=bias)["key"] in keys
+        assert kiln.explain("gemm", x, head.T)["key"] in keys
+        assert kiln.explain("gemm", x, weight)["key"] not in keys  # has no bias
+
+
+def test_after_a_prewarm_pytorch_s_form_compiles_nothing(tmp_path):
+    """Decoding without a mask, and causal masks of different lengths, of fewer and more queries."""
+    specs = specs_of_config(tmp_path, {**LLAMA, "head_dim": 64, "torch_dtype": "float16"})
+    attention = [spec for spec in specs if spec["op"] == "flash_attention"]
+    assert kiln.prewarm(attention, "sm_90a")["failed"] == []
+    key = numpy.zeros((1, 1, 40, 64), numpy.float16)
+    with kiln.device("emulator:sm_90a"), kiln.no_compile():
+        jit.scaled_dot_product_attention(key[:, :, :1], key, key)
+        for queries in (1, 20, 40):
+            query = key[:, :, :queries]
+            jit.scaled_dot_product_attention(query, key, key, is_causal=True)
+            jit.scaled_dot_product_attention(key, query, query, is_causal=True)
 
 
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen2_moe", "qwen2_5_vl_text", "llama"])

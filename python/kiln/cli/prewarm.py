@@ -47,7 +47,11 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--model", help="a known model, or the path of a config.json or its folder")
     what.add_argument("--spec", metavar="FILE", help="a JSON file of specs; - reads stdin")
     parser.add_argument("--arch", action="append", help="such as sm_90a; default: of the GPUs here")
-    parser.add_argument("--dtype", type=dtype_name, default="bfloat16", help="of --model's kernels")
+    parser.add_argument(
+        "--dtype",
+        type=dtype_name,
+        help="of --model's kernels; default: the dtype in its config.json, else bfloat16",
+    )
     parser.add_argument("--jobs", type=_positive, help="compiles at a time; default: one per core")
     parser.add_argument("--recompile", action="store_true", help="also what the cache has")
     parser.add_argument(
