@@ -23,8 +23,9 @@ OPENING = """\
 
 <!-- Made by scripts/api_page.py from the docstrings: change these, then run `make docs`. -->
 
-Every example below was run on the emulated device; `help()` shows the same texts. What an error's
-text means is in [troubleshooting.md](troubleshooting.md); C++ and C are in [cpp.md](cpp.md).
+Every example below runs as it stands, on the emulated device where there is no GPU. `help()` shows
+the same texts. [troubleshooting.md](troubleshooting.md) explains the messages of errors;
+[cpp.md](cpp.md) is about C++ and C.
 """
 
 

@@ -1,9 +1,11 @@
-"""Kiln: GPU kernel templates compiled at run time.
+"""Kiln: GPU kernel templates that are compiled at run time.
 
+    import numpy
     from kiln import jit
+    q = k = v = numpy.ones((1, 16, 2, 64), numpy.float16)
     out = jit.flash_attention(q, k, v, causal=True)
 
-Importing loads neither the driver nor NVRTC; both are opened by the first call that needs them.
+Importing Kiln loads neither the driver nor NVRTC. The first call that needs them does.
 """
 
 from __future__ import annotations

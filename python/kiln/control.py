@@ -1,4 +1,4 @@
-"""Everything around the operations: policy, statistics, prewarming, explanation."""
+"""The functions beside the operations: policy, statistics, prewarming, explanation."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ Specs = Union[Spec, Iterable[Spec], str]
 
 
 def stats() -> dict[str, Any]:
-    """Counters of this process since its start, or since reset_stats().
+    """Returns the counters of this process since its start, or since reset_stats().
 
-    memory_hits        calls whose kernel was resident
-    disk_hits          kernels read from disk, a number for each cache folder in order
-    misses, compiles   kernels found nowhere; kernels compiled
-    compile_seconds, load_seconds   spent compiling; spent loading kernels onto devices
-    kernels_resident   loaded now (not a counter)
+    memory_hits        calls whose kernel was loaded already
+    disk_hits          kernels read from disk, one number for each cache folder in order
+    misses, compiles   kernels that no cache had; kernels that were compiled
+    compile_seconds, load_seconds   time spent compiling; time spent loading kernels onto devices
+    kernels_resident   kernels that are loaded now (not a counter)
     nvrtc_loaded       whether this process has loaded NVRTC
 
+        >>> import kiln, numpy
+        >>> from kiln import jit
         >>> a = numpy.ones((16, 16), numpy.float16)
         >>> out = jit.gemm(a, a)
         >>> kiln.reset_stats()
@@ -38,6 +40,7 @@ def stats() -> dict[str, Any]:
 def reset_stats() -> None:
     """Sets the counters of stats() to zero.
 
+    >>> import kiln
     >>> kiln.reset_stats()
     >>> kiln.stats()["misses"]
     0
@@ -46,11 +49,13 @@ def reset_stats() -> None:
 
 
 def clear_memory_cache() -> None:
-    """Makes every kernel be looked up again; the disk keeps them.
+    """Forgets which kernels are loaded, so that each is looked up on disk again.
 
-    The kernels that were loaded stay so until the process ends, as another thread may be about to
-    launch one: this frees no memory.
+    This frees no memory: a kernel that was loaded stays loaded until the process ends, because
+    another thread may be about to launch it.
 
+        >>> import kiln, numpy
+        >>> from kiln import jit
         >>> a = numpy.ones((16, 16), numpy.float16)
         >>> out = jit.gemm(a, a)
         >>> kiln.clear_memory_cache()
@@ -63,9 +68,11 @@ def clear_memory_cache() -> None:
 def set_jit(mode: str) -> str:
     """Sets the compile policy of the process and returns the previous one.
 
-    "auto" compiles on a miss, "warn" also logs a warning, "off" raises kiln.CompileDisabled.
-    KILN_JIT sets it from outside. Raises ValueError for other words.
+    On a miss, "auto" compiles, "warn" compiles and logs a warning, and "off" raises
+    kiln.CompileDisabled. The environment variable KILN_JIT sets the initial policy. Raises
+    ValueError for any other mode.
 
+        >>> import kiln
         >>> previous = kiln.set_jit("off")
         >>> kiln.set_jit(previous)
         'off'
@@ -76,8 +83,10 @@ def set_jit(mode: str) -> str:
 
 
 def no_compile() -> _core.NoCompile:
-    """A context in which this thread compiles nothing: a miss raises kiln.CompileDisabled.
+    """Returns a context in which this thread compiles nothing: a miss raises kiln.CompileDisabled.
 
+    >>> import kiln, numpy
+    >>> from kiln import jit
     >>> a = numpy.ones((16, 16), numpy.float16)
     >>> out = jit.gemm(a, a)  # compiles, or reads the disk
     >>> with kiln.no_compile():
@@ -89,8 +98,9 @@ def no_compile() -> _core.NoCompile:
 def set_log(callback: Callable[[int, str], object] | None) -> None:
     """Sends log lines to callback(level, text) instead of stderr; None restores stderr.
 
-    Levels: 0 error, 1 warning, 2 info, 3 debug; KILN_LOG chooses how many there are.
+    Levels: 0 error, 1 warning, 2 info, 3 debug. KILN_LOG sets the highest level that is logged.
 
+        >>> import kiln
         >>> lines = []
         >>> kiln.set_log(lambda level, text: lines.append((level, text)))
         >>> kiln.set_log(None)
@@ -99,21 +109,22 @@ def set_log(callback: Callable[[int, str], object] | None) -> None:
 
 
 def explain(op: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """What jit.<op>(*args, **kwargs) would run, and why, without running it.
+    """Returns what jit.<op>(*args, **kwargs) would run, and why, without running it.
 
-    op     the operation's name, such as "gemm"; the rest as it takes it
+    op     the operation's name, such as "gemm"; the other arguments are those of the operation
 
-    Returns a dict, of which the most used:
+    The result is a dict. Its most useful fields:
 
-    path       "portable", or "sm_90a" for the kernels of Hopper's own instructions
-    config     the tile; `why` says why this path and this tile
-    spec       what kiln.prewarm, preload and inspect take
-    key        of the cache; `layer` says where it lies: "memory", a folder, or None
-    splits     blocks that share an output tile, of `whole_tiles` on if that is not 0, and meet in a
-               workspace of `workspace_bytes`
+    path       "portable", or "sm_90a" for the kernels that use Hopper's own instructions
+    config     the tile; `why` says why this path and this tile were chosen
+    spec       the spec, as kiln.prewarm, preload and inspect take it
+    key        the cache key; `layer` says where its entry is: "memory", a folder, or None
+    splits     how many blocks share an output tile, from tile `whole_tiles` on if that is not 0;
+               they exchange their parts through a workspace of `workspace_bytes`
 
-    Raises what the operation raises for such arguments, and ValueError for another op.
+    Raises the errors of the operation for such arguments, and ValueError for an unknown op.
 
+        >>> import kiln, numpy
         >>> a = numpy.ones((64, 256), numpy.float16)
         >>> call = kiln.explain("gemm", a, a.T)
         >>> call["path"], call["spec"]["layout"]
@@ -135,19 +146,21 @@ def prewarm(
     *,
     check: bool = False,
 ) -> dict[str, Any]:
-    """Compiles the kernels of `problems` into the cache: no tensors and, given `arch`, no GPU.
+    """Compiles the kernels of `problems` into the cache, without tensors and, if `arch` is given,
+    without a GPU.
 
     problems   one spec, several, or their JSON text; see kiln/data/spec.schema.json
-    arch       "sm_90a", or several; default: those of the devices here
-    jobs       compiles at a time; default: one per core
-    recompile  also what the cache already has
-    progress   called as progress(done, total, what, outcome, seconds)
+    arch       "sm_90a", or several; default: the architectures of this machine's devices
+    jobs       how many kernels are compiled at a time; default: one per core
+    recompile  also compiles what the cache has already
+    progress   is called as progress(done, total, what, outcome, seconds)
     check      only reports what is missing
 
-    Returns the report: total, compiled, cached, missing, failed, seconds and kernels. A kernel that
-    does not compile is listed under "failed" and stops no other. Raises ValueError for a spec or an
-    arch that is none; docs/prewarm.md lists the fields of a spec.
+    Returns a report with total, compiled, cached, missing, failed, seconds and kernels. A kernel
+    that does not compile is listed under "failed", and the others are compiled nevertheless. Raises
+    ValueError for a wrong spec or an unknown arch. docs/prewarm.md lists the fields of a spec.
 
+        >>> import kiln
         >>> spec = {"op": "gemm", "dtype": "float16", "block_m": 32, "stages": 4}
         >>> report = kiln.prewarm(spec, "sm_80")
         >>> report["compiled"] + report["cached"] == report["total"], report["failed"]
@@ -159,14 +172,15 @@ def prewarm(
 
 
 def preload(spec: Spec | str, device: int | None = None) -> None:
-    """Makes the kernels of one spec resident on a device, so that a stream capture finds them.
+    """Loads the kernels of one spec onto a device, so that a stream capture finds them.
 
-    device  ordinal of a CUDA device; default: the emulated one where it was chosen or stands in for
-            a missing driver, else CUDA device 0
+    device  ordinal of a CUDA device; default: the emulated device if it was chosen or if there is
+            no driver, else CUDA device 0
 
-    Compiles what the cache lacks. Raises ValueError for a spec that is none, and what a call would
-    raise for a kernel that cannot be had.
+    Compiles what the cache lacks. Raises ValueError for a wrong spec, and the errors of a call if a
+    kernel can be neither compiled nor loaded.
 
+        >>> import kiln, numpy
         >>> a = numpy.ones((16, 16), numpy.float16)
         >>> kiln.preload(kiln.explain("gemm", a, a)["spec"])
         >>> kiln.explain("gemm", a, a)["layer"]
@@ -176,13 +190,14 @@ def preload(spec: Spec | str, device: int | None = None) -> None:
 
 
 def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
-    """What each kernel that a spec stands for is made of; compiles what the cache lacks.
+    """Returns what each kernel of a spec is made of. Compiles what the cache lacks.
 
-    Each has `what`, `config`, `path`, `why`, `key`, `spec`; `source` and `ptx`; `registers` and
-    `threads`; `dynamic_shared_bytes`, `spill_bytes`, `local_bytes` and `cubin_bytes`;
-    `compile_seconds`, `nvrtc_version`, `warnings`; `cubin`, as bytes. Raises ValueError for a spec
-    or an arch that is none, kiln.CompileError for what does not compile.
+    Each result has `what`, `config`, `path`, `why`, `key`, `spec`; `source` and `ptx`; `registers`
+    and `threads`; `dynamic_shared_bytes`, `spill_bytes`, `local_bytes` and `cubin_bytes`;
+    `compile_seconds`, `nvrtc_version`, `warnings`; `cubin`, as bytes. Raises ValueError for a wrong
+    spec or an unknown arch, and kiln.CompileError for a kernel that does not compile.
 
+        >>> import kiln
         >>> spec = {"op": "gemm", "dtype": "float16", "block_m": 32, "stages": 4}
         >>> kernels = kiln.inspect(spec, "sm_80")
         >>> [kernel["spill_bytes"] for kernel in kernels], "mma.sync" in kernels[0]["ptx"]
@@ -193,8 +208,9 @@ def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
 
 
 def enumerate_specs(arch: str) -> list[dict[str, Any]]:
-    """Every spec that the built-in tables can give for an arch, one kernel each.
+    """Returns every spec that the built-in tables can give for an arch, one kernel each.
 
+    >>> import kiln
     >>> specs = kiln.enumerate_specs("sm_90a")
     >>> "gemm" in {spec["op"] for spec in specs}
     True
@@ -203,15 +219,18 @@ def enumerate_specs(arch: str) -> list[dict[str, Any]]:
 
 
 def gemm_configs(*, arch: str, k: int | None = None, **properties: Any) -> list[dict[str, int]]:
-    """The tiles that jit.gemm chooses among, each as its `config=` takes it.
+    """Returns the tiles that jit.gemm chooses among, in the form that its `config=` takes.
 
     arch        such as "sm_90a"
-    k           of the product: a tile whose blocks share K is listed once for each number of them,
-                which a short K limits
-    properties  as a spec has them (dtype, out_dtype, layout, bias, ...; docs/prewarm.md), no tile
+    k           K of the product: a tile whose blocks share K is listed once for each possible
+                number of blocks, and a short K allows fewer
+    properties  the fields of a spec (dtype, out_dtype, layout, bias, ...; docs/prewarm.md) but for
+                the tile
 
     Raises ValueError for properties that no kernel has.
 
+        >>> import kiln, numpy
+        >>> from kiln import jit
         >>> a = numpy.ones((16, 16), numpy.float16)
         >>> configs = kiln.gemm_configs(arch="sm_90a", dtype="float16", layout="nt", k=16)
         >>> out = jit.gemm(a, a.T, config=configs[0])
@@ -223,11 +242,13 @@ def gemm_configs(*, arch: str, k: int | None = None, **properties: Any) -> list[
 
 
 def set_tuning(path: str | os.PathLike[str] | None) -> str | None:
-    """Makes jit.gemm ask a measured table of tiles, a file of `kiln tune gemm`, before its model;
-    None: no table. For the whole process, as KILN_TUNING does; returns the previous one's path.
+    """Sets the table of measured tiles, a file of `kiln tune gemm`, that jit.gemm asks before its
+    cost model, and returns the path of the previous table. None removes the table.
 
-    Raises ValueError for a file that cannot be read or is no such table; the previous one stays.
+    The table applies to the whole process, as KILN_TUNING does. Raises ValueError for a file that
+    cannot be read or is not such a table; the previous table then stays.
 
+        >>> import kiln
         >>> previous = kiln.set_tuning(None)
         >>> kiln.set_tuning(previous) is None
         True
@@ -236,10 +257,11 @@ def set_tuning(path: str | os.PathLike[str] | None) -> str | None:
 
 
 def diagnose() -> dict[str, Any]:
-    """What `kiln doctor` reports: driver, NVRTC, devices, cache and environment.
+    """Returns what `kiln doctor` reports: driver, NVRTC, devices, cache and environment.
 
-    Raises nothing: what is missing is in the report's `problem` fields.
+    It raises no errors: the `problem` fields of the report say what is missing.
 
+        >>> import kiln
         >>> report = kiln.diagnose()
         >>> report["version"] == kiln.__version__, report["nvrtc"]["problem"]
         (True, '')

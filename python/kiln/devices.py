@@ -1,4 +1,4 @@
-"""kiln.device: which device computes what lies in host memory."""
+"""kiln.device: which device computes tensors in host memory."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from . import _core
 
 
 class device:
-    """Sets the device of this thread's calls on host memory, until the end of a `with` or for good.
+    """Sets the device of this thread's calls on host memory, for a `with` block or for good.
 
-    choice    "auto": the emulated device where there is no CUDA driver, with one notice; else as
-              "cuda" or "cuda:1": NumPy arrays are copied to that GPU and the results back, which
-              the call waits for; CPU tensors are refused. "emulator" or "emulator:sm_80": the
-              emulated device computes NumPy arrays and CPU tensors in place
-    schedule  of asynchronous work: "late", at the last legal moment, or "eager", at once
-    seed      0 = warps and blocks take turns in order; any other shuffles them
-    checks    watch shared memory for races, reads of what was never written and missing fences
+    choice    "cuda" or "cuda:1": NumPy arrays are copied to that GPU and the results are copied
+              back, which the call waits for; CPU tensors are refused. "emulator" or
+              "emulator:sm_80": the emulated device computes NumPy arrays and CPU tensors in place.
+              "auto": the emulated device, with one notice, if there is no CUDA driver; else "cuda"
+    schedule  when asynchronous work is done: "late", at the last legal moment, or "eager", at once
+    seed      0: warps and blocks take turns in order; any other number shuffles them
+    checks    whether shared memory is watched for races, reads of what was never written and
+              missing fences
 
-    The last three belong to the emulator, and may be written behind it:
+    The last three are options of the emulator. They may also be written as a part of its name:
     "emulator:sm_90a,late,seed=3,checks=off". A tensor in a GPU's memory always goes to its own
-    device. KILN_DEVICE sets the process's default. Raises ValueError for anything else.
+    device. KILN_DEVICE sets the default of the process. Raises ValueError for anything else.
 
+        >>> import kiln, numpy
         >>> a = numpy.ones((16, 16), numpy.float16)
         >>> with kiln.device("emulator:sm_80", schedule="late", seed=3):
         ...     kiln.explain("gemm", a, a)["arch"]

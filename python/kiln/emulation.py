@@ -1,4 +1,4 @@
-"""kiln.emulate: anybody's PTX on the emulated device."""
+"""kiln.emulate: any PTX kernel on the emulated device."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ _REAL = {"f16": "e", "f32": "f", "f64": "d"}
 
 
 class TensorMap:
-    """A tensor map of the emulated device (CUtensorMap's stand-in), for a parameter of 128 bytes.
+    """A tensor map of the emulated device, in place of a CUtensorMap: a parameter of 128 bytes.
 
-    array    NumPy array of 1 to 5 dimensions in a GPU's order: unit last stride, the others
-             multiples of 16 bytes, 16-byte aligned
-    box      what one copy moves: elements of each dimension, in the array's order
+    array    NumPy array of 1 to 5 dimensions. Its last stride is 1, the others are multiples of 16
+             bytes, and its address is a multiple of 16
+    box      what one copy moves: the number of elements in each dimension, in the array's order
     swizzle  0, 32, 64 or 128 bytes
 
-    Raises ValueError for what cuTensorMapEncodeTiled refuses.
+    Raises ValueError for arguments that cuTensorMapEncodeTiled refuses.
 
+        >>> import kiln, numpy
         >>> array = numpy.zeros((64, 64), numpy.float16)
         >>> map = kiln.TensorMap(array, box=(8, 64), swizzle=128)
         >>> len(map.words)  # the bytes of the parameter
@@ -67,24 +68,27 @@ def emulate(
     """Runs one kernel of a PTX module on the emulated device, in place, and waits for it.
 
     ptx           the module's text, or the path of a file
-    entry         the kernel's name; None = the only one of the module
-    grid, block, cluster   (x, y, z), or fewer, or one number
-    arguments     one for each parameter: a NumPy array or CPU PyTorch tensor for a pointer (read
-                  and written in place; of a read-only array writes are trapped), None for a null
-                  pointer, a NumPy scalar of the parameter's size, a Python number, or bytes for
-                  a struct, or a kiln.TensorMap
+    entry         the kernel's name; None: the only kernel of the module
+    grid, block, cluster   (x, y, z), or fewer numbers, or one number
+    arguments     one for each parameter. For a pointer: a NumPy array or CPU PyTorch tensor, which
+                  is read and written in place (writes to a read-only array are trapped), or None
+                  for a null pointer. For a number: a Python number, or a NumPy scalar of the
+                  parameter's size. For a struct: bytes, or a kiln.TensorMap
     buffers       arrays that the kernel reaches in other ways: through pointers in a struct
     shared_bytes  dynamic shared memory
-    arch          of the emulated device, such as "sm_90a"; None = the module's own target
+    arch          the architecture of the emulated device, such as "sm_90a"; None: the module's
+                  own target
     schedule      "late" does asynchronous work at the last legal moment, "eager" at once
-    seed          0 = warps and blocks take turns in order; any other shuffles them
-    checks        watch shared memory for races, reads of what was never written and missing fences
-    step_limit    warp instructions of one block; 0 = none
+    seed          0: warps and blocks take turns in order; any other number shuffles them
+    checks        whether shared memory is watched for races, reads of what was never written and
+                  missing fences
+    step_limit    how many warp instructions one block may take; 0: no limit
     trace         (block, thread), linear indices: prints that thread's instructions to stderr
 
-    Raises kiln.EmulatorError for a module that is no sound PTX, a wrong launch or a fault of the
-    kernel; ValueError and TypeError for arguments that do not fit the parameters.
+    Raises kiln.EmulatorError for PTX that is wrong, a wrong launch or a fault of the kernel, and
+    ValueError and TypeError for arguments that do not fit the parameters.
 
+        >>> import kiln, numpy
         >>> ptx = (
         ...     ".version 8.0 .target sm_80 .address_size 64 "
         ...     ".entry fill(.param .u64 out, .param .u32 value) {"

@@ -7,20 +7,23 @@ namespace kiln::python {
 inline constexpr const char* kVariantDoc =
     R"doc(A change to attention's logits or mask, written as C++ expressions or as a template file.
 
-name     a label for messages and listings; the identity is `digest`, made of all the rest
-params   run-time scalars by name: "f32" or "i32", at most 16
-tensors  run-time tensors by name, at most 8, with the indices of the element read:
-         {"bias": "f32[h, q, kv]"}; each dimension has its index's extent, or 1
-logits   the new logit, of logit (float, scaled), q, row, kv, b, h, h_kv, len_q, len_kv and the names
-mask     true where the key is visible
+name     a label for messages and listings; the identity is `digest`, which covers everything else
+params   run-time scalars by name, "f32" or "i32", at most 16
+tensors  run-time tensors by name, at most 8, with the indices of the element that is read:
+         {"bias": "f32[h, q, kv]"}; each dimension has the extent of its index, or 1
+logits   an expression for the new logit; it may use logit (float, scaled), q, row, kv, b, h, h_kv,
+         len_q, len_kv and the names of params and tensors
+mask     an expression that is true where the key is visible
 file     path of a template file that defines struct UserVariant, instead of the expressions
 
-Calling the variant binds values and tensors by name and never compiles; the bound object keeps its
-tensors alive. Expressions are compiled at the first attention call; errors point into them.
+Call the variant to bind values and tensors by name. That never compiles; the bound object keeps its
+tensors alive. The expressions are compiled at the first attention call, and errors point into them.
 
-Raises ValueError and TypeError for wrong names, types and shapes, and kiln.CompileError, at that
-call, for an expression that does not compile. docs/variants.md tells the whole.
+Raises ValueError and TypeError for wrong names, types and shapes. The first attention call raises
+kiln.CompileError for an expression that does not compile. docs/variants.md describes variants.
 
+    >>> import numpy
+    >>> from kiln import jit
     >>> capped = jit.Variant("capped", params={"cap": "f32"}, logits="cap * tanh(logit / cap)")
     >>> q = numpy.ones((1, 4, 1, 64), numpy.float16)
     >>> k, cap = q[:, :1], capped(cap=2.0)
@@ -30,13 +33,14 @@ call, for an expression that does not compile. docs/variants.md tells the whole.
 )doc";
 
 inline constexpr const char* kBoundVariantDoc =
-    "A Variant with its values and tensors: what flash_attention takes as variant=.";
+    "A Variant with its values and tensors, which flash_attention takes as variant=.";
 
 // ------------------------------------------------------------------------------- exceptions
 
 inline constexpr const char* kErrorDoc =
-    R"doc(The base of what Kiln raises beside ValueError and TypeError.
+    R"doc(The base class of the errors that Kiln raises, apart from ValueError and TypeError.
 
+    >>> import kiln
     >>> issubclass(kiln.CompileDisabled, kiln.Error), issubclass(kiln.Error, RuntimeError)
     (True, True)
 )doc";
@@ -45,8 +49,10 @@ inline constexpr const char* kCompileErrorDoc =
     R"doc(NVRTC refused a source, or no NVRTC could be loaded.
 
 log   NVRTC's whole output; errors in an expression point into its text
-path  the source's: your template file, or the name of what Kiln generated
+path  the path of the source: your template file, or the name of the source that Kiln generated
 
+    >>> import kiln, numpy
+    >>> from kiln import jit
     >>> a = numpy.ones((16, 16), numpy.float16)
     >>> try:
     ...     jit.gemm(a, a, epilogue="acc + bais")
@@ -58,10 +64,11 @@ path  the source's: your template file, or the name of what Kiln generated
 inline constexpr const char* kCudaErrorDoc =
     R"doc(A CUDA driver call failed, or no device can be used.
 
-call     the failed call; empty where there was none
-name     the error's name, such as CUDA_ERROR_INVALID_VALUE; empty where there was no call
-message  the driver's words
+call     the failed call; empty if no call was made
+name     the error's name, such as CUDA_ERROR_INVALID_VALUE; empty if no call was made
+message  the driver's own message
 
+    >>> import kiln
     >>> try:
     ...     kiln.preload({"op": "gemm", "block_m": 32, "stages": 4}, device=63)
     ... except kiln.CudaError as error:  # no driver, or not as many devices
@@ -70,11 +77,13 @@ message  the driver's words
 )doc";
 
 inline constexpr const char* kCompileDisabledDoc =
-    R"doc(A kernel was not in the cache while compiling is off, or while a stream was capturing.
+    R"doc(A kernel was not in the cache while compiling was off or a stream was being captured.
 
-spec  names the kernel, or as a list every kernel that the call lacks: kiln.prewarm([error.spec]) is
-      the cure
+spec  the spec of the kernel, or a list of specs if the call lacks several kernels;
+      kiln.prewarm(error.spec) compiles them
 
+    >>> import kiln, numpy
+    >>> from kiln import jit
     >>> a = numpy.ones((16, 16), numpy.float16)
     >>> with kiln.no_compile():
     ...     try:
@@ -85,16 +94,17 @@ spec  names the kernel, or as a list every kernel that the call lacks: kiln.prew
 )doc";
 
 inline constexpr const char* kEmulatorErrorDoc =
-    R"doc(The emulated device refused a kernel, or trapped it.
+    R"doc(The emulated device refused a kernel, or stopped it at a fault.
 
-fault        what it found, such as "race on shared memory"; docs/emulator.md lists them
-kernel       the entry's name; None, like all below, where it is not known
+fault        the kind of fault, such as "race on shared memory"; docs/emulator.md lists them
+kernel       the entry's name; this and all fields below are None if they are not known
 block        (x, y, z)
-warp, lane   of the block, of the warp
-ptx_line     line of the PTX, from 1 on
+warp, lane   the warp of the block and the lane of the warp
+ptx_line     line of the PTX, counted from 1
 instruction  the text of that line's instruction
 source       file and line, where the PTX has line information
 
+    >>> import kiln
     >>> try:
     ...     kiln.emulate(".version 8.0 .target sm_80 .address_size 64 .entry k() { trap; }")
     ... except kiln.EmulatorError as error:
@@ -103,6 +113,6 @@ source       file and line, where the PTX has line information
 )doc";
 
 inline constexpr const char* kNoCompileDoc =
-    "What kiln.no_compile() returns; may be entered more than once.";
+    "The context that kiln.no_compile() returns. It may be entered more than once.";
 
 }  // namespace kiln::python
