@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 
@@ -84,3 +85,14 @@ def prefix(request, build, run, tmp_path_factory):
 def is_shared(prefix):
     """Whether the prefix holds libkiln.so; it holds one kind of library."""
     return not list(prefix.rglob("libkiln.a"))
+
+
+@pytest.fixture
+def pkg_config(run, prefix):
+    """Asks pkg-config about the installed library; returns the words of its answer."""
+    if shutil.which("pkg-config") is None:
+        pytest.skip("needs pkg-config, which make setup installs")
+    folders = [path.parent for path in prefix.rglob("kiln.pc")]
+    assert len(folders) == 1
+    search = f"{folders[0]}:{ROOT / '.deps' / 'usr' / 'lib' / 'x86_64-linux-gnu' / 'pkgconfig'}"
+    return lambda *options: run("pkg-config", *options, "kiln", PKG_CONFIG_PATH=search).split()

@@ -2,7 +2,6 @@
 
 import pathlib
 import re
-import shutil
 
 import pytest
 
@@ -22,16 +21,6 @@ def check_examples(run, folder, **variables):
 
 only_static = pytest.mark.parametrize("prefix", ["static"], indirect=True)
 only_shared = pytest.mark.parametrize("prefix", ["shared"], indirect=True)
-needs_pkg_config = pytest.mark.skipif(
-    shutil.which("pkg-config") is None, reason="needs pkg-config, which make setup installs"
-)
-
-
-def pkg_config(run, prefix, *options):
-    folders = [path.parent for path in prefix.rglob("kiln.pc")]
-    assert len(folders) == 1
-    search = f"{folders[0]}:{ROOT / '.deps' / 'usr' / 'lib' / 'x86_64-linux-gnu' / 'pkgconfig'}"
-    return run("pkg-config", *options, "kiln", PKG_CONFIG_PATH=search).split()
 
 
 def test_the_examples_by_find_package(run, prefix, tmp_path):
@@ -40,10 +29,11 @@ def test_the_examples_by_find_package(run, prefix, tmp_path):
     check_examples(run, tmp_path)
 
 
-@needs_pkg_config
-def test_the_examples_by_pkg_config_and_bare_compilers(run, prefix, is_shared, tmp_path):
-    cflags = pkg_config(run, prefix, "--cflags")
-    libs = pkg_config(run, prefix, "--libs")
+def test_the_examples_by_pkg_config_and_bare_compilers(
+    run, prefix, pkg_config, is_shared, tmp_path
+):
+    cflags = pkg_config("--cflags")
+    libs = pkg_config("--libs")
     assert ("-lz" in libs) is not is_shared  # of a static library; a shared one knows its own
     cxx, c = EXAMPLES / "01_first_call.cpp", EXAMPLES / "02_from_c.c"
     run("c++", "-std=c++20", *cflags, cxx, *libs, "-o", tmp_path / cxx.stem)
@@ -51,12 +41,11 @@ def test_the_examples_by_pkg_config_and_bare_compilers(run, prefix, is_shared, t
     check_examples(run, tmp_path, LD_LIBRARY_PATH=next(prefix.rglob("libkiln.*")).parent)
 
 
-@needs_pkg_config
-def test_the_version_is_one(run, prefix):
+def test_the_version_is_one(pkg_config):
     (version,) = re.findall(
         r"project\(kiln VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text()
     )
-    assert pkg_config(run, prefix, "--modversion") == [version]
+    assert pkg_config("--modversion") == [version]
 
 
 @only_shared

@@ -237,3 +237,16 @@ def test_an_input_that_requires_grad_is_refused():
     q = randn(1, 1, 8, 8).requires_grad_()
     with torch.enable_grad(), pytest.raises(ValueError, match="query requires grad"):
         sdpa(q, q, q)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_row_hidden_by_the_least_float_of_its_dtype(dtype):
+    """float16's does not outweigh the logits; bfloat16's gives the mean of all values."""
+    query, key, value = (randn(1, 2, 32, 64, dtype=dtype) for _ in range(3))
+    mask = torch.full((32, 32), torch.finfo(dtype).min, dtype=dtype)
+    out = sdpa(query, key, value, mask).float()
+    plain = sdpa(query, key, value).float()
+    mean = value.float().mean(-2, keepdim=True).expand_as(out)
+    same, other = (plain, mean) if dtype == torch.float16 else (mean, plain)
+    torch.testing.assert_close(out, same, rtol=0, atol=4e-3)
+    assert (out - other).abs().max() > 0.1

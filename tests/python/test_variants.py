@@ -1,6 +1,7 @@
 """jit.Variant: construction and binding."""
 
 import kiln
+import numpy as np
 import pytest
 from fake_tensors import CudaArray
 from kiln import jit
@@ -127,3 +128,18 @@ def test_template_files(tmp_path):
     assert jit.Variant("mine", file=path).digest == jit.Variant("mine", file=str(path)).digest
     with pytest.raises(ValueError, match="expressions or a file, not both"):
         jit.Variant("mine", file=path, logits="logit")
+
+
+def test_macros_of_c_are_undefined_and_what_replaces_them():
+    """As docs/variants.md says."""
+    q = np.ones((1, 4, 1, 64), np.float16)
+    with kiln.device("emulator:sm_90a"):
+        for macro in ("INFINITY", "NAN", "FLT_MAX"):
+            with pytest.raises(kiln.CompileError, match=f'identifier "{macro}" is undefined'):
+                jit.flash_attention(q, q, q, variant=jit.Variant("macro", logits=macro))
+        infinity, nan = "-__int_as_float(0x7f800000)", "__int_as_float(0x7fffffff)"
+        hidden = jit.Variant("hidden", logits=f"kv > 1 ? {infinity} : 3.402823466e38f * 0.0f")
+        _, lse = jit.flash_attention(q, q, q, variant=hidden, return_lse=True)
+        np.testing.assert_allclose(lse, np.log(2), rtol=1e-3)
+        spoilt = jit.flash_attention(q, q, q, variant=jit.Variant("spoilt", logits=nan))
+        assert np.isnan(spoilt).all()
