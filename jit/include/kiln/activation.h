@@ -8,8 +8,8 @@
 
 namespace KILN_PUBLIC kiln {
 
-// The last three are gated: of a pair of columns of b, silu, gelu or gelu_tanh of the first, the
-// gate, times the second.
+// The last three are gated. They take two columns of b, apply silu, gelu or gelu_tanh to the first,
+// which is the gate, and multiply the result by the second.
 enum class Activation : std::uint8_t {
   none,
   relu,

@@ -1,4 +1,4 @@
-// Attention: softmax(scale * q k^T) v, with masks, variants and PyTorch's own form.
+// Attention: softmax(scale * q k^T) v, with masks and variants, also with PyTorch's signature.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class AttentionLayout { bshd, bhsd };
 
 struct AttentionOptions {
   bool causal = false;    // aligned bottom-right: query i sees keys up to i + len_kv - len_q
-  bool top_left = false;  // with causal: query i sees keys up to i instead; excludes a window
+  bool top_left = false;  // with causal: query i sees keys up to i instead; not with a window
   // Keys visible before and after the diagonal one, both inclusive; -1 = open.
   std::int64_t window_left = -1, window_right = -1;
   float softcap = 0.0f;          // 0 = none; else cap * tanh(logit / cap) after the scale
@@ -26,7 +26,7 @@ struct AttentionOptions {
   TensorView sinks{};            // [heads], f32, f16 or bf16: one more logit in the denominator
   TensorView alibi_slopes{};     // [heads] or [batch, heads], f32: logit -= slope * |q - kv|
   // [batch or 1, heads or 1, len_q or 1, len_kv or 1] with any strides; expanded dimensions
-  // (stride 0) cost nothing. boolean: true = visible. f32 or q's dtype: added to the logits.
+  // (stride 0) cost no memory. boolean: true means visible. f32 or q's dtype: added to the logits.
   TensorView attn_mask{};
   const BoundVariant* variant = nullptr;
   AttentionLayout layout = AttentionLayout::bshd;
@@ -36,10 +36,11 @@ struct AttentionOptions {
 // out = softmax(scale * q k^T, options) v.
 //   q [batch, len_q, heads, head_dim], k [batch, len_kv, heads_kv, head_dim],
 //   v [batch, len_kv, heads_kv, head_dim_v], out [batch, len_q, heads, head_dim_v]
-// (bhsd: heads before lengths). f16 or bf16, all alike. heads is a multiple of heads_kv; head dims
-// are multiples of 8 up to 256; the last stride is 1, the others are free. `lse`, when given:
-// f32 [batch, heads, len_q] with a unit last stride, natural logarithm, without the sink.
-// A row without visible keys gives out = 0 and lse = -infinity.
+// (bhsd: heads before lengths). All four have the same dtype, f16 or bf16. heads must be a multiple
+// of heads_kv, and head dims must be multiples of 8 up to 256. The last stride must be 1; the
+// others are free. `lse` may be left out; it is f32 [batch, heads, len_q] with a last stride of 1,
+// the natural logarithm, without the sink. A row without visible keys gives out = 0 and lse =
+// -infinity.
 void flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                      const TensorView& out, const TensorView& lse,
                      const AttentionOptions& options = {}, void* stream = nullptr);
@@ -48,21 +49,21 @@ Status try_flash_attention(const TensorView& q, const TensorView& k, const Tenso
                            const AttentionOptions& options = {}, void* stream = nullptr) noexcept;
 
 struct SdpaOptions {
-  bool is_causal = false;        // aligned top-left: query i sees keys up to i; excludes attn_mask
+  bool is_causal = false;        // aligned top-left: query i sees keys up to i; not with attn_mask
   std::optional<float> scale{};  // default 1 / sqrt(head_dim)
-  bool enable_gqa = false;       // heads of key and value divide query's instead of being equal
-  Workspace workspace{};         // not asked where the batch takes several launches
+  bool enable_gqa = false;       // heads of key and value divide query's, instead of being equal
+  Workspace workspace{};         // not used if the batch takes several launches
 };
 
 // PyTorch's scaled_dot_product_attention, forward and without dropout:
 //   query [batch.., heads, len_q, head_dim], key [batch.., heads, len_kv, head_dim],
 //   value [batch.., heads, len_kv, head_dim_v], out [batch.., heads, len_q, head_dim_v]
-// of 2 to 5 dimensions, f16 or bf16, with a unit last stride. Batch dimensions and, without
-// enable_gqa, heads broadcast where they are 1 or missing. `attn_mask`, when given, broadcasts to
-// [batch.., heads, len_q, len_kv] and is read with its own strides, never expanded: boolean (true =
-// visible), or f32 or query's dtype, added to the logits. A row without visible keys gives 0.
-// A batch of two dimensions that do not lie in memory as one is computed by a launch for each entry
-// of the first.
+// of 2 to 5 dimensions, f16 or bf16, with a last stride of 1. Batch dimensions, and without
+// enable_gqa also heads, are broadcast where they are 1 or missing. `attn_mask` may be left out; it
+// broadcasts to [batch.., heads, len_q, len_kv] and is read with its own strides, never expanded.
+// It is boolean (true means visible), or f32 or query's dtype and added to the logits. A row
+// without visible keys gives 0. If two batch dimensions cannot be treated as one because of their
+// strides, each entry of the first one takes a launch of its own.
 void scaled_dot_product_attention(const TensorView& query, const TensorView& key,
                                   const TensorView& value, const TensorView& attn_mask,
                                   const TensorView& out, const SdpaOptions& options = {},
@@ -72,18 +73,20 @@ Status try_scaled_dot_product_attention(const TensorView& query, const TensorVie
                                         const TensorView& out, const SdpaOptions& options = {},
                                         void* stream = nullptr) noexcept;
 
-// The shape of `out` for these inputs, contiguous, data null. Throws as flash_attention does.
+// A contiguous view with the shape of `out` for these inputs and a null pointer. Throws as
+// flash_attention does.
 TensorView flash_attention_output(const TensorView& q, const TensorView& v);
-// Likewise of `lse`: f32, [batch, heads, len_q].
+// The same for `lse`: f32, [batch, heads, len_q].
 TensorView flash_attention_lse_output(const TensorView& q, AttentionLayout layout);
 TensorView scaled_dot_product_attention_output(const TensorView& query, const TensorView& key,
                                                const TensorView& value, bool enable_gqa = false);
 
-// Plan::launch takes the pointers of q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then those
-// of the variant's tensors, of these what was given. q to out must be multiples of 16 bytes when
-// these four and their strides were (null counts as such); else, and all others, of the element's
-// size; of two elements for an attn_mask whose keys are neighbours of even number, with other
-// strides even.
+// Plan::launch takes the pointers of those of q, k, v, out, lse, alibi_slopes, attn_mask and sinks
+// that were given to plan_flash_attention, and then those of the variant's tensors. If the planned
+// pointers and strides of q, k, v and out were multiples of 16 bytes (null pointers count as such),
+// the new pointers of these four must be, too. Other pointers must be multiples of their element's
+// size, and an attn_mask with an even number of keys of stride 1 and even other strides must be a
+// multiple of two elements.
 Plan plan_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                           const TensorView& out, const TensorView& lse,
                           const AttentionOptions& options = {});
@@ -93,7 +96,7 @@ Status try_plan_flash_attention(const TensorView& q, const TensorView& k, const 
                                 const AttentionOptions& options,
                                 std::optional<Plan>& plan) noexcept;
 
-// What a call would run, without running it, as JSON: see explain in kiln/control.h.
+// Tells as JSON what a call would run, without running it: see explain in kiln/control.h.
 std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                                     const TensorView& out, const TensorView& lse,
                                     const AttentionOptions& options);

@@ -1,4 +1,5 @@
-/* Kiln from C and from whatever can call C: the operations of kiln/kiln.h behind a stable ABI.
+/* Kiln for C and for every language that can call C: the operations of kiln/kiln.h with a stable
+ * ABI.
  *
  * Link libkiln (`pkg-config --cflags --libs kiln`, or CMake's kiln::kiln). A call in full:
  *
@@ -8,23 +9,25 @@
  *   if (kiln_flash_attention(&q, &q, &q, &out, NULL, &options, stream) != KILN_OK)
  *     fprintf(stderr, "%s\n", kiln_last_error());
  *
- * Zero and NULL are the defaults, everywhere: of an options struct only `struct_size` must be set,
- * and a NULL options pointer is all defaults. Options that are pointers are read in host memory,
- * during the call.
+ * Zero and NULL mean the default everywhere: only `struct_size` of an options struct must be set,
+ * and a NULL options pointer means all defaults. Options that are pointers point to host memory,
+ * which is read during the call.
  *
  * Errors: every function that can fail returns a kiln_status; no exception leaves the library.
- * kiln_last_error() has the sentence: what was given, what is allowed, what to do.
+ * kiln_last_error() says what was given, what is allowed and what to do.
  *
  * Threads: every function may be called from any thread at any time. A handle may be used by many
- * threads at once, but for its destruction. The chosen device and the last error are the thread's.
+ * threads at once, but it must be destroyed only once and after their last use. Each thread has its
+ * own chosen device and last error.
  *
- * Ownership: tensors, options, texts and pointer arrays stay the caller's and are not kept. Handles
- * belong to the caller until their kiln_*_destroy, which ignores NULL. What a call enqueued on its
- * stream reads and writes the tensors' memory, which must stay until the stream has done that.
+ * Ownership: tensors, options, texts and pointer arrays belong to the caller, and Kiln does not
+ * keep pointers to them. Handles belong to the caller until their kiln_*_destroy, which ignores
+ * NULL. The work that a call enqueues reads and writes the tensors' memory, which must stay valid
+ * until the stream has finished it.
  *
- * ABI: kiln_abi_version() changes when a program built against this header would break, and the
- * name of the shared library with it. Else functions and values are added only, structs that start
- * with `struct_size` grow at the end only, and the others never change.
+ * ABI: if a change would break programs built against this header, kiln_abi_version() changes, and
+ * so does the name of the shared library. Otherwise functions and values are only added, structs
+ * that start with `struct_size` only grow at the end, and other structs never change.
  */
 #ifndef KILN_C_H
 #define KILN_C_H
@@ -42,7 +45,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-int kiln_abi_version(void);     /* the library's; equals KILN_ABI_VERSION if it fits */
+int kiln_abi_version(void);     /* of the library; KILN_ABI_VERSION if it fits this header */
 const char* kiln_version(void); /* "0.1.0" */
 
 /* ------------------------------------------------------------------------------------ errors */
@@ -58,8 +61,8 @@ typedef enum kiln_status {
   KILN_INTERNAL = 7          /* out of memory, or a fault of Kiln */
 } kiln_status;
 
-/* What went wrong in this thread's last call that failed; "" before one did. The text stays until
- * the thread's next call that fails. */
+/* The message of this thread's last call that failed; "" if none has failed. The text stays valid
+ * until the thread's next call that fails. */
 const char* kiln_last_error(void);
 
 /* ----------------------------------------------------------------------------------- tensors */
@@ -78,7 +81,7 @@ typedef enum kiln_dtype {
   KILN_F8_E5M2 = 10
 } kiln_dtype;
 
-/* Tensors in host memory are computed in place on the emulated device, see kiln_set_device. */
+/* Tensors in host memory are computed in place on the emulated device; see kiln_set_device. */
 typedef enum kiln_device_type { KILN_CPU = 0, KILN_CUDA = 1 } kiln_device_type;
 
 /* A view of the caller's memory. Shapes and strides count elements. */
@@ -86,14 +89,14 @@ typedef struct kiln_tensor {
   void* data;
   int32_t dtype;          /* kiln_dtype */
   int32_t device_type;    /* kiln_device_type */
-  int32_t device_ordinal; /* of KILN_CUDA; else not looked at */
+  int32_t device_ordinal; /* of KILN_CUDA; ignored for KILN_CPU */
   int32_t rank;           /* 0 to KILN_MAX_RANK */
   int64_t shape[KILN_MAX_RANK];
   int64_t strides[KILN_MAX_RANK];
 } kiln_tensor;
 
-/* A contiguous view in row-major order. Takes the first KILN_MAX_RANK sizes of a longer shape, and
- * keeps `rank`, which the call then refuses. */
+/* A contiguous view in row-major order. If `rank` is above KILN_MAX_RANK, only that many sizes are
+ * read, and calls refuse the tensor. */
 static inline kiln_tensor kiln_contiguous(void* data, kiln_dtype dtype,
                                           kiln_device_type device_type, int device_ordinal,
                                           int rank, const int64_t* shape) {
@@ -115,18 +118,18 @@ static inline kiln_tensor kiln_contiguous(void* data, kiln_dtype dtype,
 
 /* ------------------------------------------------------------------------------------ device */
 
-/* The device of this thread's calls on host memory: "auto", "cuda", "cuda:1", "emulator" or
+/* Sets the device of this thread's calls on host memory: "auto", "cuda", "cuda:1", "emulator" or
  * "emulator:sm_90a,late,seed=3". Tensors in a GPU's memory always go to their own device. The
- * process starts with KILN_DEVICE's (docs/env.md), else "auto": the emulated device where there is
- * no CUDA driver, and a refusal where there is one. */
+ * process starts with the device in KILN_DEVICE (docs/env.md) or else with "auto": the emulated
+ * device if there is no CUDA driver, and otherwise such calls are refused. */
 kiln_status kiln_set_device(const char* choice);
-/* This thread's choice, until its next kiln_set_device; NULL when KILN_DEVICE is malformed, which
- * is then the last error. */
+/* This thread's choice, valid until its next kiln_set_device. NULL if KILN_DEVICE is malformed;
+ * kiln_last_error() then says how. */
 const char* kiln_device(void);
 
-/* Memory that a call needs beside its tensors, on their device: `bytes` of it, aligned to 16, not
- * necessarily zeroed, that stay until the call's work on its stream is done. Called at most once in
- * a call. Without it such calls run unsplit, several times slower. */
+/* Allocates memory that some calls need besides their tensors, on the same device: `bytes`, aligned
+ * to 16, not necessarily zeroed, valid until the call's work on its stream is done. It is called at
+ * most once in a call. Without it such calls run unsplit and are several times slower. */
 typedef void* (*kiln_allocate)(void* context, size_t bytes);
 
 /* -------------------------------------------------------------------------------- attention */
@@ -142,7 +145,7 @@ typedef struct kiln_attention_options {
   const int64_t* window;    /* two numbers: the keys visible before and after the diagonal one, both
                                inclusive, -1 = open; NULL = all */
   const float* scale;       /* NULL = 1 / sqrt(head_dim) */
-  const kiln_tensor* sinks; /* [heads], f32, f16 or bf16: one more logit below the fraction */
+  const kiln_tensor* sinks; /* [heads], f32, f16 or bf16: one more logit in the denominator */
   const kiln_tensor* alibi_slopes; /* [heads] or [batch, heads], f32: logit -= slope * |q - kv| */
   const kiln_tensor* attn_mask; /* [batch or 1, heads or 1, len_q or 1, len_kv or 1], any strides:
                                    KILN_BOOL (1 = visible), or f32 or q's dtype, added */
@@ -150,36 +153,37 @@ typedef struct kiln_attention_options {
   kiln_allocate allocate;
   void* allocate_context;
   float softcap;    /* 0 = none; else cap * tanh(logit / cap) after the scale */
-  int32_t top_left; /* 1, with causal: query i sees keys up to i instead; excludes a window */
+  int32_t top_left; /* 1, with causal: query i sees keys up to i instead; not with a window */
 } kiln_attention_options;
 
 /* out = softmax(scale * q k^T, options) v.
  *   q [batch, len_q, heads, head_dim], k [batch, len_kv, heads_kv, head_dim],
  *   v [batch, len_kv, heads_kv, head_dim_v], out [batch, len_q, heads, head_dim_v]
- * (KILN_BHSD: heads before lengths). f16 or bf16, all alike. heads is a multiple of heads_kv; head
- * dims are multiples of 8 up to 256; the last stride is 1, the others are free. `lse`, unless NULL:
- * f32 [batch, heads, len_q] with a unit last stride, natural logarithm, without the sink. A row
- * without visible keys gives out = 0 and lse = -infinity.
+ * (KILN_BHSD: heads before lengths). All four have the same dtype, f16 or bf16. heads must be a
+ * multiple of heads_kv, and head dims must be multiples of 8 up to 256. The last stride must be 1;
+ * the others are free. `lse` may be NULL; it is f32 [batch, heads, len_q] with a last stride of 1,
+ * the natural logarithm, without the sink. A row without visible keys gives out = 0 and lse =
+ * -infinity.
  *
- * Enqueues on `stream` (a CUstream or cudaStream_t; NULL = the default stream) and returns without
- * waiting; on the emulated device it returns when it is done. The first call of a kind compiles a
- * kernel or reads it from the cache. */
+ * The work is enqueued on `stream` (a CUstream or cudaStream_t; NULL means the default stream), and
+ * the call returns without waiting for it. On the emulated device it returns when the work is done.
+ * The first call of a kind compiles a kernel or reads it from the cache. */
 kiln_status kiln_flash_attention(const kiln_tensor* q, const kiln_tensor* k, const kiln_tensor* v,
                                  const kiln_tensor* out, const kiln_tensor* lse,
                                  const kiln_attention_options* options, void* stream);
 
 typedef struct kiln_sdpa_options {
   size_t struct_size; /* sizeof(kiln_sdpa_options) */
-  int32_t is_causal;  /* 1: query i sees keys up to i; excludes attn_mask */
-  int32_t enable_gqa; /* 1: heads of key and value divide query's instead of being equal */
+  int32_t is_causal;  /* 1: query i sees keys up to i; not with attn_mask */
+  int32_t enable_gqa; /* 1: heads of key and value divide query's, instead of being equal */
   const float* scale; /* NULL = 1 / sqrt(head_dim) */
   kiln_allocate allocate;
   void* allocate_context;
 } kiln_sdpa_options;
 
-/* PyTorch's scaled_dot_product_attention, forward and without dropout: tensors of 2 to 5
- * dimensions, [batch.., heads, length, head_dim], and `attn_mask`, unless NULL, which broadcasts to
- * [batch.., heads, len_q, len_kv]; kiln/kiln.h tells the rest. */
+/* The forward pass of PyTorch's scaled_dot_product_attention, without dropout: tensors of 2 to 5
+ * dimensions, [batch.., heads, length, head_dim]. `attn_mask` may be NULL; it broadcasts to
+ * [batch.., heads, len_q, len_kv]. The other rules are in kiln/attention.h. */
 kiln_status kiln_scaled_dot_product_attention(const kiln_tensor* query, const kiln_tensor* key,
                                               const kiln_tensor* value,
                                               const kiln_tensor* attn_mask, const kiln_tensor* out,
@@ -187,8 +191,8 @@ kiln_status kiln_scaled_dot_product_attention(const kiln_tensor* query, const ki
 
 /* ------------------------------------------------------------------------------------- GEMM */
 
-/* The last three are gated: of a pair of columns of b, silu, gelu or gelu_tanh of the first, the
- * gate, times the second. gelu and geglu are erf. */
+/* The last three are gated. They take two columns of b, apply silu, gelu or gelu_tanh to the first,
+ * which is the gate, and multiply the result by the second. gelu and geglu use erf. */
 typedef enum kiln_activation {
   KILN_NO_ACTIVATION = 0,
   KILN_RELU = 1,
@@ -200,13 +204,14 @@ typedef enum kiln_activation {
   KILN_GEGLU_TANH = 7
 } kiln_activation;
 
-/* Where the b of a gated activation, [k, 2 h], has column c's gate and its partner: c and h + c
- * (the default), or 2 c and 2 c + 1. */
+/* A gated activation takes two columns of b, [k, 2 h], for column c of the output: c and h + c (the
+ * default), or 2 c and 2 c + 1. */
 typedef enum kiln_gate { KILN_DEFAULT_GATE = 0, KILN_HALVES = 1, KILN_INTERLEAVED = 2 } kiln_gate;
 
 typedef enum kiln_accumulator { KILN_ACCUMULATE_F32 = 0, KILN_ACCUMULATE_F16 = 1 } kiln_accumulator;
 
-/* Overrides the tile; must be a row of the config table ("kiln inspect gemm" lists them). */
+/* Overrides the choice of the tile. It must be a row of the config table, which "kiln inspect gemm"
+ * lists. */
 typedef struct kiln_gemm_tile {
   int32_t block_m, block_n, block_k, stages;
   int32_t cluster; /* thread blocks that share operands; 0 = any */
@@ -229,17 +234,18 @@ typedef struct kiln_gemm_options {
   int32_t gate;                 /* kiln_gate */
   int32_t accumulator;          /* kiln_accumulator */
   int32_t allow_tf32;           /* 1: required for f32 inputs */
-  int32_t fast; /* 1: f8 sums over all of K stay in the tensor cores, which keep about 14 bits */
+  int32_t fast; /* 1: f8 sums over all of K stay in the tensor cores, which have about 14 bits */
   int32_t reserved; /* 0 */
   kiln_allocate allocate;
   void* allocate_context;
 } kiln_gemm_options;
 
 /* out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
- * [batch, m, k], b [k, n] or [batch, k, n], out [m, n] or [batch, m, n]; a batch of 1 or a missing
- * one is broadcast. f16, bf16 or f32 (as tf32), a and b alike; out may be any of the three. One of
- * the last two strides of a and of b is 1; out's and residual's last stride is 1. kiln/kiln.h tells
- * of gated activations and of f8 inputs. Stream and compiling: as for kiln_flash_attention. */
+ * [batch, m, k], b [k, n] or [batch, k, n], out [m, n] or [batch, m, n]. A batch of 1 or a missing
+ * one is broadcast. a and b have the same dtype, f16, bf16 or f32 (computed as tf32); out may have
+ * any of the three. One of the last two strides of a and of b must be 1, and so must the last
+ * stride of out and residual. kiln/gemm.h describes gated activations and f8 inputs. Stream and
+ * compiling are as for kiln_flash_attention. */
 kiln_status kiln_gemm(const kiln_tensor* a, const kiln_tensor* b, const kiln_tensor* out,
                       const kiln_gemm_options* options, void* stream);
 
@@ -250,8 +256,8 @@ typedef struct kiln_norm_options {
   const float* eps;                /* NULL = 1e-6 for kiln_rms_norm, 1e-5 for kiln_layer_norm */
   const kiln_tensor* residual;     /* like x, added to it in f32 */
   const kiln_tensor* residual_out; /* like x, written with the sum; may be residual's memory */
-  float weight_offset;             /* added to each weight: 1 where weights are kept around 0 */
-  int32_t activation;              /* kiln_activation, none of the gated ones */
+  float weight_offset;             /* added to each weight: 1 for models with weights around 0 */
+  int32_t activation;              /* kiln_activation; it must not be a gated one */
   kiln_allocate allocate;
   void* allocate_context;
 } kiln_norm_options;
@@ -259,10 +265,11 @@ typedef struct kiln_norm_options {
 /* With s = x + residual, over the last dimension, computed in f32 and rounded once:
  *   kiln_rms_norm     activation(s * rsqrt(mean(s^2) + eps) * (weight + weight_offset))
  *   kiln_layer_norm   activation((s - mean(s)) * rsqrt(var(s) + eps) * (weight + weight_offset) +
- * bias) x [.., columns], f16, bf16 or f32, 1 to 65536 columns with a unit last stride; out of x's
- * shape and any of the three dtypes; weight and bias [columns], each of any of them, or NULL (1 and
- * 0). out may be the very memory of x or residual. kiln/norm.h tells the rest. Stream and
- * compiling: as for kiln_flash_attention. */
+ * bias)
+ * x is [.., columns], f16, bf16 or f32, with 1 to 65536 columns and a last stride of 1; out has x's
+ * shape and any of the three dtypes; weight and bias are [columns] with any of them, or NULL (1 and
+ * 0). out may be the same memory as x or residual. The other rules are in kiln/norm.h. Stream and
+ * compiling are as for kiln_flash_attention. */
 kiln_status kiln_rms_norm(const kiln_tensor* x, const kiln_tensor* weight, const kiln_tensor* out,
                           const kiln_norm_options* options, void* stream);
 kiln_status kiln_layer_norm(const kiln_tensor* x, const kiln_tensor* weight,
@@ -271,9 +278,9 @@ kiln_status kiln_layer_norm(const kiln_tensor* x, const kiln_tensor* weight,
 
 /* ------------------------------------------------------------------------------------- plans */
 
-/* One call prepared: arguments checked, the kernel resident, so that a launch costs no lookup and
- * may be captured in a CUDA graph. The tensors' data may be NULL while planning. The options'
- * `allocate` is not used: the workspace is an argument of the launch. */
+/* A prepared call: its arguments are checked and its kernel is loaded, so that a launch needs no
+ * lookup and may be captured in a CUDA graph. The tensors' data may be NULL while planning.
+ * `allocate` of the options is not used, because the workspace is an argument of the launch. */
 typedef struct kiln_plan kiln_plan;
 
 /* `*plan` is NULL unless the result is KILN_OK. */
@@ -291,17 +298,19 @@ kiln_status kiln_plan_layer_norm(const kiln_tensor* x, const kiln_tensor* weight
                                  const kiln_tensor* bias, const kiln_tensor* out,
                                  const kiln_norm_options* options, kiln_plan** plan);
 
-/* Device memory that a launch needs beside its tensors, aligned to 16 and not necessarily zeroed.
- * Of launches that may overlap each needs its own. 0 for a NULL plan. */
+/* How much device memory a launch needs besides its tensors. It must be aligned to 16 bytes and
+ * need not be zeroed. Launches that may overlap need one workspace each. 0 for a NULL plan. */
 size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
 
-/* `pointers`: `count` of them, of the tensors that were given when planning, in this order:
- * - of attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's
- * - of gemm: a, b, out, bias, residual, scale_a, scale_b
- * - of norms: x, weight, bias, out, residual, residual_out
- * Shapes and strides are the planned ones. A pointer is a multiple of 16 bytes where the planned
- * kernel relies on it, and else of its element's size: class Plan in kiln/kiln.h. `workspace` may
- * be NULL where kiln_plan_workspace_bytes is 0. */
+/* `pointers` has `count` pointers, of those tensors that were given to the plan function, in this
+ * order:
+ * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
+ * - for gemm: a, b, out, bias, residual, scale_a, scale_b
+ * - for norms: x, weight, bias, out, residual, residual_out
+ * Shapes and strides are the planned ones. A pointer must be a multiple of 16 bytes if the planned
+ * kernel relies on it, and otherwise of its element's size; the plan functions in kiln/attention.h,
+ * kiln/gemm.h and kiln/norm.h say when. `workspace` may be NULL if kiln_plan_workspace_bytes is 0.
+ */
 kiln_status kiln_plan_launch(const kiln_plan* plan, void* const* pointers, size_t count,
                              void* stream, void* workspace);
 void kiln_plan_destroy(kiln_plan* plan);
@@ -313,19 +322,19 @@ void kiln_plan_destroy(kiln_plan* plan);
 typedef struct kiln_variant kiln_variant;
 typedef struct kiln_variant_definition {
   size_t struct_size;    /* sizeof(kiln_variant_definition) */
-  const char* name;      /* a label; identity is the content */
+  const char* name;      /* a label; the identity is the content */
   const char* params;    /* "cap: f32; reach: i32" */
-  const char* tensors;   /* "bias: f32[h, q, kv]"; of f32, f16, bf16, i32, u8 or bool */
+  const char* tensors;   /* "bias: f32[h, q, kv]"; types f32, f16, bf16, i32, u8 and bool */
   const char* logits;    /* "cap * tanh(logit / cap)" */
-  const char* mask;      /* "q - kv < reach": true = visible */
-  const char* file_text; /* of a template file that defines `struct UserVariant`, instead of both */
+  const char* mask;      /* "q - kv < reach"; true means visible */
+  const char* file_text; /* a template file's text with `struct UserVariant`, instead of both */
   const char* file_name; /* its label in messages */
 } kiln_variant_definition;
 
-/* Checks names and types; the expressions are checked by the compiler, at the first call. */
+/* Checks names and types. The compiler checks the expressions, at the first call. */
 kiln_status kiln_variant_create(const kiln_variant_definition* definition, kiln_variant** variant);
-/* Values in the order of the parameters, views in the order of the tensors. Never compiles. The
- * bound variant does not need `variant` any more. */
+/* Takes values in the order of the parameters and views in the order of the tensors. Never
+ * compiles. The bound variant stays valid when `variant` is destroyed. */
 kiln_status kiln_variant_bind(const kiln_variant* variant, const double* values, size_t value_count,
                               const kiln_tensor* tensors, size_t tensor_count,
                               kiln_bound_variant** bound);

@@ -1,5 +1,5 @@
 // The errors of Kiln. Bad arguments are std::invalid_argument (TypeError below for a wrong type);
-// everything else derives from kiln::Error. Each what() is complete in itself.
+// everything else derives from kiln::Error. Each what() is a complete message.
 #pragma once
 
 #include <array>
@@ -28,16 +28,16 @@ class CompileError : public Error {
   CompileError(const std::string& message, std::string log, std::string path = {})
       : Error(message), log_(std::move(log)), path_(std::move(path)) {}
   const std::string& log() const { return log_; }
-  // Of the source: a variant's template file, else the virtual name of what Kiln generated; empty
-  // when it did not come to compiling.
+  // The path of the source: a variant's template file, or the virtual name of the source that Kiln
+  // generated. It is empty if nothing was compiled.
   const std::string& path() const { return path_; }
 
  private:
   std::string log_, path_;
 };
 
-// A CUDA driver call failed, or no device can be used. what() says it all; the parts are for
-// programs, and empty where there was no call.
+// A CUDA driver call failed, or no device can be used. what() is the complete message. The parts
+// are for programs, and are empty if no call was made.
 class CudaError : public Error {
  public:
   explicit CudaError(const std::string& what) : Error(what), message_(what) {}
@@ -45,13 +45,13 @@ class CudaError : public Error {
       : Error(what), call_(std::move(call)), name_(std::move(name)), message_(std::move(message)) {}
   const std::string& call() const { return call_; }        // "cuLaunchKernelEx"
   const std::string& name() const { return name_; }        // "CUDA_ERROR_OUT_OF_MEMORY"
-  const std::string& message() const { return message_; }  // the driver's words, and about what
+  const std::string& message() const { return message_; }  // the driver's message and its context
 
  private:
   std::string call_, name_, message_;
 };
 
-// Where a kernel went wrong on the emulated device; -1, 0 and empty where that is unknown.
+// Where a kernel went wrong on the emulated device; -1, 0 and empty if that is unknown.
 struct EmulatorFault {
   std::string fault;  // "out-of-bounds access"
   std::string kernel;
@@ -62,7 +62,7 @@ struct EmulatorFault {
   std::string source;  // the template's file and line, where the PTX has line information
 };
 
-// The emulated device refused a kernel or trapped it. what() is the whole report.
+// The emulated device refused a kernel, or stopped it at a fault. what() is the whole report.
 class EmulatorError : public Error {
  public:
   EmulatorError(const std::string& report, EmulatorFault fault)
@@ -73,9 +73,9 @@ class EmulatorError : public Error {
   EmulatorFault fault_;
 };
 
-// A kernel was missing from the cache while compiling is off (KILN_JIT=off, no_compile()), or a
-// stream was capturing. spec() is what `kiln prewarm --spec` takes: an object, or for a call of
-// several launches that lacks more than one kernel an array of all that it lacks.
+// A kernel was missing from the cache while compiling was off (KILN_JIT=off, NoCompile) or a stream
+// was being captured. spec() is in the form that `kiln prewarm --spec` takes: an object, or an
+// array if a call of several launches lacks more than one kernel.
 class CompileDisabled : public Error {
  public:
   CompileDisabled(const std::string& message, std::string spec)

@@ -2,8 +2,8 @@
 // in `namespace KILN_PUBLIC kiln`, and the functions of kiln/c.h.
 #pragma once
 
-// KILN_HIDE_API is Kiln's own build's, for a static library: a program or library that links it
-// does not export Kiln in turn.
+// Kiln's own build defines KILN_HIDE_API for a static library, so that a program or library that
+// links it does not export Kiln's symbols.
 #if defined(__GNUC__) && !defined(KILN_HIDE_API)
 #define KILN_PUBLIC [[gnu::visibility("default")]]
 #else

@@ -1,11 +1,11 @@
-// Kiln's public C++ API: attention, GEMM and norms on views of device memory, or of host memory
-// where the emulated device computes (set_device in kiln/control.h); such calls return when they
+// Kiln's public C++ API: attention, GEMM and norms on views of device memory. Views of host memory
+// are computed by the emulated device (set_device in kiln/control.h); such calls return when they
 // are done.
 //
-// Every function is thread-safe, enqueues on `stream` (a CUstream or cudaStream_t; null = the
-// default stream) and returns without waiting. The first call of a kind compiles a kernel or reads
-// it from the cache; later ones launch in about a microsecond. Nothing allocates device memory:
-// where a call needs some, it asks its options' Workspace.
+// Every function is thread-safe, enqueues its work on `stream` (a CUstream or cudaStream_t; null
+// means the default stream) and returns without waiting. The first call of a kind compiles a kernel
+// or reads it from the cache; later calls launch in about a microsecond. No function allocates
+// device memory: a call that needs some asks the Workspace of its options.
 //
 // Throws: std::invalid_argument (kiln::TypeError for dtypes) with one sentence that names the
 // argument; CompileError, CudaError, EmulatorError and CompileDisabled, see kiln/error.h. Each

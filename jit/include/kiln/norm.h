@@ -1,5 +1,5 @@
-// RMS norm and layer norm over the last dimension, with the sum of a residual before and an
-// activation behind.
+// RMS norm and layer norm over the last dimension. A residual can be added before the norm, and an
+// activation applied after it.
 #pragma once
 
 #include <optional>
@@ -16,26 +16,28 @@ namespace KILN_PUBLIC kiln {
 
 struct NormOptions {
   std::optional<float> eps{};  // default 1e-6 for rms_norm, 1e-5 for layer_norm
-  float weight_offset = 0.0f;  // added to each weight: 1 where weights are kept around 0 (Gemma)
-  // Added to x, in f32 and unrounded: like x. `residual_out`, when given, is written with the sum,
-  // rounded once; it may be residual's own memory.
+  float weight_offset = 0.0f;  // added to each weight: 1 for models with weights around 0 (Gemma)
+  // Has x's shape and dtype. It is added to x in f32, and the sum is not rounded before the norm.
+  // If residual_out is given, the sum is written to it, rounded once; it may be residual's own
+  // memory.
   TensorView residual{};
   TensorView residual_out{};
-  Activation activation = Activation::none;  // of the result; none of the gated ones
+  Activation activation = Activation::none;  // of the result; it must not be a gated one
   Workspace workspace{};
 };
 
 // With s = x + residual, in f32 and rounded once, into out:
 //   rms_norm     activation(s * rsqrt(mean(s^2) + eps) * (weight + weight_offset))
 //   layer_norm   activation((s - mean(s)) * rsqrt(var(s) + eps) * (weight + weight_offset) + bias)
-// over the last dimension; the variance is the biased one. x [.., columns] of 1 to 5 dimensions,
-// f16, bf16 or f32, of 1 to 65536 columns with a unit last stride, whose rows lie in memory as one
-// run or as runs of equal length; residual and residual_out like x; out of x's shape and any of the
-// three dtypes. `weight` and `bias`, unless not given (1 and 0), are [columns], each of any of the
-// three dtypes. out and residual_out may each be the very memory of x or residual, with the same
-// dtype and strides; any other overlap is refused where it is certain.
+// over the last dimension; the variance is the biased one. x is [.., columns] of 1 to 5 dimensions,
+// f16, bf16 or f32, with 1 to 65536 columns and a last stride of 1. Its rows are equally spaced in
+// memory, or form groups of equally many rows that are. residual and residual_out have x's shape
+// and dtype; out has x's shape and any of the three dtypes. `weight` and `bias` are [columns], each
+// with any of the three dtypes; if they are not given they count as 1 and 0. out and residual_out
+// may be the same memory as x or residual, with the same dtype and strides. Any other overlap is
+// refused if it is certain.
 //
-// A row gives the same bits in whatever batch it stands, up to 16384 columns.
+// Up to 16384 columns, a row gives the same bits in every batch.
 void rms_norm(const TensorView& x, const TensorView& weight, const TensorView& out,
               const NormOptions& options = {}, void* stream = nullptr);
 void layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
@@ -46,13 +48,14 @@ Status try_layer_norm(const TensorView& x, const TensorView& weight, const Tenso
                       const TensorView& out, const NormOptions& options = {},
                       void* stream = nullptr) noexcept;
 
-// The shape of `out`, contiguous, data null; of x's dtype where `out_dtype` is none.
+// A contiguous view with the shape of `out` and a null pointer; x's dtype if `out_dtype` is none.
 TensorView norm_output(const TensorView& x, DType out_dtype = DType::none);
 
-// Plan::launch takes the pointers of x, weight, bias, out, residual, residual_out, of these what
-// was given. A pointer is a multiple of 16 bytes where all pointers and strides were while planning
-// (null counts as such) and 16 bytes are a whole part of a row; else of what they all were
-// multiples of, at least the element's size.
+// Plan::launch takes the pointers of those of x, weight, bias, out, residual and residual_out that
+// were given to the plan function. If all planned pointers and strides were multiples of 16 bytes
+// (null pointers count as such) and a row is a multiple of 16 bytes, the new pointers must be
+// multiples of 16 bytes, too; else of what all of them were multiples of, which is at least the
+// element's size.
 Plan plan_rms_norm(const TensorView& x, const TensorView& weight, const TensorView& out,
                    const NormOptions& options = {});
 Plan plan_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
@@ -64,7 +67,7 @@ Status try_plan_layer_norm(const TensorView& x, const TensorView& weight, const 
                            const TensorView& out, const NormOptions& options,
                            std::optional<Plan>& plan) noexcept;
 
-// What a call would run, without running it, as JSON: see explain in kiln/control.h.
+// Tells as JSON what a call would run, without running it: see explain in kiln/control.h.
 std::string explain_rms_norm(const TensorView& x, const TensorView& weight, const TensorView& out,
                              const NormOptions& options);
 std::string explain_layer_norm(const TensorView& x, const TensorView& weight,

@@ -1,4 +1,4 @@
-// Plans: an operation prepared once and launched many times.
+// Plan: an operation that is prepared once and launched many times.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,17 @@
 
 namespace KILN_PUBLIC kiln {
 
-// One call prepared: arguments checked, the kernel resident. Cheap to copy, thread-safe.
+// A prepared call: its arguments are checked and its kernel is loaded. It is cheap to copy and
+// thread-safe.
 class Plan {
  public:
   struct Impl;
   explicit Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  // Device memory that launch needs beside its tensors, aligned to 16 and not necessarily zeroed.
-  // Of launches that may overlap each needs its own.
+  // How much device memory a launch needs besides its tensors. It must be aligned to 16 bytes and
+  // need not be zeroed. Launches that may overlap need one workspace each.
   std::size_t workspace_bytes() const;
-  // Pointers of the tensors that were given when planning, in the order that the operation's plan_*
-  // function tells, with the alignment that it tells. Shapes and strides are the planned ones.
+  // Takes the pointers of the tensors that were given to the plan function, in the order and with
+  // the alignment that its comment says. Shapes and strides are the planned ones.
   void launch(std::span<void* const> pointers, void* stream = nullptr,
               void* workspace = nullptr) const;
   void launch(std::initializer_list<void*> pointers, void* stream = nullptr,

@@ -1,4 +1,4 @@
-// A view of somebody else's memory.
+// TensorView: a view of memory that belongs to the caller.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace KILN_PUBLIC kiln {
 
-// f8_e4m3 is PyTorch's float8_e4m3fn: no infinity, one NaN of each sign.
+// f8_e4m3 is PyTorch's float8_e4m3fn: it has no infinity, and one NaN of each sign.
 enum class DType : std::uint8_t {
   none,
   f16,
@@ -25,13 +25,13 @@ enum class DType : std::uint8_t {
 const char* name(DType dtype);  // "float16", "bfloat16", "float8_e4m3fn", …
 int size_of(DType dtype);       // bytes; 0 for none and other
 
-// Tensors in host memory (cpu) are computed in place on the emulated device: see set_device in
-// kiln/control.h. Their ordinal is not looked at.
+// Tensors in host memory (cpu) are computed in place on the emulated device; see set_device in
+// kiln/control.h. Their device_ordinal is ignored.
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
 inline constexpr int kMaxRank = 5;
 
-// Shapes and strides count elements. A default-constructed view is "not given".
+// Shapes and strides count elements. A default-constructed view means that no tensor is given.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::none;

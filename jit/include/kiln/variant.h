@@ -28,11 +28,11 @@ struct VariantParam {
 struct VariantTensor {
   std::string name;
   DType dtype = DType::f32;          // f32, f16, bf16, i32, u8 or boolean
-  std::vector<std::string> indices;  // of b, h, h_kv, row, q, kv: the element read at a position
+  std::vector<std::string> indices;  // of the element that is read: b, h, h_kv, row, q, kv
 };
 
 struct VariantDefinition {
-  std::string name;  // a label; identity is the content
+  std::string name;  // a label; the identity is the content
   std::vector<VariantParam> params;
   std::vector<VariantTensor> tensors;
   std::string logits;     // C++ expression of the new logit; empty = unchanged
@@ -46,14 +46,14 @@ using Digest128 = std::array<std::uint64_t, 2>;
 
 class BoundVariant;
 
-// Immutable. Checks names and types at construction (std::invalid_argument); the expressions are
-// checked by the compiler, whose messages point into them.
+// Immutable. The constructor checks names and types (std::invalid_argument). The compiler checks
+// the expressions, and its messages point into them.
 class Variant {
  public:
   explicit Variant(VariantDefinition definition);
   const VariantDefinition& definition() const { return *definition_; }
   const Digest128& digest() const { return digest_; }
-  // Values in the order of `params`, views in the order of `tensors`. Never compiles.
+  // Takes values in the order of `params` and views in the order of `tensors`. Never compiles.
   BoundVariant bind(std::vector<double> values, std::vector<TensorView> tensors) const;
 
  private:

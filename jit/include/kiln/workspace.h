@@ -1,4 +1,4 @@
-// Device memory for a call, from the caller.
+// Workspace: device memory that the caller provides for a call.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace KILN_PUBLIC kiln {
 
-// Memory that a call needs beside its tensors, on their device: where a few output tiles have much
-// to sum up, several blocks share each and meet there. Without a workspace such calls run unsplit,
-// several times slower.
+// Some calls need memory besides their tensors, on the same device: if there are few output tiles
+// with long sums, several blocks share each tile and exchange their parts through it. Without a
+// workspace such calls run unsplit and are several times slower.
 struct Workspace {
-  // Called at most once in a call: `bytes` of memory, aligned to 16, not necessarily zeroed, that
-  // stays until the call's work on its stream is done. Null = no workspace.
+  // Is called at most once in a call. It returns `bytes` of memory, aligned to 16, not necessarily
+  // zeroed, which must stay valid until the call's work on its stream is done. Null: no workspace.
   void* (*allocate)(void* context, std::size_t bytes) = nullptr;
   void* context = nullptr;
 };
