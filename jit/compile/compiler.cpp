@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "jit/compile/compile_log.h"
+#include "jit/compile/deep_stack.h"
 #include "jit/compile/nvrtc.h"
 
 namespace kiln {
@@ -94,7 +95,10 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   nvrtcResult compile(const std::vector<const char*>& options) {
-    return api_.nvrtcCompileProgram(program_, int(options.size()), options.data());
+    nvrtcResult result = NVRTC_SUCCESS;
+    on_deep_stack(
+        [&] { result = api_.nvrtcCompileProgram(program_, int(options.size()), options.data()); });
+    return result;
   }
   std::string cubin() const { return get(api_.nvrtcGetCUBINSize, api_.nvrtcGetCUBIN, "CUBIN"); }
   std::string ptx() const {

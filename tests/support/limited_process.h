@@ -1,6 +1,8 @@
-// Work in a process of its own that may have hardly anything: no threads, few descriptors.
+// Work in a process of its own that may have hardly anything: no threads, few descriptors, little
+// stack.
 #pragma once
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include <functional>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace kiln::testing {
@@ -41,6 +44,26 @@ inline bool forbid_threads() {
     return true;
   }
   return false;
+}
+
+// Whether `work` returns true on a thread with a stack of this size.
+inline bool holds_on_stack(std::size_t bytes, std::function<bool()> work) {
+  struct Job {
+    std::function<bool()> work;
+    bool good = false;
+  } job{std::move(work)};
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, bytes);
+  pthread_t thread;
+  const auto run = [](void* argument) -> void* {
+    auto& mine = *static_cast<Job*>(argument);
+    mine.good = mine.work();
+    return nullptr;
+  };
+  if (::pthread_create(&thread, &attributes, run, &job) != 0) return false;
+  ::pthread_join(thread, nullptr);
+  return job.good;
 }
 
 // Takes every descriptor that the process may have, but for `left`.
