@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -179,8 +180,13 @@ class CudaStaging final : public HostStaging {
     };
     {
       std::vector<std::jthread> threads;
-      for (std::size_t i = 1; i < lanes; ++i) threads.emplace_back(run, i);
+      try {
+        for (std::size_t i = 1; i < lanes; ++i) threads.emplace_back(run, i);
+      } catch (const std::system_error&) {
+        // The process may have no more threads: this one copies the rest.
+      }
       run(0);
+      for (std::size_t i = threads.size() + 1; i < lanes; ++i) run(i);
     }
     for (const std::exception_ptr& error : errors) {
       if (error) std::rethrow_exception(error);

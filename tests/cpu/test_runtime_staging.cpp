@@ -5,6 +5,7 @@
 #include "runtime/cuda/host_staging.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/limited_process.h"
 
 namespace kiln::runtime {
 namespace {
@@ -78,6 +79,24 @@ TEST_CASE("staging: no more than a gigabyte is kept between calls") {
   }
   CHECK(fake->count("cuMemAlloc") == 1);
   CHECK(fake->count("cuMemFree") >= 1);
+}
+
+TEST_CASE("staging: copies work on the threads that they get") {
+  FakeDriver fake;
+  HostStaging& staging = host_staging(0);
+  const auto copies = [&] {
+    const std::vector<std::byte> data = numbered(std::size_t{37} << 20, 1);
+    std::vector<std::byte> back(data.size());
+    const auto lock = staging.begin();
+    std::byte* const device = staging.reserve(data.size());
+    const HostCopy up{const_cast<std::byte*>(data.data()), device, data.size()};
+    const HostCopy down{back.data(), device, data.size()};
+    staging.upload({&up, 1});
+    staging.download({&down, 1});
+    return back == data;
+  };
+  CHECK(copies());
+  CHECK(kiln::testing::holds_in_child([&] { return kiln::testing::forbid_threads() && copies(); }));
 }
 
 TEST_CASE("staging: a copy that fails is an error, and the next call is whole") {
