@@ -16,8 +16,9 @@ logits   an expression for the new logit; it may use logit (float, scaled), q, r
 mask     an expression that is true where the key is visible
 file     path of a template file that defines struct UserVariant, instead of the expressions
 
-Call the variant to bind values and tensors by name. That never compiles; the bound object keeps its
-tensors alive. The expressions are compiled at the first attention call, and errors point into them.
+Call the variant to bind values and tensors by name. That never compiles; the bound object keeps the
+memory that its tensors had. The expressions are compiled at the first attention call, and errors
+point into them.
 
 Raises ValueError and TypeError for wrong names, types and shapes. The first attention call raises
 kiln.CompileError for an expression that does not compile. docs/variants.md describes variants.

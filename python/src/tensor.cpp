@@ -44,6 +44,12 @@ const DlTensor& tensor_of(PyObject* capsule, Subject subject, bool& is_read_only
   return static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
 }
 
+// The exchange table's quick read owns nothing.
+void read_by_export(Framework& framework) {
+  if (framework.transport != Transport::exchange) return;
+  framework.transport = framework.is_torch ? Transport::torch : Transport::dlpack;
+}
+
 PlacedTensor placed(const TensorArgument& argument) {
   return {argument.name, argument.framework.transport == Transport::numpy};
 }
@@ -69,6 +75,7 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
   for (TensorArgument& argument : arguments) {
     if (!argument.given()) continue;
     argument.framework = framework_of(argument.object, {op_, argument.name});
+    if (needed_ == Needed::longer) read_by_export(argument.framework);
     all_fast = all_fast && argument.framework.transport == Transport::exchange;
   }
   check_grad(arguments);

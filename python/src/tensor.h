@@ -40,13 +40,19 @@ typename Signature::template Tensors<TensorArgument> tensors_of(
   return tensors;
 }
 
+// How long the memory of the tensors is needed. For one call, whoever passes a tensor keeps it.
+// What is kept longer is read through an export, which owns the memory: the tensor object alone
+// would not do, because PyTorch can give it other memory (`tensor.data = ...`, `module.double()`).
+enum class Needed { for_the_call, longer };
+
 // The tensors of one call: read, on one device or all in host memory (for the emulated device, or
 // to be copied), with the stream that the work belongs to. Keeps what their producers handed out
 // alive.
 class TensorIntake {
  public:
-  explicit TensorIntake(const char* op, HostArrays host_arrays = HostArrays::refused)
-      : op_(op), place_(op, host_arrays) {}
+  explicit TensorIntake(const char* op, HostArrays host_arrays = HostArrays::refused,
+                        Needed needed = Needed::for_the_call)
+      : op_(op), place_(op, host_arrays), needed_(needed) {}
   ~TensorIntake();
   TensorIntake(const TensorIntake&) = delete;
   TensorIntake& operator=(const TensorIntake&) = delete;
@@ -83,6 +89,7 @@ class TensorIntake {
 
   const char* op_;
   Placement place_;
+  Needed needed_;
   void* stream_ = nullptr;
   bool waits_ = false;  // JAX gives memory away as if nothing ran on our stream
   std::optional<StagedArrays> staged_;

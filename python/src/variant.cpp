@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "docstrings.h"
 #include "errors.h"
+#include "instance.h"
 #include "jit/op/variant_json.h"
 #include "tensor.h"
 
@@ -52,6 +53,15 @@ std::vector<std::pair<std::string, std::string>> declarations(const py::object& 
   return pairs;
 }
 
+PyVariant new_variant(VariantDefinition definition) {
+  PyVariant variant{Variant(std::move(definition)), std::nullopt};
+  const VariantDefinition& checked = variant.variant.definition();
+  if (checked.params.empty() && checked.tensors.empty()) {
+    variant.without_values = PyBoundVariant{variant.variant.bind({}, {}), {}, {}};
+  }
+  return variant;
+}
+
 PyVariant make_variant(const py::object& name, const py::object& params, const py::object& tensors,
                        const py::object& logits, const py::object& mask, const py::object& file) {
   VariantDefinition definition;
@@ -68,12 +78,7 @@ PyVariant make_variant(const py::object& name, const py::object& params, const p
     definition.file_text = read_file(file);
     definition.file_name = py::cast<std::string>(py::str(file));
   }
-  PyVariant variant{Variant(std::move(definition)), std::nullopt};
-  const VariantDefinition& checked = variant.variant.definition();
-  if (checked.params.empty() && checked.tensors.empty()) {
-    variant.without_values = PyBoundVariant{variant.variant.bind({}, {}), {}};
-  }
-  return variant;
+  return new_variant(std::move(definition));
 }
 
 // "cap, bias" of what the call must name, for messages.
@@ -100,34 +105,97 @@ double param_value(py::handle value, const VariantParam& param) {
   return float_argument(value.ptr(), 0.0f, subject);
 }
 
-PyBoundVariant bind(const PyVariant& self, const py::args& args, const py::kwargs& kwargs) {
-  const VariantDefinition& definition = self.variant.definition();
-  if (!args.empty()) {
-    throw py::type_error("Variant: values are passed by name: " + expected_names(definition));
-  }
-  py::dict values = kwargs.attr("copy")();
+// What a bound variant keeps as its tensor. Like its memory, it must not change when the tensor is
+// given other memory.
+py::object kept_tensor(const TensorArgument& argument) {
+  const auto tensor = py::reinterpret_borrow<py::object>(argument.object);
+  if (argument.framework.is_torch) return tensor.attr("detach")();
+  if (argument.framework.transport == Transport::cupy) return tensor.attr("view")();
+  return tensor;
+}
+
+// Takes the values out of the dict.
+PyBoundVariant bind_values(const Variant& variant, py::dict values) {
+  const VariantDefinition& definition = variant.definition();
   std::vector<double> scalars;
   for (const VariantParam& param : definition.params) {
     scalars.push_back(param_value(take_value(values, param.name, definition), param));
   }
-  std::vector<py::object> owners;
+  std::vector<py::object> given;
   std::vector<TensorArgument> arguments;
   for (const VariantTensor& tensor : definition.tensors) {
-    owners.push_back(take_value(values, tensor.name, definition));
-    arguments.push_back({.name = tensor.name.c_str(), .object = owners.back().ptr()});
-    if (owners.back().is_none()) throw_type({"Variant", tensor.name.c_str()}, "must be a tensor");
+    given.push_back(take_value(values, tensor.name, definition));
+    arguments.push_back({.name = tensor.name.c_str(), .object = given.back().ptr()});
+    if (given.back().is_none()) throw_type({"Variant", tensor.name.c_str()}, "must be a tensor");
   }
   if (!values.empty()) {
     throw py::type_error("Variant '" + definition.name + "': no parameter or tensor " +
                          py::cast<std::string>(py::repr(py::list(values)[0])) + "; it takes " +
                          expected_names(definition));
   }
-  TensorIntake intake("Variant");
+  TensorIntake intake("Variant", HostArrays::refused, Needed::longer);
   intake.read(arguments);
   std::vector<TensorView> views;
-  for (const TensorArgument& argument : arguments) views.push_back(argument.view);
-  for (py::object& owner : intake.release_owners()) owners.push_back(std::move(owner));
-  return {self.variant.bind(std::move(scalars), std::move(views)), std::move(owners)};
+  std::vector<py::object> tensors;
+  for (const TensorArgument& argument : arguments) {
+    views.push_back(argument.view);
+    tensors.push_back(kept_tensor(argument));
+  }
+  return {variant.bind(std::move(scalars), std::move(views)), std::move(tensors),
+          intake.release_owners()};
+}
+
+PyVariant& variant_of(py::handle self) { return object_of<PyVariant>(self, "Variant"); }
+PyBoundVariant& bound_of(py::handle self) {
+  return object_of<PyBoundVariant>(self, "BoundVariant");
+}
+
+PyBoundVariant bind(const py::object& self, const py::args& args, const py::kwargs& kwargs) {
+  const Variant& variant = variant_of(self).variant;
+  if (!args.empty()) {
+    throw py::type_error("Variant: values are passed by name: " +
+                         expected_names(variant.definition()));
+  }
+  return bind_values(variant, kwargs.attr("copy")());
+}
+
+// What pickle and copy.deepcopy keep of a variant: its definition as text, and its file's label.
+py::tuple state_of_variant(const py::object& self) {
+  const VariantDefinition& definition = variant_of(self).variant.definition();
+  return py::make_tuple(variant_to_json(definition).dump(), definition.file_name);
+}
+PyVariant variant_from_state(const py::tuple& state) {
+  if (state.size() != 2)
+    throw py::value_error("Variant: this is not what a Variant was pickled to");
+  const std::string text(string_argument(state[0].ptr(), {"Variant", "state"}));
+  VariantDefinition definition = variant_from_json(nlohmann::json::parse(text, nullptr, false));
+  definition.file_name = string_argument(state[1].ptr(), {"Variant", "state"});
+  return new_variant(std::move(definition));
+}
+
+// Of a bound variant: the variant, and its values and tensors by name.
+py::tuple state_of_bound(const py::object& self) {
+  const PyBoundVariant& bound = bound_of(self);
+  const VariantDefinition& definition = bound.bound.variant().definition();
+  py::dict values;
+  for (std::size_t i = 0; i < definition.params.size(); ++i) {
+    const double value = bound.bound.values()[i];
+    const bool is_whole = definition.params[i].dtype == DType::i32;
+    values[py::str(definition.params[i].name)] =
+        is_whole ? py::object(py::int_(static_cast<std::int64_t>(value)))
+                 : py::object(py::float_(value));
+  }
+  for (std::size_t i = 0; i < definition.tensors.size(); ++i) {
+    values[py::str(definition.tensors[i].name)] = bound.tensors[i];
+  }
+  return py::make_tuple(py::cast(new_variant(VariantDefinition(definition))), values);
+}
+PyBoundVariant bound_from_state(const py::tuple& state) {
+  if (state.size() != 2 || !py::isinstance<PyVariant>(state[0]) ||
+      !py::isinstance<py::dict>(state[1])) {
+    throw py::value_error("BoundVariant: this is not what a BoundVariant was pickled to");
+  }
+  return bind_values(variant_of(state[0]).variant, state[1].attr("copy")());
 }
 
 std::string digest_text(const Variant& variant) {
@@ -142,33 +210,36 @@ std::string digest_text(const Variant& variant) {
 
 void register_variant(py::module_& module) {
   py::class_<PyBoundVariant>(module, "BoundVariant", kBoundVariantDoc)
-      .def_property_readonly("name", [](const PyBoundVariant& self) {
-        return self.bound.variant().definition().name;
+      .def(py::pickle(&state_of_bound, &bound_from_state))
+      .def_property_readonly("name", [](const py::object& self) {
+        return bound_of(self).bound.variant().definition().name;
       });
   py::class_<PyVariant>(module, "Variant", kVariantDoc)
       .def(py::init(&make_variant), py::arg("name"), py::kw_only(), py::arg("params") = py::none(),
            py::arg("tensors") = py::none(), py::arg("logits") = py::none(),
            py::arg("mask") = py::none(), py::arg("file") = py::none())
       .def("__call__", &bind)
-      .def_property_readonly("name",
-                             [](const PyVariant& self) { return self.variant.definition().name; })
-      .def_property_readonly("digest",
-                             [](const PyVariant& self) { return digest_text(self.variant); })
-      .def("__repr__", [](const PyVariant& self) {
-        return "<kiln.jit.Variant \"" + self.variant.definition().name + "\" (" +
-               expected_names(self.variant.definition()) + ")>";
+      .def(py::pickle(&state_of_variant, &variant_from_state))
+      .def_property_readonly(
+          "name", [](const py::object& self) { return variant_of(self).variant.definition().name; })
+      .def_property_readonly(
+          "digest", [](const py::object& self) { return digest_text(variant_of(self).variant); })
+      .def("__repr__", [](const py::object& self) {
+        const VariantDefinition& definition = variant_of(self).variant.definition();
+        return "<kiln.jit.Variant \"" + definition.name + "\" (" + expected_names(definition) +
+               ")>";
       });
 }
 
 const BoundVariant* variant_argument(PyObject* object, Subject subject) {
   if (!is_given(object)) return nullptr;
   const py::handle handle(object);
-  if (py::isinstance<PyBoundVariant>(handle)) return &py::cast<PyBoundVariant&>(handle).bound;
+  if (py::isinstance<PyBoundVariant>(handle)) return &bound_of(handle).bound;
   if (!py::isinstance<PyVariant>(handle)) {
     throw_type(subject, "must be a jit.Variant with its values bound, such as v(cap=30.0), got " +
                             type_name(object));
   }
-  const PyVariant& variant = py::cast<PyVariant&>(handle);
+  const PyVariant& variant = variant_of(handle);
   if (!variant.without_values) {
     const VariantDefinition& definition = variant.variant.definition();
     throw_value(subject, "\"" + definition.name + "\" needs its values: pass variant=v(...) with " +

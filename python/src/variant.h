@@ -15,7 +15,8 @@ namespace py = pybind11;
 
 struct PyBoundVariant {
   BoundVariant bound;
-  std::vector<py::object> owners;  // the bound tensors and what their producers handed out
+  std::vector<py::object> tensors;  // what was bound, in the declarations' order
+  std::vector<py::object> exports;  // what the tensors' producers handed out: owns their memory
 };
 
 struct PyVariant {

@@ -1,8 +1,13 @@
 """jit.Variant: construction and binding."""
 
+import copy
+import pickle
+import weakref
+
 import kiln
 import numpy as np
 import pytest
+import torch
 from fake_tensors import CudaArray
 from kiln import jit
 
@@ -57,8 +62,6 @@ def test_types_of_values():
 
 
 def test_bound_tensors_stay_alive():
-    import weakref
-
     tensor = CudaArray((4, 16, 16), "<f4")
     reference = weakref.ref(tensor)
     bound = biased()(bias=tensor)
@@ -66,6 +69,87 @@ def test_bound_tensors_stay_alive():
     assert reference() is not None
     del bound
     assert reference() is None
+
+
+def change_storage_by_conversion(module):
+    module.double()
+
+
+def change_storage_by_data(module):
+    module.bias.data = torch.zeros(1)
+
+
+@pytest.mark.parametrize("change", [change_storage_by_conversion, change_storage_by_data])
+def test_bound_tensors_keep_their_storage(change):
+    memory = np.linspace(0, 4, 16, dtype=np.float32)
+    module = torch.nn.Module()
+    module.bias = torch.nn.Parameter(torch.from_numpy(memory), requires_grad=False)
+    q, k = torch.ones(1, 4, 1, 64).half(), torch.ones(1, 16, 1, 64).half()
+    v = torch.arange(16.0).half().reshape(1, 16, 1, 1).expand(1, 16, 1, 64).contiguous()
+    with kiln.device("emulator"):
+        bound = biased("f32[kv]")(bias=module.bias)
+        before = jit.flash_attention(q, k, v, variant=bound)
+        reference = weakref.ref(memory)
+        del memory
+        change(module)
+        assert reference() is not None, "the memory that the variant reads was freed"
+        assert torch.equal(jit.flash_attention(q, k, v, variant=bound), before)
+    del bound
+    assert reference() is None
+
+
+def copies(thing):
+    return [copy.copy(thing), copy.deepcopy(thing), pickle.loads(pickle.dumps(thing))]
+
+
+def test_variants_are_copied_and_pickled(tmp_path):
+    path = tmp_path / "mine.cuh"
+    path.write_text("struct UserVariant {};")
+    for variant in (capped(), biased(), jit.Variant("mine", file=path)):
+        for copied in copies(variant):
+            assert copied.digest == variant.digest
+            assert repr(copied) == repr(variant)
+
+
+def test_a_module_with_a_bound_variant_is_copied_and_pickled():
+    module = torch.nn.Module()
+    module.bias = torch.nn.Parameter(torch.rand(16), requires_grad=False)
+    variant = jit.Variant(
+        "both",
+        params={"cap": "f32", "count": "i32"},
+        tensors={"bias": "f32[kv]"},
+        logits="cap * bias + count",
+    )
+    q, k, v = (torch.rand(1, 16, 1, 64).half() for _ in range(3))
+    with kiln.device("emulator"):
+        module.variant = variant(cap=0.1, count=3, bias=module.bias)
+        out = jit.flash_attention(q, k, v, variant=module.variant)
+        for copied in copies(module):
+            assert copied.variant.name == "both"
+            assert torch.equal(jit.flash_attention(q, k, v, variant=copied.variant), out)
+        deep = copy.deepcopy(module)
+        module.bias.copy_(torch.linspace(0, 9, 16))
+        assert not torch.equal(jit.flash_attention(q, k, v, variant=module.variant), out)
+        assert torch.equal(jit.flash_attention(q, k, v, variant=deep.variant), out)
+
+
+@pytest.mark.parametrize("state", [(), ("{",), ("{", ""), ('{"name": 3}', ""), (3, 4), (None, [])])
+def test_states_that_no_pickle_has(state):
+    for made in (capped(), capped()(cap=1.0, count=1)):
+        new = type(made).__new__(type(made))
+        with pytest.raises((TypeError, ValueError)):
+            new.__setstate__(state)
+
+
+def test_objects_of_new_alone_are_refused():
+    for made in (capped(), capped()(cap=1.0, count=1)):
+        empty = type(made).__new__(type(made))
+        uses = [copy.copy, lambda v: v.name, lambda v: attention(v)]
+        if isinstance(made, jit.Variant):
+            uses += [repr, lambda v: v.digest, lambda v: v(cap=1.0)]
+        for use in uses:
+            with pytest.raises(TypeError, match="made by __new__ alone"):
+                use(empty)
 
 
 def test_calls_take_bound_variants():
