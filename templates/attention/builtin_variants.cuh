@@ -101,7 +101,8 @@ struct MaskTensor : DefaultHooks<MaskTensor<kPairs>> {
 };
 // Many masks hide keys by the least float instead of by -inf. A row of nothing else must be the
 // mean of all, as it is by the textbook, but of numbers that large a logit's rounding alone, times
-// log2(e), is more than an exponent holds. No weight differs from 0 as far down as kLeast.
+// log2(e), is more than an exponent holds. No weight differs from 0 as far down as kLeast. A NaN
+// stays one, as in PyTorch: it is a fault of the caller's data that must show.
 template <class T, bool kPairs>
 struct BiasTensor : DefaultHooks<BiasTensor<T, kPairs>> {
   VariantTensor<T, 4> bias;
@@ -119,7 +120,9 @@ struct BiasTensor : DefaultHooks<BiasTensor<T, kPairs>> {
 
  private:
   __device__ __forceinline__ static float sum(float logit, float added) {
-    return added == -KILN_INFINITY ? added : fmaxf(logit + added, kLeast);
+    const float biased = logit + added;
+    // Not fmaxf(), which gives the other operand of a NaN.
+    return added == -KILN_INFINITY ? added : biased < kLeast ? kLeast : biased;
   }
 };
 

@@ -67,6 +67,24 @@ def test_masks_that_are_added(layout, shape, dtype):
     matches(layout, *inputs(torch.bfloat16), added=mask, attn_mask=mask)
 
 
+@pytest.mark.parametrize("len_q, len_kv", [(LEN_Q, LEN_KV), (LEN_Q, 24), (1, 700)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_nan_in_a_mask_reaches_its_rows(len_q, len_kv, dtype):
+    """Keys one by one, in pairs, and shared by several blocks: as in PyTorch."""
+    q, k, v = inputs(torch.bfloat16, len_q, len_kv)
+    mask = torch.randn(BATCH, HEADS, len_q, len_kv).to(dtype)
+    mask[0, 0, 0, len_kv - 2] = torch.nan
+    mask[0, 1, 0, 0] = torch.nan
+    mask[0, 1, 0, 1:] = -torch.inf
+    mask[1, 0] = torch.nan
+    out, lse = jit.flash_attention(q, k, v, layout="bhsd", attn_mask=mask, return_lse=True)
+    _, expected_lse = textbook(q, k, v, mask)
+    assert expected_lse[1, 0].isnan().all() and not expected_lse[1, 1].isnan().any()
+    assert torch.equal(out.isnan().any(-1), expected_lse.isnan())
+    assert torch.equal(out.isnan().all(-1), expected_lse.isnan())
+    assert torch.equal(lse.isnan(), expected_lse.isnan())
+
+
 @LAYOUTS
 def test_a_mask_beside_causal_and_a_window(layout):
     mask = torch.rand(FULL) > 0.3

@@ -21,6 +21,7 @@ SIZES = f"{GEMM}test_layouts_and_sizes -k bf16-nt"
 EPILOGUES = f"{GEMM}test_epilogues -k bf16-relu"
 TILE = f"{GEMM}test_every_tile_of_the_table_by_config -k bf16-"
 SPLIT_K = f"{FOLDER}/test_gemm_split.py::test_splits -k bf16-nn-odd"
+RELEASE = "tests/compile/test_fences.py::test_the_residuals_stages_are_released_behind_a_fence"
 TILE_F8 = f"{FOLDER}/test_gemm_f8.py::test_8_bit_floats -k "
 GATED = f"{FOLDER}/test_gemm_gated.py::test_gated -k bf16-swiglu-full"
 NORM = f"{FOLDER}/test_norm.py::"
@@ -133,6 +134,8 @@ FAULTS = [
           GATED),
     fault("slab-is-filled-while-it-is-read", "gemm/sm90/store.cuh",
           "if (leads()) wait_stores_read<1>();", "", f"{TILE}128x256x64x4x1"),
+    fault("residual-is-released-without-a-fence", "gemm/sm90/residual.cuh",
+          "    fence_async_proxy();\n", "", RELEASE),
     # Thin places of the grid, each with a case of its own.
     fault("causal-a-tile-one-key-beyond-the-diagonal-counts-as-full",
           "attention/builtin_variants.cuh",

@@ -52,9 +52,11 @@ struct ResidualTile {
       position.advance();
     }
   }
-  // Then `position` is behind them. Every warp of the group is done with its own rows.
+  // Then `position` is behind them. Every warp of the group is done with its own rows. The copy
+  // engine writes the stages next: without the fence, nothing orders that behind the warp's reads.
   __device__ __forceinline__ void release(typename Shape::StageRing::Position position) const {
     position.retreat_by(kStages);
+    fence_async_proxy();
 #pragma unroll
     for (int stage = 0; stage < kStages; ++stage) {
       release_stage<Config>(Shape::ring().empty(position.stage));
