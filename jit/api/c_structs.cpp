@@ -55,10 +55,10 @@ static_assert(KILN_MAX_RANK == kMaxRank);
 TensorView view_of(const char* op, const char* name, const kiln_tensor* tensor) {
   TensorView view;
   if (tensor == nullptr) return view;
-  if (tensor->rank < 0 || tensor->rank > kMaxRank) {
-    throw_value({op, name}, "must have a rank of 0 to " + std::to_string(kMaxRank) + ", got " +
-                                std::to_string(tensor->rank));
-  }
+  view.rank = tensor->rank;
+  std::copy_n(tensor->shape, kMaxRank, view.shape);
+  std::copy_n(tensor->strides, kMaxRank, view.strides);
+  check_view({op, name}, view);
   if (tensor->dtype == KILN_NONE) {
     throw_type({op, name}, "has no dtype; set it, or pass NULL for a tensor that is not given");
   }
@@ -66,9 +66,6 @@ TensorView view_of(const char* op, const char* name, const kiln_tensor* tensor) 
   view.dtype = enum_of({op, name}, tensor->dtype, DType::f8_e5m2, ".dtype");
   view.device_type = enum_of({op, name}, tensor->device_type, DeviceType::cuda, ".device_type");
   view.device_ordinal = tensor->device_ordinal;
-  view.rank = tensor->rank;
-  std::copy_n(tensor->shape, kMaxRank, view.shape);
-  std::copy_n(tensor->strides, kMaxRank, view.strides);
   return view;
 }
 

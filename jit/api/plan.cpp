@@ -4,6 +4,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "jit/api/call.h"
 #include "jit/api/status.h"
@@ -11,10 +12,19 @@
 namespace kiln {
 
 struct Plan::Impl {
+  // A tensor of the call, to tell from new pointers whether two of them overlap.
+  struct Tensor {
+    std::string name;
+    TensorView view;
+    Use use;
+  };
+
+  const char* op = "";                // of a constant
   runtime::Device* device = nullptr;  // null: nothing to compute
   Recipe recipe;
   RecipeKernels kernels{};
-  std::size_t tensors = 0;
+  std::vector<Tensor> tensors;
+  std::vector<runtime::MemorySpan> reaches;  // of the tensors, counted from their pointers
   std::array<std::uint8_t, CallArguments::kMaxPointers> alignments{};  // bytes, of each pointer
   std::array<bool, CallArguments::kMaxPointers> may_be_null{};         // of no element
   bool emulated = false;
@@ -39,17 +49,45 @@ void note_pointers(Plan::Impl& impl) {
     for (std::size_t i = 0; i < arguments.pointers(); ++i) {
       const std::size_t tensor = arguments.tensor_number(i);
       const auto alignment = static_cast<std::uint8_t>(arguments.alignment(i));
-      impl.tensors = std::max(impl.tensors, tensor + 1);
       impl.alignments[tensor] = std::max(impl.alignments[tensor], alignment);
       if (arguments.spans()[i].bytes != 0) impl.may_be_null[tensor] = false;
     }
   }
 }
 
+void note_tensors(const CallTensors& tensors, Plan::Impl& impl) {
+  for (const auto& [name, view, use] : tensors.all()) {
+    impl.tensors.push_back({name, *view, use});
+    runtime::MemorySpan reach = CallArguments::span_of(*view, use == Use::written);
+    reach.address -= reinterpret_cast<std::uint64_t>(view->data);
+    impl.reaches.push_back(reach);
+  }
+}
+
+// The call's check for overlaps, with the pointers of a launch.
+void check_overlaps(const Plan::Impl& impl, std::span<void* const> pointers) {
+  std::array<runtime::MemorySpan, CallArguments::kMaxPointers> spans;
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    spans[i] = impl.reaches[i];
+    spans[i].address += reinterpret_cast<std::uint64_t>(pointers[i]);
+  }
+  if (!written_ranges_meet({spans.data(), pointers.size()})) [[likely]]
+    return;
+  std::array<TensorView, CallArguments::kMaxPointers> views;
+  CallTensors tensors;
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    views[i] = impl.tensors[i].view;
+    views[i].data = pointers[i];
+    tensors.add({impl.tensors[i].name.c_str(), &views[i], impl.tensors[i].use});
+  }
+  refuse_overlaps(impl.op, tensors.all());
+}
+
 }  // namespace
 
 Plan make_plan(const Problem& problem, runtime::Device* device, double flops) {
   auto impl = std::make_shared<Plan::Impl>();
+  impl->op = problem.op;
   impl->recipe = problem.recipe;
   impl->device = device;
   if (device != nullptr) {
@@ -58,14 +96,15 @@ Plan make_plan(const Problem& problem, runtime::Device* device, double flops) {
     impl->kernels = find_kernels(problem.recipe, problem.texts, *device, nullptr);
   }
   note_pointers(*impl);
+  note_tensors(problem.tensors, *impl);
   return Plan(std::move(impl));
 }
 
 std::size_t Plan::workspace_bytes() const { return impl_->recipe.workspace_bytes; }
 
 void Plan::launch(std::span<void* const> pointers, void* stream, void* workspace) const {
-  if (pointers.size() != impl_->tensors) {
-    throw std::invalid_argument("Plan::launch: expected " + std::to_string(impl_->tensors) +
+  if (pointers.size() != impl_->tensors.size()) {
+    throw std::invalid_argument("Plan::launch: expected " + std::to_string(impl_->tensors.size()) +
                                 " pointers, got " + std::to_string(pointers.size()));
   }
   for (std::size_t i = 0; i < pointers.size(); ++i) {
@@ -76,6 +115,7 @@ void Plan::launch(std::span<void* const> pointers, void* stream, void* workspace
     }
   }
   if (!impl_->device) return;
+  check_overlaps(*impl_, pointers);
   const bool has_workspace =
       workspace != nullptr && reinterpret_cast<std::uintptr_t>(workspace) % kVectorBytes == 0;
   if (impl_->recipe.workspace_bytes != 0 && !has_workspace) {

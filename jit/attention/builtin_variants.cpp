@@ -52,7 +52,7 @@ void add_attn_mask(const TensorView& mask, AttentionProblem& problem) {
   problem.traits.attn_mask = mask.dtype;
   if (!mask.given()) return;
   const Subject subject{problem.names.op, "attn_mask"};
-  check_device(subject, mask, problem.device_ordinal);
+  check_tensor(subject, mask, problem.device_ordinal);
   if (mask.dtype != DType::boolean && mask.dtype != DType::f32 && mask.dtype != problem.traits.q) {
     throw_type(subject, std::string("must be bool, float32 or ") + name(problem.traits.q) +
                             " like " + problem.names.q + ", got " + name(mask.dtype));
@@ -61,7 +61,8 @@ void add_attn_mask(const TensorView& mask, AttentionProblem& problem) {
   check_data(subject, mask, problem.may_be_null);
   CallArguments& arguments = problem.arguments();
   problem.traits.mask_pairs = reads_pairs(mask, problem.len_kv);
-  arguments.add_pointer(arguments.size(), mask, false, problem.traits.mask_pairs ? 2 : 1);
+  problem.add_tensor(arguments.size(), {subject.name, &mask, Use::read},
+                     problem.traits.mask_pairs ? 2 : 1);
   const std::int64_t extents[] = {problem.batch, problem.heads, problem.len_q, problem.len_kv};
   for (int i = 0; i < 4; ++i) {
     if (mask.shape[i] != extents[i] && mask.shape[i] != 1) {
@@ -123,7 +124,7 @@ void add_alibi(const AttentionOptions& options, AttentionProblem& problem) {
   problem.traits.alibi = slopes.given();
   if (!slopes.given()) return;
   const Subject subject{problem.names.op, "alibi_slopes"};
-  check_device(subject, slopes, problem.device_ordinal);
+  check_tensor(subject, slopes, problem.device_ordinal);
   check_dtype(subject, slopes, DType::f32, "");
   check_data(subject, slopes, problem.may_be_null);
   const bool per_batch = slopes.rank == 2;
@@ -133,7 +134,7 @@ void add_alibi(const AttentionOptions& options, AttentionProblem& problem) {
     check_shape(subject, slopes, {problem.heads});
   }
   CallArguments& arguments = problem.arguments();
-  arguments.add_pointer(arguments.size(), slopes, false);
+  problem.add_tensor(arguments.size(), {subject.name, &slopes, Use::read});
   arguments.add_word(per_batch ? static_cast<std::uint64_t>(slopes.strides[0]) : 0);
   arguments.add_word(static_cast<std::uint64_t>(slopes.strides[slopes.rank - 1]));
 }
@@ -143,14 +144,14 @@ void add_sinks(const AttentionOptions& options, AttentionProblem& problem) {
   problem.traits.sinks = sinks.dtype;
   if (!sinks.given()) return;
   const Subject subject{problem.names.op, "sinks"};
-  check_device(subject, sinks, problem.device_ordinal);
+  check_tensor(subject, sinks, problem.device_ordinal);
   if (!is_float(sinks.dtype)) {
     throw_type(subject,
                std::string("must be float32, float16 or bfloat16, got ") + name(sinks.dtype));
   }
   check_shape(subject, sinks, {problem.heads});
   check_data(subject, sinks, problem.may_be_null);
-  problem.arguments().add_pointer(problem.arguments().size(), sinks, false);
+  problem.add_tensor(problem.arguments().size(), {subject.name, &sinks, Use::read});
   problem.arguments().add_word(static_cast<std::uint64_t>(sinks.strides[0]));
 }
 

@@ -50,11 +50,19 @@ int check_length(Subject subject, std::int64_t size, const char* what) {
   return static_cast<int>(size);
 }
 
+void check_layout(AttentionLayout layout, const char* op) {
+  if (layout == AttentionLayout::bshd || layout == AttentionLayout::bhsd) return;
+  throw_value({op, "layout"},
+              "must be AttentionLayout::bshd (0) or AttentionLayout::bhsd (1), got " +
+                  std::to_string(static_cast<int>(layout)));
+}
+
 void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v,
                    const TensorView& out, const AttentionOptions& options,
                    AttentionProblem& problem) {
   const AttentionNames& names = problem.names;
-  const int ordinal = problem.device_ordinal = check_device({names.op, names.q}, q, -1);
+  check_layout(options.layout, names.op);
+  const int ordinal = problem.device_ordinal = check_tensor({names.op, names.q}, q, -1);
   if (!is_half(q.dtype)) {
     throw_type({names.op, names.q}, std::string("must be float16 or bfloat16, got ") +
                                         name(q.dtype) + "; cast the inputs to one of them");
@@ -64,7 +72,7 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
   for (auto [argument, tensor] :
        {std::pair{names.q, &q}, {names.k, &k}, {names.v, &v}, {"out", &out}}) {
     const Subject subject{names.op, argument};
-    check_device(subject, *tensor, ordinal);
+    check_tensor(subject, *tensor, ordinal);
     check_dtype(subject, *tensor, q.dtype, " like q");
     check_rank(subject, *tensor, 4, layout);
     check_last_stride(subject, *tensor);
@@ -99,7 +107,7 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
 
 void check_lse(const TensorView& lse, const AttentionProblem& problem) {
   const Subject subject{problem.names.op, "lse"};
-  check_device(subject, lse, problem.device_ordinal);
+  check_tensor(subject, lse, problem.device_ordinal);
   check_dtype(subject, lse, DType::f32, "");
   check_shape(subject, lse, {problem.batch, problem.heads, problem.len_q});
   check_last_stride(subject, lse);
@@ -126,15 +134,18 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.scale = options.scale ? *options.scale : 1.0f / std::sqrt(static_cast<float>(q.shape[3]));
   if (!std::isfinite(p.scale)) {
     throw_value({problem.names.op, "scale"},
-                "must be a finite number, got " + std::to_string(p.scale));
+                "must be a finite number, got " + number_text(p.scale));
   }
-  CallArguments& arguments = problem.arguments();
-  arguments.set_params(p);
-  arguments.add_pointer(offsetof(AttentionParams, q), q, false);
-  arguments.add_pointer(offsetof(AttentionParams, k), k, false);
-  arguments.add_pointer(offsetof(AttentionParams, v), v, false);
-  arguments.add_pointer(offsetof(AttentionParams, out), out, true);
-  if (lse.given()) arguments.add_pointer(offsetof(AttentionParams, lse), lse, true);
+  problem.arguments().set_params(p);
+  // A query's row is read by the thread blocks that compute the same row of out, before it is
+  // written.
+  problem.add_tensor(offsetof(AttentionParams, q), {problem.names.q, &q, Use::replaceable});
+  problem.add_tensor(offsetof(AttentionParams, k), {problem.names.k, &k, Use::read});
+  problem.add_tensor(offsetof(AttentionParams, v), {problem.names.v, &v, Use::read});
+  problem.add_tensor(offsetof(AttentionParams, out), {"out", &out, Use::written});
+  if (lse.given()) {
+    problem.add_tensor(offsetof(AttentionParams, lse), {"lse", &lse, Use::written});
+  }
 }
 
 }  // namespace
@@ -164,19 +175,18 @@ void check_attention(const TensorView& q, const TensorView& k, const TensorView&
     const Variant& variant = options.variant->variant();
     problem.texts.variant = &variant.definition();
     traits.variant = variant.digest();
-    add_variant_arguments(
-        *options.variant,
-        {problem.batch, problem.heads, static_cast<int>(k.shape[axes(options.layout).head]),
-         problem.len_q, problem.len_kv, problem.device_ordinal, problem.may_be_null},
-        problem.arguments());
+    add_variant_arguments(*options.variant, problem);
   }
+  check_overlaps(problem);
 }
 
 TensorView flash_attention_output(const TensorView& q, const TensorView& v) {
   constexpr const char* kLayouts =
       "[batch, length, heads, head_dim] or [batch, heads, length, head_dim]";
-  check_rank({AttentionNames().op, "q"}, q, 4, kLayouts);
-  check_rank({AttentionNames().op, "v"}, v, 4, kLayouts);
+  for (auto [name, tensor] : {std::pair{"q", &q}, {"v", &v}}) {
+    check_view({AttentionNames().op, name}, *tensor);
+    check_rank({AttentionNames().op, name}, *tensor, 4, kLayouts);
+  }
   TensorView out = contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
                                    q.shape[2], v.shape[3]);
   out.device_type = q.device_type;
@@ -184,6 +194,9 @@ TensorView flash_attention_output(const TensorView& q, const TensorView& v) {
 }
 
 TensorView flash_attention_lse_output(const TensorView& q, AttentionLayout layout) {
+  check_layout(layout, AttentionNames().op);
+  check_view({AttentionNames().op, "q"}, q);
+  check_rank({AttentionNames().op, "q"}, q, 4, layout_text(layout));
   const Axes ax = axes(layout);
   TensorView lse = contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[0],
                                    q.shape[ax.head], q.shape[ax.row]);

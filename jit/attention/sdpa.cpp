@@ -1,6 +1,8 @@
 #include "jit/attention/sdpa.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "jit/op/checks.h"
@@ -12,14 +14,14 @@ constexpr int kHeads = 2, kLength = 3, kDim = 4;  // dimensions of a view of ran
 
 Subject subject(const char* name) { return {kSdpaNames.op, name}; }
 
-// [.., heads, length, head_dim] with ones in front, which have a stride of 0.
-TensorView of_rank_5(const char* name, const TensorView& tensor) {
-  check_device(subject(name), tensor, -1);
+// With ones in front, which have a stride of 0. `layout`: what messages say of the dimensions.
+TensorView of_rank_5(const char* name, const TensorView& tensor,
+                     const char* layout = "[batch.., heads, length, head_dim]",
+                     const char* cure = "") {
+  check_tensor(subject(name), tensor, -1);
   if (tensor.rank < 2) {
-    throw_value(subject(name),
-                "must have 2 to 5 dimensions, [batch.., heads, length, head_dim]; "
-                "got " +
-                    shape_text(tensor));
+    throw_value(subject(name), std::string("must have 2 to 5 dimensions, ") + layout + ", got " +
+                                   shape_text(tensor) + cure);
   }
   TensorView view = tensor;
   const int added = kMaxRank - tensor.rank;
@@ -120,7 +122,8 @@ struct Inputs {
 
 // A mask [.., length of query, length of key], expanded over the batch.
 TensorView expanded_mask(const TensorView& attn_mask, const TensorView& query) {
-  TensorView mask = of_rank_5("attn_mask", attn_mask);
+  TensorView mask = of_rank_5("attn_mask", attn_mask, "[batch.., heads, len_q, len_kv]",
+                              "; of a mask of keys alone pass mask[None, :]");
   for (int i = 0; i < kHeads; ++i) {
     if (mask.shape[i] != 1 && mask.shape[i] != query.shape[i]) {
       throw_value(subject("attn_mask"), "has " + std::to_string(mask.shape[i]) +
@@ -154,6 +157,19 @@ TensorView slice(const TensorView& view, bool is_one) {
   return result;
 }
 
+// What check_attention finds within one slice, over all of them: the result of one must not be
+// written to what another reads, nor over another's result.
+void check_slices(std::span<const TensorView> views) {
+  const TensorView& out = views[4];
+  check_written(subject("out"), out);
+  const CallTensor tensors[] = {{"query", &views[0], Use::replaceable},
+                                {"key", &views[1], Use::read},
+                                {"value", &views[2], Use::read},
+                                {"attn_mask", &views[3], Use::read},
+                                {"out", &out, Use::written}};
+  refuse_overlaps(kSdpaNames.op, tensors);
+}
+
 }  // namespace
 
 void SdpaCall::advance() {
@@ -173,6 +189,7 @@ SdpaCall check_sdpa(const TensorView& query, const TensorView& key, const Tensor
                 "mask into attn_mask, or leave it out");
   }
   const TensorView output = inputs.output();
+  check_view(subject("out"), out);
   const bool fits =
       out.rank == output.rank && std::equal(out.shape, out.shape + out.rank, output.shape);
   if (!fits) {
@@ -189,6 +206,7 @@ SdpaCall check_sdpa(const TensorView& query, const TensorView& key, const Tensor
       views, [](const TensorView& view) { return !view.given() || is_one_batch(view); });
   SdpaCall call;
   call.slices = is_one ? 1 : static_cast<int>(inputs.query.shape[0]);
+  if (!is_one) check_slices(views);
   for (std::size_t i = 0; i < views.size(); ++i) {
     call.steps_[i] = views[i].strides[0] * size_of(views[i].dtype);
     if (views[i].given()) views[i] = slice(views[i], is_one);

@@ -136,28 +136,28 @@ std::string signature(const VariantDefinition& d) {
   return text;
 }
 
-std::int64_t extent_of(const std::string& index, const VariantExtents& e) {
-  if (index == "b") return e.batch;
-  if (index == "h") return e.heads;
-  if (index == "h_kv") return e.heads_kv;
-  if (index == "row") return e.len_q;
-  return e.len_kv;  // q counts positions among the keys, kv the keys
+std::int64_t extent_of(const std::string& index, const AttentionProblem& problem) {
+  if (index == "b") return problem.batch;
+  if (index == "h") return problem.heads;
+  if (index == "h_kv") return problem.heads_kv;
+  if (index == "row") return problem.len_q;
+  return problem.len_kv;  // q counts positions among the keys, kv the keys
 }
 
-void add_tensor(const VariantDefinition& d, const VariantTensor& declared, TensorView view,
-                const VariantExtents& e, CallArguments& arguments) {
+void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const TensorView& view,
+                AttentionProblem& problem) {
   const Subject subject{"flash_attention's variant", declared.name.c_str()};
-  check_device(subject, view, e.device_ordinal);
+  check_tensor(subject, view, problem.device_ordinal);
   check_dtype(subject, view, declared.dtype, " as declared");
-  check_data(subject, view, e.may_be_null);
+  check_data(subject, view, problem.may_be_null);
   if (view.rank != static_cast<int>(declared.indices.size())) {
     throw_value(subject, "must have " + std::to_string(declared.indices.size()) +
                              " dimensions as declared, got " + shape_text(view));
   }
   for (int i = 0; i < view.rank; ++i) {
     const std::string& index = declared.indices[static_cast<std::size_t>(i)];
-    const std::int64_t extent = extent_of(index, e);
-    if (index == "q" && e.len_q > e.len_kv) {
+    const std::int64_t extent = extent_of(index, problem);
+    if (index == "q" && problem.len_q > problem.len_kv) {
       refuse(d, "tensor '" + declared.name +
                     "' is indexed by q, which is negative for the first "
                     "rows when len_q > len_kv; index it by row");
@@ -166,11 +166,12 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, Tenso
       throw_value(subject, "must have size " + std::to_string(extent) + " (or 1) in dimension " +
                                std::to_string(i) + " (" + index + "), got " + shape_text(view));
     }
-    if (view.shape[i] == 1) view.strides[i] = 0;
   }
-  arguments.add_pointer(arguments.size(), view, false);
+  CallArguments& arguments = problem.arguments();
+  problem.add_tensor(arguments.size(), {subject.name, &view, Use::read});
   for (int i = 0; i < view.rank; ++i) {
-    arguments.add_word(static_cast<std::uint64_t>(view.strides[i]));
+    const bool varies = view.shape[i] != 1;
+    arguments.add_word(varies ? static_cast<std::uint64_t>(view.strides[i]) : 0);
   }
 }
 
@@ -201,9 +202,9 @@ BoundVariant Variant::bind(std::vector<double> values, std::vector<TensorView> t
   return BoundVariant(*this, std::move(values), std::move(tensors));
 }
 
-void add_variant_arguments(const BoundVariant& bound, const VariantExtents& extents,
-                           CallArguments& arguments) {
+void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem) {
   const VariantDefinition& d = bound.variant().definition();
+  CallArguments& arguments = problem.arguments();
   for (std::size_t i = 0; i < d.params.size(); ++i) {
     const double value = bound.values()[i];
     if (d.params[i].dtype == DType::i32) {
@@ -213,7 +214,7 @@ void add_variant_arguments(const BoundVariant& bound, const VariantExtents& exte
     }
   }
   for (std::size_t i = 0; i < d.tensors.size(); ++i) {
-    add_tensor(d, d.tensors[i], bound.tensors()[i], extents, arguments);
+    add_tensor(d, d.tensors[i], bound.tensors()[i], problem);
   }
 }
 

@@ -22,12 +22,6 @@ constexpr const char* kF8Names = "float8_e4m3fn or float8_e5m2";
                            "), got " + shape_text(scale));
 }
 
-std::string strides_text(const TensorView& tensor) {
-  TensorView strides = tensor;
-  for (int i = 0; i < tensor.rank; ++i) strides.shape[i] = tensor.strides[i];
-  return shape_text(strides);
-}
-
 // Which dimension of a scale has an entry for each row or column; -1: its shape is none of those.
 int long_dimension(const TensorView& scale, const GemmProblem& problem, bool is_a, bool batched) {
   const std::int64_t size = is_a ? problem.m : problem.n;
@@ -46,7 +40,7 @@ CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bo
                          bool batched) {
   if (!scale.given()) return {};
   const Subject subject{kGemmOp, is_a ? "scale_a" : "scale_b"};
-  check_device(subject, scale, problem.device_ordinal);
+  check_tensor(subject, scale, problem.device_ordinal);
   check_dtype(subject, scale, DType::f32, "");
   check_data(subject, scale, problem.may_be_null);
   if (scale.rank == 0 || (scale.rank == 1 && scale.shape[0] == 1)) return {Scale::tensor, 0};
@@ -115,6 +109,10 @@ void check_f8_operand(const F8Operand& operand) {
   const std::string dtype = name(tensor.dtype);
   if (major != Major::k) {
     throw_value(subject, "must be contiguous along K, as it is " + dtype + ", got strides " +
+  if (options.allow_tf32 && a.dtype != DType::f32) {
+    throw_value({kGemmOp, "precision"}, std::string("\"tf32\" is for float32 inputs, got ") +
+                                            name(a.dtype) + "; leave it out");
+  }
                              strides_text(tensor) +
                              (is_a ? "; call .contiguous() on the [m, k] tensor"
                                    : "; pass w.t() of a contiguous [n, k] weight"));

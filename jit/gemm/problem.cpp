@@ -90,12 +90,14 @@ bool has_vectors(const TensorView& tensor, std::int64_t ld, std::int64_t batch_s
          access_of(tensor, 0, ld, batch_stride) != Access::elements;
 }
 
-std::int64_t common_batch(const Matrix& a, const Matrix& b) {
-  if (a.batch != b.batch && a.batch != 1 && b.batch != 1) {
-    throw_value({kGemmOp, "b"}, "must have a's batch or 1, got " + std::to_string(b.batch) +
-                                    " for " + std::to_string(a.batch));
+std::int64_t common_batch(const TensorView& a, const TensorView& b) {
+  const std::int64_t batch_a = a.rank == 3 ? a.shape[0] : 1, batch_b = b.rank == 3 ? b.shape[0] : 1;
+  if (batch_a != batch_b && batch_a != 1 && batch_b != 1) {
+    throw_value({kGemmOp, "b"}, "must have " + std::to_string(batch_a) +
+                                    " batch entries like a, or 1, got " + std::to_string(batch_b) +
+                                    ": a is " + shape_text(a) + ", b is " + shape_text(b));
   }
-  return a.batch == 1 ? b.batch : a.batch;
+  return batch_a == 1 ? batch_b : batch_a;
 }
 
 Matrix check_like_output(const char* argument, const TensorView& tensor, std::int64_t batch,
@@ -118,7 +120,7 @@ Matrix check_like_output(const char* argument, const TensorView& tensor, std::in
 // Strides of the bias between batch entries; checks its shape [n] or [batch, 1, n].
 std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   const Subject subject{kGemmOp, "bias"};
-  check_device(subject, bias, problem.device_ordinal);
+  check_tensor(subject, bias, problem.device_ordinal);
   if (!is_float(bias.dtype)) {
     throw_type(subject,
                std::string("must be float16, bfloat16 or float32, got ") + name(bias.dtype));
@@ -158,18 +160,19 @@ void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
 }
 
 // The order is Plan::launch's.
-void add_pointers(const TensorView& a, const TensorView& b, const TensorView& out,
-                  const GemmOptions& options, CallArguments& arguments) {
-  arguments.add_pointer(offsetof(GemmParams, a), a, false);
-  arguments.add_pointer(offsetof(GemmParams, b), b, false);
-  arguments.add_pointer(offsetof(GemmParams, out), out, true);
-  const auto add_input = [&](std::size_t offset, const TensorView& tensor) {
-    if (tensor.given()) arguments.add_pointer(offset, tensor, false);
+void add_tensors(const TensorView& a, const TensorView& b, const TensorView& out,
+                 const GemmOptions& options, GemmProblem& problem) {
+  problem.add_tensor(offsetof(GemmParams, a), {"a", &a, Use::read});
+  problem.add_tensor(offsetof(GemmParams, b), {"b", &b, Use::read});
+  problem.add_tensor(offsetof(GemmParams, out), {"out", &out, Use::written});
+  const auto add_input = [&](std::size_t offset, const CallTensor& tensor) {
+    if (tensor.view->given()) problem.add_tensor(offset, tensor);
   };
-  add_input(offsetof(GemmParams, bias), options.bias);
-  add_input(offsetof(GemmParams, residual), options.residual);
-  add_input(offsetof(GemmParams, scale_a), options.scale_a);
-  add_input(offsetof(GemmParams, scale_b), options.scale_b);
+  add_input(offsetof(GemmParams, bias), {"bias", &options.bias, Use::read});
+  // An element is read by the thread block that writes the same element of out, and before that.
+  add_input(offsetof(GemmParams, residual), {"residual", &options.residual, Use::replaceable});
+  add_input(offsetof(GemmParams, scale_a), {"scale_a", &options.scale_a, Use::read});
+  add_input(offsetof(GemmParams, scale_b), {"scale_b", &options.scale_b, Use::read});
 }
 
 }  // namespace
@@ -200,21 +203,23 @@ DType gemm_output_dtype(DType input) { return is_f8(input) ? DType::bf16 : input
 TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype,
                        const GemmOptions& options) {
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
-  const std::int64_t batch = common_batch(ma, mb);
+  const std::int64_t batch = common_batch(a, b);
   const std::int64_t columns = check_gate(options, mb.cols) == Gate::none ? mb.cols : mb.cols / 2;
   TensorView out =
       a.rank == 3 || b.rank == 3
           ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows, columns)
           : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, columns);
   out.device_type = a.device_type;
+  check_view({kGemmOp, "a"}, a);
+  check_view({kGemmOp, "b"}, b);
   return out;
 }
 
 void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                 const GemmOptions& options, GemmProblem& problem) {
-  problem.device_ordinal = check_device({kGemmOp, "a"}, a, -1);
-  check_device({kGemmOp, "b"}, b, problem.device_ordinal);
-  check_device({kGemmOp, "out"}, out, problem.device_ordinal);
+  problem.device_ordinal = check_tensor({kGemmOp, "a"}, a, -1);
+  check_tensor({kGemmOp, "b"}, b, problem.device_ordinal);
+  check_tensor({kGemmOp, "out"}, out, problem.device_ordinal);
   check_gemm_dtypes(a, b, options);
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
   check_data({kGemmOp, "a"}, a, problem.may_be_null);
@@ -225,7 +230,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                     shape_text(a) + ", b is " + shape_text(b) +
                     (options.trans_a || options.trans_b ? " before transposing" : ""));
   }
-  const std::int64_t batch = common_batch(ma, mb);
+  const std::int64_t batch = common_batch(a, b);
   const bool batched = a.rank == 3 || b.rank == 3;
   GemmTraits& traits = problem.traits;
   traits.gate = check_gate(options, mb.cols);
@@ -269,7 +274,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   p.alpha = options.alpha;
   p.splits = 1, p.whole_tiles = std::numeric_limits<int>::max();
   if (!std::isfinite(p.alpha)) {
-    throw_value({kGemmOp, "alpha"}, "must be a finite number, got " + std::to_string(p.alpha));
+    throw_value({kGemmOp, "alpha"}, "must be a finite number, got " + number_text(p.alpha));
   }
   if (options.bias.given()) {
     p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
@@ -277,7 +282,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
     read_beside(options.bias, 0, p.bias_batch);
   }
   if (options.residual.given()) {
-    check_device({kGemmOp, "residual"}, options.residual, problem.device_ordinal);
+    check_tensor({kGemmOp, "residual"}, options.residual, problem.device_ordinal);
     const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, columns,
                                         batched, problem.may_be_null);
     p.residual = options.residual.data;
@@ -293,7 +298,8 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   p.scale_a_batch = scale_a.batch_stride, p.scale_b_batch = scale_b.batch_stride;
   if (scale_b.scale == Scale::vector) read_beside(options.scale_b, 0, scale_b.batch_stride);
   problem.arguments().set_params(p);
-  add_pointers(a, b, out, options, problem.arguments());
+  add_tensors(a, b, out, options, problem);
+  check_overlaps(problem);
 }
 
 }  // namespace kiln

@@ -23,7 +23,7 @@ constexpr int kVectorBytes = 16;
 struct Rows {
   const char* name;
   const TensorView* tensor;
-  bool written;
+  Use use;
   std::size_t pointer, strides;
 };
 
@@ -37,7 +37,7 @@ void check_float(Subject subject, const TensorView& tensor) {
 void check_rows(const Rows& rows, const TensorView& x, NormProblem& problem) {
   const Subject subject{problem.op, rows.name};
   const TensorView& tensor = *rows.tensor;
-  check_device(subject, tensor, problem.device_ordinal);
+  check_tensor(subject, tensor, problem.device_ordinal);
   bool same = tensor.rank == x.rank;
   for (int i = 0; same && i < x.rank; ++i) same = tensor.shape[i] == x.shape[i];
   if (!same) {
@@ -45,14 +45,14 @@ void check_rows(const Rows& rows, const TensorView& x, NormProblem& problem) {
   }
   check_last_stride(subject, tensor);
   check_data(subject, tensor, problem.may_be_null);
-  if (rows.written) check_written(subject, tensor);
+  if (rows.use == Use::written) check_written(subject, tensor);
 }
 
 // A weight or a bias: one entry for each column.
 void check_vector(const char* name, const TensorView& tensor, NormProblem& problem) {
   if (!tensor.given()) return;
   const Subject subject{problem.op, name};
-  check_device(subject, tensor, problem.device_ordinal);
+  check_tensor(subject, tensor, problem.device_ordinal);
   check_float(subject, tensor);
   check_shape(subject, tensor, {problem.columns});
   check_last_stride(subject, tensor);
@@ -102,51 +102,6 @@ Runs runs_of(std::span<const Rows> tensors, const NormProblem& problem) {
               "equal length, all alike; call .contiguous()");
 }
 
-// Whether two tensors that are addressed alike share an element. Their rows lie `apart` elements
-// from each other's; with other strides only a common first element is certain.
-bool shares_elements(const TensorView& a, const NormRows& rows_a, const TensorView& b,
-                     const NormRows& rows_b, const NormProblem& problem) {
-  const auto address_a = reinterpret_cast<std::intptr_t>(a.data);
-  const auto address_b = reinterpret_cast<std::intptr_t>(b.data);
-  if (address_a == address_b) return true;
-  const runtime::MemorySpan span_a = CallArguments::span_of(a, false);
-  const runtime::MemorySpan span_b = CallArguments::span_of(b, false);
-  const bool apart = span_a.address + span_a.bytes <= span_b.address ||
-                     span_b.address + span_b.bytes <= span_a.address;
-  const bool alike = size_of(a.dtype) == size_of(b.dtype) && rows_a.inner == rows_b.inner &&
-                     rows_a.outer == rows_b.outer;
-  if (apart || !alike) return false;
-  const std::int64_t size = size_of(a.dtype), stride = rows_a.inner;
-  if ((address_b - address_a) % size != 0 || stride <= 0) return false;
-  const std::int64_t shift = (address_b - address_a) / size;
-  const std::int64_t within = ((shift % stride) + stride) % stride;
-  return within < problem.columns || within + problem.columns > stride;
-}
-
-bool is_same_place(const TensorView& a, const NormRows& rows_a, const TensorView& b,
-                   const NormRows& rows_b) {
-  return a.data == b.data && a.dtype == b.dtype && rows_a.inner == rows_b.inner &&
-         rows_a.outer == rows_b.outer;
-}
-
-// A written tensor may lie exactly where x or residual does, and nowhere else among the others.
-void check_overlaps(std::span<const Rows> tensors, const Runs& runs, const NormProblem& problem) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for (std::size_t j = 0; j < tensors.size(); ++j) {
-      const bool both_written = tensors[j].written && tensors[i].written;
-      if (i == j || !tensors[i].written || (both_written && j < i)) continue;
-      const TensorView &a = *tensors[i].tensor, &b = *tensors[j].tensor;
-      if (a.data == nullptr || b.data == nullptr) continue;
-      if (!both_written && is_same_place(a, runs.strides[i], b, runs.strides[j])) continue;
-      if (!shares_elements(a, runs.strides[i], b, runs.strides[j], problem)) continue;
-      throw_value({problem.op, tensors[i].name},
-                  std::string("overlaps ") + tensors[j].name +
-                      "; it may be that very tensor, of the same dtype and strides, where that is "
-                      "read, and must else have memory of its own");
-    }
-  }
-}
-
 // Whether `vector` elements at a time may be read or written of rows that lie so.
 bool admits(const TensorView& tensor, const NormRows& rows, int vector) {
   const int size = size_of(tensor.dtype);
@@ -173,7 +128,7 @@ int vector_of(std::span<const Rows> tensors, const Runs& runs, const TensorView&
 
 float checked_number(const NormProblem& problem, const char* name, float value) {
   if (!std::isfinite(value)) {
-    throw_value({problem.op, name}, "must be a finite number, got " + std::to_string(value));
+    throw_value({problem.op, name}, "must be a finite number, got " + number_text(value));
   }
   return value;
 }
@@ -195,8 +150,11 @@ void check_sizes(const TensorView& x, NormProblem& problem) {
   problem.columns = 0;
   const std::int64_t columns = x.shape[x.rank - 1];
   std::int64_t rows = 1;
-  for (int i = 0; i < x.rank - 1; ++i) rows *= x.shape[i];
-  if (columns > kMaxColumns || rows > kMaxRows) {
+  bool too_many = false;
+  for (int i = 0; i < x.rank - 1; ++i) {
+    too_many = __builtin_mul_overflow(rows, x.shape[i], &rows) || too_many;
+  }
+  if (columns > kMaxColumns || rows > kMaxRows || too_many) {
     throw_value(subject, "must have at most 65536 columns and 2^31 - 1 rows, got " + shape_text(x) +
                              "; split the call");
   }
@@ -225,39 +183,42 @@ void set_arguments(std::span<const Rows> tensors, const Runs& runs, const Tensor
   CallArguments& arguments = problem.arguments();
   arguments.set_params(p);
   const int vector = problem.traits.vector;
-  const auto add = [&](std::size_t offset, const TensorView& tensor, bool written) {
-    if (!tensor.given()) return;
-    arguments.add_pointer(offset, tensor, written);
+  const auto add = [&](std::size_t offset, const CallTensor& tensor) {
+    if (!tensor.view->given()) return;
+    problem.add_tensor(offset, tensor);
     arguments.require_alignment(
         arguments.pointers() - 1,
-        static_cast<std::size_t>(std::min(vector * size_of(tensor.dtype), kVectorBytes)));
+        static_cast<std::size_t>(std::min(vector * size_of(tensor.view->dtype), kVectorBytes)));
   };
-  add(offsetof(NormParams, x), *tensors[0].tensor, false);
-  add(offsetof(NormParams, weight), weight, false);
-  add(offsetof(NormParams, bias), bias, false);
-  for (std::size_t i = 1; i < tensors.size(); ++i) {
-    add(tensors[i].pointer, *tensors[i].tensor, tensors[i].written);
-  }
+  const auto add_rows = [&](const Rows& rows) {
+    add(rows.pointer, {rows.name, rows.tensor, rows.use});
+  };
+  add_rows(tensors[0]);
+  add(offsetof(NormParams, weight), {"weight", &weight, Use::read});
+  add(offsetof(NormParams, bias), {"bias", &bias, Use::read});
+  for (const Rows& rows : tensors.subspan(1)) add_rows(rows);
 }
 
 }  // namespace
 
 void check_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
                 const TensorView& out, const NormOptions& options, NormProblem& problem) {
-  problem.device_ordinal = check_device({problem.op, "x"}, x, -1);
+  problem.device_ordinal = check_tensor({problem.op, "x"}, x, -1);
   check_float({problem.op, "x"}, x);
   check_sizes(x, problem);
   check_options(options, problem);
   std::array<Rows, 4> list{};
   std::size_t count = 0;
-  list[count++] = {"x", &x, false, offsetof(NormParams, x), offsetof(NormParams, x_rows)};
-  list[count++] = {"out", &out, true, offsetof(NormParams, out), offsetof(NormParams, out_rows)};
+  list[count++] = {"x", &x, Use::replaceable, offsetof(NormParams, x),
+                   offsetof(NormParams, x_rows)};
+  list[count++] = {"out", &out, Use::written, offsetof(NormParams, out),
+                   offsetof(NormParams, out_rows)};
   if (options.residual.given()) {
-    list[count++] = {"residual", &options.residual, false, offsetof(NormParams, residual),
-                     offsetof(NormParams, residual_rows)};
+    list[count++] = {"residual", &options.residual, Use::replaceable,
+                     offsetof(NormParams, residual), offsetof(NormParams, residual_rows)};
   }
   if (options.residual_out.given()) {
-    list[count++] = {"residual_out", &options.residual_out, true,
+    list[count++] = {"residual_out", &options.residual_out, Use::written,
                      offsetof(NormParams, residual_out), offsetof(NormParams, residual_out_rows)};
   }
   const std::span<const Rows> tensors(list.data(), count);
@@ -274,12 +235,13 @@ void check_norm(const TensorView& x, const TensorView& weight, const TensorView&
   traits.activation = options.activation;
   traits.residual = options.residual.given();
   const Runs runs = runs_of(tensors, problem);
-  if (!problem.empty()) check_overlaps(tensors, runs, problem);
   traits.vector = static_cast<std::uint16_t>(vector_of(tensors, runs, weight, bias, problem));
   set_arguments(tensors, runs, weight, bias, options, problem);
+  check_overlaps(problem);
 }
 
 TensorView norm_output(const TensorView& x, DType out_dtype) {
+  check_view({"norm", "x"}, x);
   TensorView out = x;
   out.data = nullptr;
   out.dtype = out_dtype == DType::none ? x.dtype : out_dtype;

@@ -1,11 +1,19 @@
 #include "jit/op/checks.h"
 
+#include <cstdio>
+
 #include "jit/op/device_choice.h"
 
 namespace kiln {
 
 namespace {
 std::string prefix(Subject subject) { return std::string(subject.op) + ": " + subject.name + " "; }
+
+std::string numbers_text(const std::int64_t* numbers, int count) {
+  std::string text = "[";
+  for (int i = 0; i < count; ++i) text += (i ? ", " : "") + std::to_string(numbers[i]);
+  return text + "]";
+}
 }  // namespace
 
 void throw_value(Subject subject, const std::string& what) {
@@ -15,12 +23,15 @@ void throw_type(Subject subject, const std::string& what) {
   throw TypeError(prefix(subject) + what);
 }
 
-std::string shape_text(const TensorView& tensor) {
-  std::string text = "[";
-  for (int i = 0; i < tensor.rank; ++i) {
-    text += (i ? ", " : "") + std::to_string(tensor.shape[i]);
-  }
-  return text + "]";
+std::string shape_text(const TensorView& tensor) { return numbers_text(tensor.shape, tensor.rank); }
+std::string strides_text(const TensorView& tensor) {
+  return numbers_text(tensor.strides, tensor.rank);
+}
+
+std::string number_text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", number);
+  return text;
 }
 
 int check_other_device(Subject subject, const TensorView& tensor, int ordinal) {
@@ -52,6 +63,14 @@ void refuse_device(Subject subject, const TensorView& tensor, int ordinal) {
                            "; all tensors of a call must be on one device");
 }
 
+void refuse_view(Subject subject, const TensorView& tensor) {
+  if (tensor.rank < 0 || tensor.rank > kMaxRank) {
+    throw_value(subject, "must have a rank of 0 to " + std::to_string(kMaxRank) + ", got " +
+                             std::to_string(tensor.rank));
+  }
+  throw_value(subject, "must have sizes of 0 or more, got shape " + shape_text(tensor));
+}
+
 void refuse_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {
   throw_value(subject, "must have " + std::to_string(rank) + " dimensions " + layout + ", got " +
                            shape_text(tensor));
@@ -76,10 +95,11 @@ void refuse_data(Subject subject, const TensorView& tensor) {
                            " bytes, the size of a " + name(tensor.dtype) + " element");
 }
 
-void refuse_repeats(Subject subject) {
+void refuse_repeats(Subject subject, const TensorView& tensor) {
   throw_value(subject,
-              "is written, so no dimension may repeat its elements (stride 0); pass a tensor of "
-              "its own, as .contiguous() makes");
+              "is written, so no two of its elements may share memory, as they do with shape " +
+                  shape_text(tensor) + " and strides " + strides_text(tensor) +
+                  "; pass a tensor whose elements lie apart, such as a contiguous one");
 }
 
 void check_shape(Subject subject, const TensorView& tensor,

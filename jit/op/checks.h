@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "jit/op/overlap.h"
 #include "kiln/error.h"
 #include "kiln/tensor.h"
 
@@ -17,16 +18,29 @@ struct Subject {
 [[noreturn]] void throw_value(Subject subject, const std::string& what);
 [[noreturn]] void throw_type(Subject subject, const std::string& what);
 std::string shape_text(const TensorView& tensor);  // "[2, 128, 8, 64]"
+std::string strides_text(const TensorView& tensor);
+std::string number_text(double number);  // "0.5", "1e+30"
 
 // What the checks below throw.
 [[noreturn]] void refuse_device(Subject subject, const TensorView& tensor, int ordinal);
+[[noreturn]] void refuse_view(Subject subject, const TensorView& tensor);
 [[noreturn]] void refuse_rank(Subject subject, const TensorView& tensor, int rank,
                               const char* layout);
 [[noreturn]] void refuse_dtype(Subject subject, const TensorView& tensor, DType expected,
                                const char* why);
 [[noreturn]] void refuse_last_stride(Subject subject, const TensorView& tensor);
 [[noreturn]] void refuse_data(Subject subject, const TensorView& tensor);
-[[noreturn]] void refuse_repeats(Subject subject);
+[[noreturn]] void refuse_repeats(Subject subject, const TensorView& tensor);
+
+// A rank that a view can have, and no negative size: what every other check relies on.
+inline void check_view(Subject subject, const TensorView& tensor) {
+  bool sound = tensor.rank >= 0 && tensor.rank <= kMaxRank;
+  std::int64_t sizes = 0;
+  for (int i = 0; sound && i < tensor.rank; ++i) sizes |= tensor.shape[i];
+  sound = sound && sizes >= 0;
+  if (!sound) [[unlikely]]
+    refuse_view(subject, tensor);
+}
 
 // check_device for what is not simply on the right CUDA device: host memory goes to the emulated
 // device where that is chosen, anything else is refused.
@@ -39,6 +53,11 @@ inline int check_device(Subject subject, const TensorView& tensor, int ordinal) 
   if (!there) [[unlikely]]
     return check_other_device(subject, tensor, ordinal);
   return tensor.device_ordinal;
+}
+// What comes first for each tensor of a call. As check_device.
+inline int check_tensor(Subject subject, const TensorView& tensor, int ordinal) {
+  check_view(subject, tensor);
+  return check_device(subject, tensor, ordinal);
 }
 inline void check_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {
   if (tensor.rank != rank) [[unlikely]]
@@ -72,11 +91,8 @@ inline void check_data(Subject subject, const TensorView& tensor, bool may_be_nu
 }
 // A result may not be written twice to one place.
 inline void check_written(Subject subject, const TensorView& tensor) {
-  for (int i = 0; i < tensor.rank; ++i) {
-    const bool repeats = tensor.shape[i] > 1 && tensor.strides[i] == 0;
-    if (repeats && !is_empty(tensor)) [[unlikely]]
-      refuse_repeats(subject);
-  }
+  if (!is_nested(tensor) && repeats_elements(tensor)) [[unlikely]]
+    refuse_repeats(subject, tensor);
 }
 void check_shape(Subject subject, const TensorView& tensor,
                  std::initializer_list<std::int64_t> shape);

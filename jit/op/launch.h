@@ -8,6 +8,7 @@
 
 #include "jit/op/device_choice.h"
 #include "jit/op/emulation.h"
+#include "jit/op/overlap.h"
 #include "jit/op/recipe.h"
 #include "runtime/device.h"
 
@@ -20,11 +21,24 @@ struct Problem {
   int device_ordinal = 0;
   bool may_be_null = false;  // set before the checks by a plan or an explanation: nothing runs yet
   UserTexts texts;
+  CallTensors tensors;  // views that live as long as the call that is checked or planned
   Recipe recipe;  // the checks begin its first step with the arguments; resolve() completes it
 
   CallArguments& arguments() { return recipe.first().arguments; }
   const CallArguments& arguments() const { return recipe.first().arguments; }
+
+  // Adds a tensor to the call and its pointer to the arguments: CallArguments::add_pointer.
+  void add_tensor(std::size_t offset, const CallTensor& tensor, int together = 1) {
+    arguments().add_pointer(offset, *tensor.view, tensor.use == Use::written, together);
+    tensors.add(tensor);
+  }
 };
+
+// The last check of every call, once all tensors are added.
+inline void check_overlaps(const Problem& problem) {
+  if (written_ranges_meet(problem.arguments().spans())) [[unlikely]]
+    refuse_overlaps(problem.op, problem.tensors.all());
+}
 
 runtime::Device& device_of(int ordinal);     // CudaError when there is none
 int arch_of(const runtime::Device& device);  // index into arch_table()

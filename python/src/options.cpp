@@ -33,7 +33,8 @@ DType named_dtype(std::string_view name, Subject subject) {
 
 void refuse_dtype(Subject subject, const std::string& given) {
   throw_type(subject,
-             "must be a dtype or its name, such as \"float16\", \"bfloat16\" or \"float32\", got " +
+             "must be a dtype that Kiln computes with, or its name, such as \"float16\", "
+             "\"bfloat16\" or \"float32\", got " +
                  given);
 }
 

@@ -12,6 +12,7 @@ namespace kiln::testing {
 // Device memory that is never touched: 16-byte aligned addresses.
 inline void* const kMemory = reinterpret_cast<void*>(0x10000);
 
+// A tensor that is read; all of them are at one place.
 inline TensorView half(std::initializer_list<std::int64_t> shape, DType dtype = DType::bf16) {
   TensorView view;
   view.data = kMemory;
@@ -25,9 +26,17 @@ inline TensorView half(std::initializer_list<std::int64_t> shape, DType dtype = 
   return view;
 }
 
+// A tensor that is written, far from the others. `number`: of a second one, 1.
+inline TensorView result(std::initializer_list<std::int64_t> shape, DType dtype = DType::bf16,
+                         std::uintptr_t number = 0) {
+  TensorView view = half(shape, dtype);
+  view.data = reinterpret_cast<void*>((number + 1) << 60);
+  return view;
+}
+
 struct Attention {
   TensorView q = half({2, 5, 8, 64}), k = half({2, 7, 4, 64}), v = half({2, 7, 4, 32});
-  TensorView out = half({2, 5, 8, 32}), lse;
+  TensorView out = result({2, 5, 8, 32}), lse;
   AttentionOptions options;
   AttentionProblem problem;
 
@@ -47,7 +56,7 @@ struct Attention {
 };
 
 struct Gemm {
-  TensorView a = half({6, 16}), b = half({16, 8}), out = half({6, 8});
+  TensorView a = half({6, 16}), b = half({16, 8}), out = result({6, 8});
   GemmOptions options;
   GemmProblem problem;
 

@@ -34,10 +34,10 @@ std::string refusal(const std::string& text) {
 struct Product {
   TensorView a = contiguous_view(memory(), DType::f16, 0, 32, 64);
   TensorView b = contiguous_view(memory(), DType::f16, 0, 64, 32);
-  TensorView out = contiguous_view(memory(), DType::f16, 0, 32, 32);
+  TensorView out = contiguous_view(memory() + 0x10000, DType::f16, 0, 32, 32);
   GemmProblem problem;
 
-  static void* memory() { return reinterpret_cast<void*>(0x10000); }
+  static char* memory() { return reinterpret_cast<char*>(0x10000); }
   explicit Product(DeviceType type) { a.device_type = b.device_type = out.device_type = type; }
   GemmProblem& check() {
     problem = GemmProblem();

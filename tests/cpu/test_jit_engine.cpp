@@ -37,12 +37,13 @@ struct CacheFolder {
 } g_folder;
 
 void* const kMemory = reinterpret_cast<void*>(0x10000);
+char* const kResult = reinterpret_cast<char*>(0x1000000);  // what is written lies apart
 
 struct Call {
   FakeDriver fake;
   TensorView a = contiguous_view(kMemory, DType::bf16, 0, 64, 32);
   TensorView b = contiguous_view(kMemory, DType::bf16, 0, 32, 48);
-  TensorView out = contiguous_view(kMemory, DType::bf16, 0, 64, 48);
+  TensorView out = contiguous_view(kResult, DType::bf16, 0, 64, 48);
   GemmOptions options;
 
   Call() {
@@ -218,12 +219,12 @@ TEST_CASE("a plan launches with other pointers and checks them") {
   const Plan plan = plan_gemm(call.a, call.b, call.out);
   CHECK(plan.workspace_bytes() == 0);
   void* const other = reinterpret_cast<void*>(0x20000);
-  plan.launch({kMemory, other, kMemory});
+  plan.launch({kMemory, other, kResult});
   const GemmParams params = gemm_params(call.fake->launches.back());
   CHECK(params.a == kMemory);
   CHECK(params.b == other);
   CHECK_THROWS_AS(plan.launch({kMemory, other}), std::invalid_argument);
-  CHECK_THROWS_AS(plan.launch({kMemory, reinterpret_cast<void*>(0x10002), kMemory}),
+  CHECK_THROWS_AS(plan.launch({kMemory, reinterpret_cast<void*>(0x10002), kResult}),
                   std::invalid_argument);
 }
 
@@ -233,11 +234,11 @@ TEST_CASE("a plan takes the pointers that it was planned with, whatever their al
   call.a.data = memory + 8;  // loads element by element, stores whole vectors
   call.publish();
   const Plan plan = plan_gemm(call.a, call.b, call.out);
-  CHECK_NOTHROW(plan.launch({memory + 8, memory, memory}));
-  CHECK_NOTHROW(plan.launch({memory + 2, memory + 6, memory}));
-  CHECK(mentions(plan.try_launch({memory, memory, memory + 8}).message, "multiple of 16 bytes"));
-  CHECK(mentions(plan.try_launch({memory + 1, memory, memory}).message, "multiple of 2 bytes"));
-  CHECK(mentions(plan.try_launch({memory, nullptr, memory}).message, "pointer 1 is null"));
+  CHECK_NOTHROW(plan.launch({memory + 8, memory, kResult}));
+  CHECK_NOTHROW(plan.launch({memory + 2, memory + 6, kResult}));
+  CHECK(mentions(plan.try_launch({memory, memory, kResult + 8}).message, "multiple of 16 bytes"));
+  CHECK(mentions(plan.try_launch({memory + 1, memory, kResult}).message, "multiple of 2 bytes"));
+  CHECK(mentions(plan.try_launch({memory, nullptr, kResult}).message, "pointer 1 is null"));
   CHECK(call.fake->launches.size() == 2);
 }
 
@@ -247,10 +248,10 @@ TEST_CASE("a plan of an aligned output takes the unaligned bias that it was plan
   call.options.bias = contiguous_view(memory + 2, DType::bf16, 0, call.out.shape[1]);
   call.publish();
   const Plan plan = plan_gemm(call.a, call.b, call.out, call.options);
-  CHECK_NOTHROW(plan.launch({memory, memory, memory, memory + 2}));
-  CHECK(mentions(plan.try_launch({memory, memory, memory + 2, memory}).message,
+  CHECK_NOTHROW(plan.launch({memory, memory, kResult, memory + 2}));
+  CHECK(mentions(plan.try_launch({memory, memory, kResult + 2, memory}).message,
                  "pointer 2 must be a multiple of 16 bytes"));
-  CHECK(mentions(plan.try_launch({memory, memory, memory, memory + 1}).message,
+  CHECK(mentions(plan.try_launch({memory, memory, kResult, memory + 1}).message,
                  "pointer 3 must be a multiple of 2 bytes"));
 }
 
@@ -263,14 +264,14 @@ TEST_CASE("a plan takes scales last, and reads those of columns alone by vectors
   call.options.scale_b = contiguous_view(memory, DType::f32, 0, call.out.shape[1]);
   call.publish();
   const Plan plan = plan_gemm(call.a, call.b, call.out, call.options);
-  plan.launch({memory, memory, memory, memory + 4, memory + 32});
+  plan.launch({memory, memory, kResult, memory + 4, memory + 32});
   GemmParams params;  // of a portable kernel
   std::memcpy(&params, call.fake->launches.back().arguments.data(), sizeof params);
   CHECK(params.scale_a == static_cast<void*>(memory + 4));
   CHECK(params.scale_b == static_cast<void*>(memory + 32));
-  CHECK(mentions(plan.try_launch({memory, memory, memory, memory, memory + 4}).message,
+  CHECK(mentions(plan.try_launch({memory, memory, kResult, memory, memory + 4}).message,
                  "pointer 4 must be a multiple of 16 bytes"));
-  CHECK(mentions(plan.try_launch({memory, memory, memory, memory + 2, memory}).message,
+  CHECK(mentions(plan.try_launch({memory, memory, kResult, memory + 2, memory}).message,
                  "pointer 3 must be a multiple of 4 bytes"));
 }
 
@@ -279,8 +280,10 @@ TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells")
   clear_memory_cache();
   char* const memory = static_cast<char*>(kMemory);
   const auto at = [&](int place) { return memory + 4 * place; };
+  const auto lse_at = [&](int place) { return kResult + 0x100000 + 4 * place; };
   TensorView q = contiguous_view(memory, DType::bf16, 0, 1, 16, 4, 64);
-  const TensorView lse = contiguous_view(at(1), DType::f32, 0, 1, 4, 16);
+  const TensorView out = contiguous_view(kResult, DType::bf16, 0, 1, 16, 4, 64);
+  const TensorView lse = contiguous_view(lse_at(1), DType::f32, 0, 1, 4, 16);
   VariantDefinition definition;
   definition.tensors = {{"bias", DType::f32, {"kv"}}};
   definition.logits = "logit + bias";
@@ -293,29 +296,52 @@ TEST_CASE("an attention plan takes its pointers in the order that kiln.h tells")
   options.window_left = 8;  // its words lie between those of the mask and the sinks
   options.variant = &bound;
   AttentionProblem problem;
-  check_attention(q, q, q, q, lse, options, problem);
+  check_attention(q, q, q, out, lse, options, problem);
   resolve(problem, device_of(0), true);
   const Specialization& spec = problem.recipe.first().spec;
   REQUIRE(disk_cache().put(source_of(spec, problem.texts).key,
                            {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
   std::optional<Plan> plan;
-  REQUIRE(try_plan_flash_attention(q, q, q, q, lse, options, plan).ok());
+  REQUIRE(try_plan_flash_attention(q, q, q, out, lse, options, plan).ok());
   // q, k, v, out, lse, alibi_slopes, attn_mask, sinks, bias: each is found where the call itself
   // puts it.
-  const void* const order[] = {memory, memory, memory, memory, at(1), at(2), at(10), at(3), at(4)};
+  const void* const order[] = {memory, memory, memory, kResult, lse_at(1),
+                               at(2),  at(10), at(3),  at(4)};
   REQUIRE(problem.arguments().pointers() == std::size(order));
   for (std::size_t i = 0; i < std::size(order); ++i) {
     CHECK(problem.arguments().pointer(i) == reinterpret_cast<std::uint64_t>(order[i]));
   }
   // Only q to out are moved in vectors.
-  CHECK(
-      plan->try_launch({memory, memory, memory, memory, at(5), at(6), at(11), at(7), at(9)}).ok());
+  CHECK(plan->try_launch({memory, memory, memory, kResult, lse_at(5), at(6), at(11), at(7), at(9)})
+            .ok());
   CHECK_FALSE(
-      plan->try_launch({at(1), memory, memory, memory, at(5), at(6), at(11), at(7), at(9)}).ok());
+      plan->try_launch({at(1), memory, memory, kResult, lse_at(5), at(6), at(11), at(7), at(9)})
+          .ok());
   // The mask is read two keys at a time.
   char* const odd = at(11) + 1;
   CHECK_FALSE(
-      plan->try_launch({memory, memory, memory, memory, at(5), at(6), odd, at(7), at(9)}).ok());
+      plan->try_launch({memory, memory, memory, kResult, lse_at(5), at(6), odd, at(7), at(9)})
+          .ok());
+}
+
+TEST_CASE("a plan holds its pointers to what the call holds its tensors to") {
+  Call call;
+  call.publish();
+  const Plan plan = plan_gemm(call.a, call.b, call.out);
+  char* const memory = static_cast<char*>(kMemory);
+  const std::string expected = "gemm: out shares memory with a, which the call reads while it";
+  CHECK(mentions(plan.try_launch({kResult, memory, kResult}).message, expected));
+  CHECK(mentions(plan.try_launch({kResult + 16, memory, kResult}).message, expected));
+  const auto a_bytes = 64 * 32 * 2;
+  CHECK(plan.try_launch({kResult - a_bytes, memory, kResult}).ok());
+  CHECK(mentions(plan.try_launch({kResult - a_bytes + 16, memory, kResult}).message, expected));
+
+  call.options.residual = call.out;  // in place
+  call.publish();
+  const Plan in_place = plan_gemm(call.a, call.b, call.out, call.options);
+  CHECK(in_place.try_launch({memory, memory, kResult, kResult}).ok());
+  CHECK(mentions(in_place.try_launch({memory, memory, kResult, kResult + 16}).message,
+                 "out shares memory with residual; it may be that very tensor"));
 }
 
 TEST_CASE("plans have twins that report instead of throwing") {
@@ -329,9 +355,9 @@ TEST_CASE("plans have twins that report instead of throwing") {
   call.publish();
   REQUIRE(try_plan_gemm(call.a, call.b, call.out, {}, plan).ok());
   CHECK(plan->try_launch({kMemory, kMemory}).code == StatusCode::invalid_argument);
-  CHECK(plan->try_launch({kMemory, kMemory, kMemory}).ok());
+  CHECK(plan->try_launch({kMemory, kMemory, kResult}).ok());
   call.fake->failures["cuLaunchKernelEx"] = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  CHECK(plan->try_launch({kMemory, kMemory, kMemory}).code == StatusCode::cuda_error);
+  CHECK(plan->try_launch({kMemory, kMemory, kResult}).code == StatusCode::cuda_error);
 }
 
 TEST_CASE("config overrides the tile, within the table") {

@@ -14,7 +14,7 @@ Gemm f8_gemm(std::int64_t m = 6, std::int64_t n = 8, std::int64_t k = 32) {
   Gemm call;
   call.a = half({m, k}, DType::f8_e4m3);
   call.b = half({n, k}, DType::f8_e4m3);
-  call.out = half({m, n});
+  call.out = result({m, n});
   std::swap(call.b.shape[0], call.b.shape[1]);
   std::swap(call.b.strides[0], call.b.strides[1]);
   return call;
@@ -35,7 +35,7 @@ TEST_CASE("gemm: 8-bit floats bake both dtypes and the precision") {
   traits = call.check();
   CHECK(traits.dtype_b() == DType::f8_e5m2);
   CHECK(traits.fast);
-  call.out = half({6, 8}, DType::f32);
+  call.out = result({6, 8}, DType::f32);
   CHECK(call.check().output == DType::f32);
   call = f8_gemm(1, 1, 5);  // strides of single rows are never used
   CHECK(call.error().empty());
@@ -53,7 +53,7 @@ TEST_CASE("gemm: what 8-bit floats need is named in one sentence") {
     CHECK(contains(call.error(), "a must be float16, bfloat16, float32, float8_e4m3fn or"));
   }
   SECTION("layouts") {
-    call.b = half({32, 16}, DType::f8_e4m3), call.out = half({6, 16});
+    call.b = half({32, 16}, DType::f8_e4m3), call.out = result({6, 16});
     CHECK(contains(call.error(),
                    "b must be contiguous along K, as it is float8_e4m3fn, got strides "
                    "[16, 1]; pass w.t() of a contiguous [n, k] weight"));
@@ -108,10 +108,10 @@ TEST_CASE("gemm: the shape of a scale is its granularity") {
   CHECK(scales({6}, {8}) == std::pair{Scale::vector, Scale::vector});
   CHECK(scales({6, 1}, {1, 8}) == std::pair{Scale::vector, Scale::vector});
   CHECK(call.problem.arguments().pointers() == 5);
-  call.a = half({1, 16}), call.out = half({1, 8});  // one row: both readings are the same
+  call.a = half({1, 16}), call.out = result({1, 8});  // one row: both readings are the same
   CHECK(scales({1}, {8}).first == Scale::tensor);
   CHECK(scales({1, 1}, {8}).first == Scale::vector);
-  call.a = half({3, 6, 16}), call.b = half({3, 16, 8}), call.out = half({3, 6, 8});
+  call.a = half({3, 6, 16}), call.b = half({3, 16, 8}), call.out = result({3, 6, 8});
   CHECK(scales({3, 6, 1}, {3, 1, 8}) == std::pair{Scale::vector, Scale::vector});
   CHECK(scales({6, 1}, {8}) == std::pair{Scale::vector, Scale::vector});
   CHECK(scales({1}, {}) == std::pair{Scale::tensor, Scale::tensor});
@@ -139,7 +139,7 @@ TEST_CASE("gemm: other scales are refused in one sentence") {
     CHECK(contains(call.error(), "got [1, 1, 8]"));
   }
   SECTION("shapes with a batch") {
-    call.a = half({3, 6, 16}), call.b = half({3, 16, 8}), call.out = half({3, 6, 8});
+    call.a = half({3, 6, 16}), call.b = half({3, 16, 8}), call.out = result({3, 6, 8});
     a = half({2, 6, 1}, DType::f32);
     CHECK(contains(call.error(), "[6], [6, 1] or [3, 6, 1] (one for each row"));
   }
@@ -182,7 +182,7 @@ Gemm gated_gemm(std::int64_t n) {
   call.b = half({n, 32});
   std::swap(call.b.shape[0], call.b.shape[1]);
   std::swap(call.b.strides[0], call.b.strides[1]);
-  call.out = half({6, n / 2});
+  call.out = result({6, n / 2});
   call.options.activation = Activation::swiglu;
   return call;
 }
@@ -201,7 +201,7 @@ TEST_CASE("gemm: a gated activation halves the output's columns") {
   call.options.gate = Gate::interleaved;
   CHECK(call.check().gate == Gate::interleaved);
   call.options = {};
-  call.out = half({6, 32});
+  call.out = result({6, 32});
   CHECK(call.check().gate == Gate::none);
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("gemm: halves that are contiguous along N are read as matrices of thei
   Gemm call = gated_gemm(32);
   call.b = half({32, 32});
   CHECK(call.check().loads == Access::vectors);
-  call.b = half({32, 24}), call.out = half({6, 12});  // 24 bytes from half to half
+  call.b = half({32, 24}), call.out = result({6, 12});  // 24 bytes from half to half
   CHECK(call.check().loads == Access::elements);
   call.options.gate = Gate::interleaved;
   CHECK(call.check().loads == Access::vectors);
@@ -222,7 +222,7 @@ TEST_CASE("gemm: what gated activations need is named in one sentence") {
     CHECK(contains(call.error(), "b must have an even number of columns"));
   }
   SECTION("the output's shape") {
-    call.out = half({6, 32});
+    call.out = result({6, 32});
     CHECK(contains(call.error(), "out must have shape [6, 16], got [6, 32]"));
   }
   SECTION("a gate alone") {

@@ -38,6 +38,7 @@ thread_local std::size_t t_allocations = 0;
 namespace {
 
 void* const kMemory = reinterpret_cast<void*>(0x10000);
+void* const kResult = reinterpret_cast<void*>(0x1000000);
 
 // Allocations of a call before the driver's launch, as run() of jit/op/launch.h does it, once the
 // kernel is there; it comes from an entry made by hand.
@@ -73,16 +74,18 @@ std::size_t hot_allocations(Check&& check) {
 
 TEST_CASE("a hot GEMM with a tile and a long epilogue of the caller's allocates nothing") {
   const TensorView a = contiguous_view(kMemory, DType::bf16, 0, 64, 64);
+  const TensorView out = contiguous_view(kResult, DType::bf16, 0, 64, 64);
   GemmOptions options;
   options.config = GemmTile{128, 128, 64, 3};
   const std::string epilogue = "acc > 0.0f ? acc * 2.0f : acc * 0.25f + (row == col ? 1.0f : 0.0f)";
   options.epilogue = epilogue;
   CHECK(hot_allocations<GemmProblem>(
-            [&](GemmProblem& problem) { check_gemm(a, a, a, options, problem); }) == 0);
+            [&](GemmProblem& problem) { check_gemm(a, a, out, options, problem); }) == 0);
 }
 
 TEST_CASE("a hot attention call with every option allocates nothing") {
   const TensorView q = contiguous_view(kMemory, DType::bf16, 0, 1, 64, 4, 64);
+  const TensorView out = contiguous_view(kResult, DType::bf16, 0, 1, 64, 4, 64);
   VariantDefinition definition;
   definition.params = {{"strength", DType::f32}};
   definition.tensors = {{"a_bias_with_a_long_name", DType::f32, {"h", "kv"}}};
@@ -97,15 +100,16 @@ TEST_CASE("a hot attention call with every option allocates nothing") {
   options.attn_mask = contiguous_view(kMemory, DType::boolean, 0, 1, 1, 64, 64);
   options.variant = &bound;
   CHECK(hot_allocations<AttentionProblem>([&](AttentionProblem& problem) {
-          check_attention(q, q, q, q, {}, options, problem);
+          check_attention(q, q, q, out, {}, options, problem);
         }) == 0);
 }
 
 TEST_CASE("a hot call of PyTorch's form allocates nothing") {
   const TensorView q = contiguous_view(kMemory, DType::bf16, 0, 1, 4, 64, 64);
+  const TensorView out = contiguous_view(kResult, DType::bf16, 0, 1, 4, 64, 64);
   const TensorView mask = contiguous_view(kMemory, DType::f32, 0, 64, 64);
   CHECK(hot_allocations<AttentionProblem>([&](AttentionProblem& problem) {
-          const SdpaCall call = check_sdpa(q, q, q, mask, q, {});
+          const SdpaCall call = check_sdpa(q, q, q, mask, out, {});
           problem.names = kSdpaNames;
           check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
         }) == 0);

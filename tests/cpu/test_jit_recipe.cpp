@@ -187,14 +187,15 @@ TEST_CASE("a plan gives its pointers to both launches") {
   CHECK(plan.workspace_bytes() == call.bytes());
   for (int turn : {1, 2}) {
     char* const at = kMemory + turn * 0x1000;
-    plan.launch({at, at + 0x100, at + 0x200}, nullptr, at + 0x300);
+    char* const out = kOut + turn * 0x1000;
+    plan.launch({at, at + 0x100, out}, nullptr, at + 0x300);
     const auto turns = static_cast<std::size_t>(turn);
     REQUIRE(call.fake->launches.size() == 2 * turns);
     for (std::size_t i : {2 * turns - 2, 2 * turns - 1}) {
       const NormParams params = call.params(i);
       CHECK(params.x == at);
       CHECK(params.weight == at + 0x100);
-      CHECK(params.out == at + 0x200);
+      CHECK(params.out == out);
       CHECK(params.workspace == at + 0x300);
     }
   }

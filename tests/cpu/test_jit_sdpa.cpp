@@ -8,10 +8,12 @@ namespace {
 
 using testing::half;
 
+void* const kResult = testing::result({1}).data;
+
 SdpaCall check(const TensorView& q, const TensorView& k, const TensorView& v,
                const TensorView& mask = {}, const SdpaOptions& options = {}) {
   TensorView out = scaled_dot_product_attention_output(q, k, v, options.enable_gqa);
-  out.data = testing::kMemory;
+  out.data = kResult;
   return check_sdpa(q, k, v, mask, out, options);
 }
 
@@ -22,8 +24,8 @@ AttentionProblem problem_of(const SdpaCall& call) {
   return problem;
 }
 
-std::int64_t offset_of(const TensorView& view) {
-  return static_cast<char*>(view.data) - static_cast<char*>(testing::kMemory);
+std::int64_t offset_of(const TensorView& view, void* from = testing::kMemory) {
+  return static_cast<char*>(view.data) - static_cast<char*>(from);
 }
 
 TEST_CASE("sdpa: a batch of two dimensions is one launch where it lies in memory as one") {
@@ -50,7 +52,7 @@ TEST_CASE("sdpa: otherwise it is one for each outer entry") {
   CHECK(offset_of(call.query) == 2 * q.strides[0]);
   CHECK(offset_of(call.key) == 2 * 3 * 4 * 9 * 64);
   CHECK(offset_of(call.options.attn_mask) == 8 * 9);
-  CHECK(offset_of(call.out) == 2 * 3 * 4 * 8 * 64);
+  CHECK(offset_of(call.out, kResult) == 2 * 3 * 4 * 8 * 64);
 }
 
 TEST_CASE("sdpa: is_causal is aligned top-left") {

@@ -21,6 +21,7 @@ using kiln::testing::message_of;
 namespace {
 
 char* const kMemory = reinterpret_cast<char*>(0x10000);
+char* const kKeys = reinterpret_cast<char*>(0x10000000);
 
 // A caller's allocator that hands out one address and notes what it was asked for.
 struct Allocator {
@@ -44,7 +45,7 @@ struct Decode {
   Allocator allocator;
   AttentionOptions options;
   TensorView q = contiguous_view(kMemory, DType::bf16, 0, 1, 1, 32, 128);
-  TensorView k = contiguous_view(kMemory, DType::bf16, 0, 1, 8192, 8, 128);
+  TensorView k = contiguous_view(kKeys, DType::bf16, 0, 1, 8192, 8, 128);
 
   Decode() {
     fake->argument_bytes = sizeof(AttentionParams);
@@ -74,7 +75,7 @@ struct Decode {
   void run() { flash_attention(q, k, k, q, {}, options); }
   Plan plan() { return plan_flash_attention(q, k, k, q, {}, options); }
   static void launch(const Plan& plan, void* workspace = nullptr) {
-    plan.launch({kMemory, kMemory, kMemory, kMemory}, nullptr, workspace);
+    plan.launch({kMemory, kKeys, kKeys, kMemory}, nullptr, workspace);
   }
 
   AttentionParams last() {
@@ -153,7 +154,7 @@ TEST_CASE("a plan tells the workspace that its launches demand") {
                              " bytes aligned to 16 (workspace_bytes())";
   CHECK(message_of<std::invalid_argument>([&] { Decode::launch(plan); }) == demand);
   CHECK(message_of<std::invalid_argument>([&] { Decode::launch(plan, kMemory + 4); }) == demand);
-  CHECK(plan.try_launch({kMemory, kMemory, kMemory, kMemory}).code == StatusCode::invalid_argument);
+  CHECK(plan.try_launch({kMemory, kKeys, kKeys, kMemory}).code == StatusCode::invalid_argument);
   CHECK(call.fake->launches.empty());
 
   Decode::launch(plan, kMemory + 32);

@@ -273,7 +273,7 @@ def test_shapes_that_are_refused(op, shapes, error, text):
          'activation must be relu, gelu, gelu_tanh or silu, got "swiglu"'),
         (dict(eps=float("nan")), ValueError, "eps must be a finite number, got nan"),
         (dict(weight_offset=float("inf")), ValueError, "weight_offset must be a finite number"),
-        (dict(out_dtype="int8"), TypeError, "out_dtype must be a dtype or its name"),
+        (dict(out_dtype="int8"), TypeError, "out_dtype must be a dtype that Kiln computes with"),
         (dict(out=zeros(4, 64, dtype=torch.int32)), TypeError,
          "out must be float16, bfloat16 or float32, got int32"),
     ],
@@ -298,11 +298,11 @@ def test_dtypes_and_strides_that_are_refused():
 def test_overlaps_that_are_refused():
     memory = zeros(6, 64)
     x, later = memory[:4], memory[1:5]
-    refused(ValueError, "out overlaps x", x=x, out=later)
+    refused(ValueError, "out shares memory with x", x=x, out=later)
     both = zeros(4, 64)
-    refused(ValueError, "overlaps", x=x, residual=zeros(4, 64), out=both, residual_out=both)
-    refused(ValueError, "overlaps", x=x, residual=zeros(4, 64), residual_out=later)
-    refused(ValueError, "overlaps x", x=x, out=x.view(torch.float16))
+    refused(ValueError, "shares memory", x=x, residual=zeros(4, 64), out=both, residual_out=both)
+    refused(ValueError, "shares memory", x=x, residual=zeros(4, 64), residual_out=later)
+    refused(ValueError, "out shares memory with x", x=x, out=x.view(torch.float16))
     # Columns side by side are no overlap.
     halves = randn([4, 128], torch.bfloat16, 1)
     truth = norm("rms_norm", halves[:, :64])

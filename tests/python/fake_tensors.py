@@ -1,9 +1,10 @@
 """Tensors of made-up frameworks, one per transport, at addresses that nobody reads."""
 
 import ctypes
+import itertools
 
 ABSENT_DEVICE = 63  # an ordinal that no machine has
-ADDRESS = 1 << 40
+PLACES = itertools.count(1 << 40, 1 << 32)  # each tensor lies apart from all others
 
 CPU, CUDA, CUDA_HOST = 1, 2, 3
 # A capsule keeps the address of its name, so these live as long as the module.
@@ -28,7 +29,7 @@ class CudaArray:
             "version": 3,
             "shape": tuple(shape),
             "typestr": typestr,
-            "data": (ADDRESS, False),
+            "data": (next(PLACES), False),
             "strides": strides,
             **fields,
         }
@@ -83,9 +84,10 @@ class Described:
         self.sizes = (ctypes.c_int64 * rank)(*self.shape)
         self.steps = (ctypes.c_int64 * rank)(*(strides or row_major(self.shape)))
         self.dtype = DlDataType(CODES[dtype[0]], int(dtype[1:]), 1)
+        self.address = next(PLACES)
 
     def fill(self, tensor):
-        tensor.data = ADDRESS
+        tensor.data = self.address
         tensor.device_type, tensor.device_id = self.device_pair
         tensor.ndim = len(self.shape)
         tensor.dtype = self.dtype

@@ -182,7 +182,7 @@ def test_host_and_device_do_not_mix(emulator):
     with pytest.raises(TypeError, match="k is in host memory but q is on cuda:63; move it there"):
         jit.flash_attention(k, q, q, out=k)
     with pytest.raises(kiln.CudaError):  # a device tensor's own device wins
-        jit.flash_attention(k, k, k, out=k)
+        jit.flash_attention(k, k, k, out=CudaArray(SHAPE))
 
 
 def test_host_transports(emulator):

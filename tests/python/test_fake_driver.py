@@ -60,9 +60,9 @@ from fake_tensors import CudaArray
 import kiln
 from kiln import jit
 
-q = CudaArray((2, 48, 4, 64), device=9)
+q, out = (CudaArray((2, 48, 4, 64), device=9) for _ in range(2))
 try:
-    jit.flash_attention(q, q, q, out=q)
+    jit.flash_attention(q, q, q, out=out)
 except kiln.CudaError as error:
     print(json.dumps([str(error), error.call, error.name, error.message]))
 """

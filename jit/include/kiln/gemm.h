@@ -61,6 +61,8 @@ struct GemmOptions {
 // missing one is broadcast. a and b have the same dtype, f16, bf16 or f32 (computed as tf32); out
 // may have any of the three. One of the last two strides of a and of b must be 1, and so must the
 // last stride of out and residual.
+// out may be residual itself, with its dtype and strides; otherwise it must not overlap an input:
+// std::invalid_argument where addresses and strides prove that it does.
 //
 // With a gated activation n is 2 h: out and residual are [m, h], bias and scale_b have an entry for
 // each column of b, and out = cast(act(gate) * partner + residual), where gate and partner are

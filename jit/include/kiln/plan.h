@@ -22,6 +22,7 @@ class Plan {
   std::size_t workspace_bytes() const;
   // Takes the pointers of the tensors that were given to the plan function, in the order and with
   // the alignment that its comment says. Shapes and strides are the planned ones.
+  // Results must not overlap other tensors, as in a call of the operation.
   void launch(std::span<void* const> pointers, void* stream = nullptr,
               void* workspace = nullptr) const;
   void launch(std::initializer_list<void*> pointers, void* stream = nullptr,

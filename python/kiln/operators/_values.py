@@ -45,8 +45,8 @@ def dtype_of(op: str, dtype: Any) -> torch.dtype:
         dtype = getattr(torch, name, dtype)
     if not isinstance(dtype, torch.dtype):
         raise TypeError(
-            f'{op}: out_dtype must be a dtype or its name, such as "float16", "bfloat16" or '
-            f'"float32", got {dtype!r}'
+            f"{op}: out_dtype must be a dtype that Kiln computes with, or its name, such as "
+            f'"float16", "bfloat16" or "float32", got {dtype!r}'
         )
     return dtype
 
