@@ -48,9 +48,7 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
     }
     text << "));\n";
   }
-  text << "    return (\n#line 1 \"" << label << "\"\n"
-       << expression << "\n);\n#line 1 \"kernel.cu\"\n"
-       << "  }\n";
+  text << user_return(label, expression) << "  }\n";
   return text.str();
 }
 

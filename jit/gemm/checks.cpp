@@ -1,6 +1,9 @@
 #include "jit/gemm/checks.h"
 
+#include <tuple>
+
 #include "jit/op/checks.h"
+#include "jit/op/user_text.h"
 
 namespace kiln {
 namespace {
@@ -74,6 +77,20 @@ Gate check_gate(const GemmOptions& options, std::int64_t columns) {
   return options.gate == Gate::none ? Gate::halves : options.gate;
 }
 
+EpilogueNames epilogue_names(std::string_view expression) {
+  return {mentions_name(expression, "bias"), mentions_name(expression, "residual")};
+}
+
+void check_epilogue_names(const EpilogueNames& names, const EpilogueNames& given) {
+  for (auto [name, named, has] :
+       {std::tuple{"bias", names.bias, given.bias}, {"residual", names.residual, given.residual}}) {
+    if (!named || has) continue;
+    throw_value({kGemmOp, "epilogue"}, std::string("names ") + name +
+                                           ", which is not given; give " + name +
+                                           " too, or take it out of the expression");
+  }
+}
+
 void check_gemm_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options) {
   if (!is_float(a.dtype) && !is_f8(a.dtype)) {
     throw_type({kGemmOp, "a"}, std::string("must be float16, bfloat16, float32, ") + kF8Names +
@@ -92,6 +109,10 @@ void check_gemm_dtypes(const TensorView& a, const TensorView& b, const GemmOptio
                "is float32, which is computed in tf32 (10 bits of mantissa); pass "
                "precision=\"tf32\" to allow that, or cast to bfloat16 or float16");
   }
+  if (options.allow_tf32 && a.dtype != DType::f32) {
+    throw_value({kGemmOp, "precision"}, std::string("\"tf32\" is for float32 inputs, got ") +
+                                            name(a.dtype) + "; leave it out");
+  }
   if (options.fast && !is_f8(a.dtype)) {
     throw_value({kGemmOp, "precision"}, std::string("\"fast\" is for float8 inputs, got ") +
                                             name(a.dtype) + "; leave it out");
@@ -109,10 +130,6 @@ void check_f8_operand(const F8Operand& operand) {
   const std::string dtype = name(tensor.dtype);
   if (major != Major::k) {
     throw_value(subject, "must be contiguous along K, as it is " + dtype + ", got strides " +
-  if (options.allow_tf32 && a.dtype != DType::f32) {
-    throw_value({kGemmOp, "precision"}, std::string("\"tf32\" is for float32 inputs, got ") +
-                                            name(a.dtype) + "; leave it out");
-  }
                              strides_text(tensor) +
                              (is_a ? "; call .contiguous() on the [m, k] tensor"
                                    : "; pass w.t() of a contiguous [n, k] weight"));

@@ -21,6 +21,14 @@ bool is_gated(Activation activation);
 // Where b's pairs of columns lie; none: the outputs are not gated. `columns`: of b.
 Gate check_gate(const GemmOptions& options, std::int64_t columns);
 
+// What an epilogue expression may name: throws std::invalid_argument for a bias or residual that
+// the call does not have, which would be computed with as 0.
+struct EpilogueNames {
+  bool bias = false, residual = false;
+};
+EpilogueNames epilogue_names(std::string_view expression);
+void check_epilogue_names(const EpilogueNames& names, const EpilogueNames& given);
+
 // Dtypes of a and b, and what the options allow for them.
 void check_gemm_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options);
 

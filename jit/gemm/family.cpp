@@ -261,6 +261,8 @@ void settle_epilogue(GemmTraits& t, const UserTexts& texts) {
   if (texts.epilogue.empty()) return;
   if (t.activation != Activation::none) refuse_spec("give 'epilogue' or 'activation', not both");
   t.epilogue = epilogue_digest(texts.epilogue);
+  check_epilogue_names(epilogue_names(texts.epilogue),
+                       {t.bias != DType::none, t.residual != DType::none});
 }
 
 void settle(Traits& words, const UserTexts& texts, int arch) {

@@ -135,15 +135,21 @@ std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   return bias.rank == 3 && problem.batch > 1 ? bias.strides[0] : 0;
 }
 
+struct Expression {
+  std::string text;
+  Digest128 digest{};
+  EpilogueNames names;
+};
+
 // The last one of this thread: a serving loop passes the same text on every call.
-Digest128 remembered_digest(std::string_view expression) {
-  thread_local std::string last_text;
-  thread_local Digest128 last_digest{};
-  if (expression != last_text) {
-    last_digest = epilogue_digest(expression);
-    last_text = expression;
+const Expression& remembered(std::string_view expression) {
+  thread_local Expression last;
+  if (expression != last.text) {
+    last.digest = epilogue_digest(expression);
+    last.names = epilogue_names(expression);
+    last.text = expression;
   }
-  return last_digest;
+  return last;
 }
 
 void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
@@ -155,7 +161,9 @@ void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
     throw_value({kGemmOp, "activation"},
                 "cannot be combined with epilogue; write it in the expression");
   }
-  problem.traits.epilogue = remembered_digest(options.epilogue);
+  const Expression& expression = remembered(options.epilogue);
+  check_epilogue_names(expression.names, {options.bias.given(), options.residual.given()});
+  problem.traits.epilogue = expression.digest;
   problem.texts.epilogue = options.epilogue;
 }
 
@@ -202,6 +210,8 @@ DType gemm_output_dtype(DType input) { return is_f8(input) ? DType::bf16 : input
 
 TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype,
                        const GemmOptions& options) {
+  check_view({kGemmOp, "a"}, a);
+  check_view({kGemmOp, "b"}, b);
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
   const std::int64_t batch = common_batch(a, b);
   const std::int64_t columns = check_gate(options, mb.cols) == Gate::none ? mb.cols : mb.cols / 2;
@@ -210,8 +220,6 @@ TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype
           ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows, columns)
           : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, columns);
   out.device_type = a.device_type;
-  check_view({kGemmOp, "a"}, a);
-  check_view({kGemmOp, "b"}, b);
   return out;
 }
 

@@ -36,8 +36,7 @@ std::string gemm_epilogue(const GemmTraits& traits, const UserTexts& texts) {
        << ", kResidual = " << boolean(residual) << ";\n"
        << "  __device__ __forceinline__ float operator()(float acc, float bias, float residual,\n"
        << "                                              int row, int col, int batch) const {\n"
-       << "    return (\n#line 1 \"gemm epilogue\"\n"
-       << texts.epilogue << "\n);\n#line 1 \"kernel.cu\"\n  }\n};\n";
+       << user_return("gemm epilogue", texts.epilogue) << "  }\n};\n";
   return text.str();
 }
 

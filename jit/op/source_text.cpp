@@ -1,5 +1,7 @@
 #include "jit/op/source_text.h"
 
+#include "jit/op/user_text.h"
+
 namespace kiln {
 
 std::string device_type(DType dtype) {
@@ -21,6 +23,12 @@ std::string device_type(DType dtype) {
     default:
       return "float";
   }
+}
+
+std::string user_return(std::string_view label, std::string_view expression) {
+  const std::string user_line = "\n#line 1 \"" + std::string(label) + "\"\n";
+  return "    return" + user_line + "(" + user_line + with_float_literals(expression) +
+         "\n);\n#line 1 \"kernel.cu\"\n";
 }
 
 std::string type_or(DType dtype, DType otherwise) {

@@ -17,6 +17,10 @@ inline const char* boolean(bool value) { return value ? "true" : "false"; }
 std::string device_type(DType dtype);               // "kiln::bf16", "float"
 std::string type_or(DType dtype, DType otherwise);  // device_type() of the first that is given
 
+// The statement that returns a user's expression, which the compiler's messages name by `label`.
+// Those about its type are about the bracket, which is on a line of the label's for that reason.
+std::string user_return(std::string_view label, std::string_view expression);
+
 // Not a std::ostringstream: a process may hold a second libstdc++ (inside PyTorch, or linked
 // statically by a vendor's compiler), and a stream's locale then crashes.
 class SourceText {

@@ -72,7 +72,94 @@ bool is_own_include(std::string_view directive, std::string_view whole_text) {
   return is_template_file(name);
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+// Where a number that begins at `at` ends: letters, digits, points, separators, and signs behind an
+// exponent's letter.
+std::size_t end_of_number(std::string_view text, std::size_t at) {
+  const bool is_hex = text.substr(at).starts_with("0x") || text.substr(at).starts_with("0X");
+  const std::string_view exponents = is_hex ? "pP" : "eE";
+  for (++at; at < text.size(); ++at) {
+    const bool is_sign = text[at] == '+' || text[at] == '-';
+    if (is_sign && exponents.find(text[at - 1]) != std::string_view::npos) continue;
+    const bool is_separator =
+        text[at] == '\'' && at + 1 < text.size() && is_word(text[at + 1]) && is_word(text[at - 1]);
+    if (!is_word(text[at]) && text[at] != '.' && !is_separator) break;
+  }
+  return at;
+}
+
+// Whether a number is a double: it has a point or an exponent, and no suffix.
+bool is_double(std::string_view number) {
+  const bool is_hex = number.starts_with("0x") || number.starts_with("0X");
+  const std::size_t exponent = number.find_first_of(is_hex ? "pP" : "eE");
+  if (exponent == std::string_view::npos && (is_hex || number.find('.') == std::string_view::npos))
+    return false;
+  const std::string_view plain = is_hex ? "0123456789abcdefABCDEF.'" : "0123456789.'";
+  const std::string_view digits = number.substr(is_hex ? 2 : 0, exponent - (is_hex ? 2 : 0));
+  if (digits.find_first_not_of(plain) != std::string_view::npos) return false;
+  return exponent == std::string_view::npos ||
+         number.substr(exponent + 1).find_first_not_of("0123456789+-'") == std::string_view::npos;
+}
+
+// Behind the string, character or comment that begins here, or `at` where none does.
+std::size_t skip_quoted(std::string_view text, std::size_t at) {
+  const std::string_view rest = text.substr(at);
+  if (rest.starts_with("//")) return text.size();
+  if (rest.starts_with("/*")) {
+    const std::size_t end = text.find("*/", at + 2);
+    return end == std::string_view::npos ? text.size() : end + 2;
+  }
+  if (text[at] != '"' && text[at] != '\'') return at;
+  std::size_t end = at + 1;
+  while (end < text.size() && text[end] != text[at]) end += text[end] == '\\' ? 2 : 1;
+  return std::min(text.size(), end + 1);
+}
+
+// A name, a number, or anything else: one character, a string, a comment.
+struct Token {
+  enum Kind { name, number, other } kind;
+  std::string_view text;
+};
+
+// Requires: at < text.size().
+Token token_at(std::string_view text, std::size_t at) {
+  const std::size_t quoted = skip_quoted(text, at);
+  if (quoted > at) return {Token::other, text.substr(at, quoted - at)};
+  const bool is_point = text[at] == '.' && at + 1 < text.size();
+  if (is_digit(text[is_point ? at + 1 : at])) {
+    return {Token::number, text.substr(at, end_of_number(text, at) - at)};
+  }
+  if (!is_word(text[at])) return {Token::other, text.substr(at, 1)};
+  std::size_t end = at;
+  while (end < text.size() && is_word(text[end])) ++end;
+  return {Token::name, text.substr(at, end - at)};
+}
+
 }  // namespace
+
+std::string with_float_literals(std::string_view expression) {
+  std::string text;
+  for (std::size_t at = 0; at < expression.size();) {
+    const Token token = token_at(expression, at);
+    text += token.text;
+    if (token.kind == Token::number && is_double(token.text)) text += 'f';
+    at += token.text.size();
+  }
+  return text;
+}
+
+bool mentions_name(std::string_view expression, std::string_view name) {
+  for (std::size_t at = 0; at < expression.size();) {
+    const Token token = token_at(expression, at);
+    if (token.kind == Token::name && token.text == name) return true;
+    at += token.text.size();
+  }
+  return false;
+}
 
 bool is_plain_expression(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {

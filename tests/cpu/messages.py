@@ -30,6 +30,7 @@ NO_ERRORS = {
     "jit/attention/render.cpp": "generated source",
     "jit/gemm/render.cpp": "generated source",
     "jit/gemm/render_sm90.cpp": "generated source",
+    "jit/op/source_text.cpp": "generated source",
     "jit/op/wgmma_source.cpp": "generated source",
     "python/src/module.cpp": "help()",
 }

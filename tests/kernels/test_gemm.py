@@ -158,6 +158,19 @@ def test_half_accumulation(layout):
         GemmCase(dtype="f16", layout=layout, m=m, n=n, k=k, accumulator="float16").check()
 
 
+@pytest.mark.parametrize("storage", ["plain", "odd"])
+@pytest.mark.parametrize("m, n, k", [(16, 64, 700), (150, 264, 64), (1, 40, 2048)])
+def test_the_residual_may_be_replaced(storage, m, n, k):
+    """By tiles, by CTAs that share K, and transposed; read by boxes and element by element."""
+    case = GemmCase(m=m, n=n, k=k, storage=storage, residual="bf16")
+    a, b = case.inputs()
+    residual = place(storage, [m, n], torch.bfloat16).view
+    residual.copy_(randn([m, n], torch.bfloat16, 4))
+    expected = jit.gemm(a, b, residual=residual, activation="relu")
+    assert jit.gemm(a, b, residual=residual, activation="relu", out=residual) is residual
+    assert torch.equal(residual, expected)
+
+
 def test_an_epilogue_expression():
     m, n = sized(small=(50, 37), full=(90, 77))
     a, b = GemmCase(m=m, n=n, k=sized(small=64, full=128)).inputs()
@@ -179,6 +192,37 @@ def test_a_broken_epilogue_points_to_the_users_text():
     with pytest.raises(kiln.CompileError) as caught:
         jit.gemm(a, b, epilogue="acc + no_such_name")
     assert "no_such_name" in str(caught.value) and "epilogue" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "expression", ["acc * 0.1 + 1e-3", "acc * .1 + 0x1p-10", "acc / 10. + .5e-1"]
+)
+def test_numbers_of_an_expression_are_fp32(expression):
+    """One double would make all of it double: at a 64th of the speed on most GPUs."""
+    a, b = GemmCase().inputs()
+    spec = kiln.explain("gemm", a, b, epilogue=expression)["spec"]
+    (kernel,) = kiln.inspect(spec, arch())
+    assert "f64" not in kernel["ptx"]
+
+
+@pytest.mark.parametrize("expression", ["(void)acc", "&acc", "[] {}", '"text"'])
+def test_an_expression_of_another_type_points_to_the_users_text(expression):
+    a, b = GemmCase().inputs()
+    with pytest.raises(kiln.CompileError) as caught:
+        jit.gemm(a, b, epilogue=expression)
+    assert "gemm epilogue(1): error" in str(caught.value)
+    assert "kernel.cu(" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["bias", "residual"])
+def test_an_expression_names_only_what_is_given(name):
+    case = GemmCase(m=16, n=16, k=16)
+    a, b = case.inputs()
+    with pytest.raises(ValueError, match=f"epilogue names {name}, which is not given; give {name}"):
+        jit.gemm(a, b, epilogue=f"acc + {name} * 2")
+    with pytest.raises(ValueError, match=f"epilogue names {name}, which is not given"):
+        kiln.inspect({"op": "gemm", "epilogue": f"acc + {name}", "block_m": 16}, arch())
+    jit.gemm(a, b, epilogue=f"acc /* no {name} */ + row * 0.5f")
 
 
 def tile_groups():

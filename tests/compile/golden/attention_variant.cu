@@ -25,7 +25,9 @@ struct UserVariant : kiln::VariantDefaults {
     [[maybe_unused]] const float strength = arguments.strength.value;
     [[maybe_unused]] const int reach = arguments.reach.value;
     [[maybe_unused]] const float bias = kiln::to_float(arguments.bias.at(at.h, at.row, at.kv));
-    return (
+    return
+#line 1 "variant logits"
+(
 #line 1 "variant logits"
 logit + strength * bias
 );
@@ -38,7 +40,9 @@ logit + strength * bias
     [[maybe_unused]] const float strength = arguments.strength.value;
     [[maybe_unused]] const int reach = arguments.reach.value;
     [[maybe_unused]] const float bias = kiln::to_float(arguments.bias.at(at.h, at.row, at.kv));
-    return (
+    return
+#line 1 "variant mask"
+(
 #line 1 "variant mask"
 q - kv < reach
 );

@@ -18,7 +18,9 @@ struct Epilogue {
   static constexpr bool kBias = true, kResidual = false;
   __device__ __forceinline__ float operator()(float acc, float bias, float residual,
                                               int row, int col, int batch) const {
-    return (
+    return
+#line 1 "gemm epilogue"
+(
 #line 1 "gemm epilogue"
 acc * bias + 0.5f * row
 );
