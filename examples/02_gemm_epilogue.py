@@ -16,7 +16,7 @@ def check(name, ours, want):
     print(f"{name}: relative error {error:.1e}")
 
 
-# The weight is used as it lies, [out, in]: layouts are read from strides.
+# The weight is [out, in], as nn.Linear stores it; its transposed view is not copied.
 ours = jit.gemm(x, weight.t(), bias=bias, activation="gelu")
 linear = x.float() @ weight.float().t() + bias
 check("bias + gelu", ours, torch.nn.functional.gelu(linear))

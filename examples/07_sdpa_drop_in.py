@@ -1,4 +1,4 @@
-"""Kiln in place of PyTorch's scaled_dot_product_attention, in a model that nobody rewrote.
+"""Kiln in place of PyTorch's scaled_dot_product_attention, in a model that is not changed.
 
 On a GPU, or on the emulated device where there is none. Also under torch.compile.
 """

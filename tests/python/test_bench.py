@@ -1,4 +1,4 @@
-"""The ruler, bench/, as far as it goes without a GPU: grids, arithmetic, checks, figures."""
+"""The benchmarks in bench/ without a GPU: grids, arithmetic, checks, figures."""
 
 import json
 import math
