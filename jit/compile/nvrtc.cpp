@@ -119,7 +119,8 @@ class Search {
     KILN_NVRTC_FUNCTIONS(KILN_NVRTC_FIND)
 #undef KILN_NVRTC_FIND
     int major = 0, minor = 0;
-    if (api->nvrtcVersion(&major, &minor) != NVRTC_SUCCESS) return reject("it tells no version");
+    if (api->nvrtcVersion(&major, &minor) != NVRTC_SUCCESS)
+      return reject("it does not report its version");
     const int version = major * 1000 + minor * 10;
     if (version < kMinimumVersion) {
       return reject("it is version " + version_text(version) + ", older than " +
@@ -145,7 +146,7 @@ class Search {
                  .handles_signals = !detach_signal_handlers(handle),
                  .passed_over = passed_over_,
                  .problem = {}};
-    if (api->info.archs.empty()) return reject("it lists no architectures");
+    if (api->info.archs.empty()) return reject("it does not list its architectures");
     return api;
   }
 

@@ -35,9 +35,9 @@ void tell_once() {
   static std::atomic_flag told;
   if (told.test_and_set()) return;
   log(LogLevel::warning,
-      "no CUDA driver here: calls on host arrays run on the emulated device (" +
+      "there is no CUDA driver here: calls on host arrays run on the emulated device (" +
           device_choice().arch +
-          "), which checks kernels and is slow; KILN_DEVICE=emulator chooses it without this "
+          "), which checks kernels and is slow; set KILN_DEVICE=emulator to choose it without this "
           "notice");
 }
 
@@ -50,8 +50,9 @@ void admit_emulation(const char* op, double flops, const Recipe& recipe) {
     char minutes[32];
     std::snprintf(minutes, sizeof minutes, "%.0f", std::max(1.0, seconds / 60));
     throw Error(std::string(op) + ": this call would take about " + minutes +
-                " minute(s) on the emulated device, which stands in because there is no CUDA "
-                "driver here; to wait for it, ask for it with KILN_DEVICE=emulator or "
+                (minutes == std::string("1") ? " minute" : " minutes") +
+                " on the emulated device, which is used because there is no CUDA driver here; to "
+                "run it nevertheless, choose that device with KILN_DEVICE=emulator or "
                 "kiln.device(\"emulator\")");
   }
   tell_once();

@@ -42,7 +42,7 @@ std::vector<int> target_archs(const std::vector<std::string>& names) {
     }
     if (archs.empty()) {
       throw std::invalid_argument(
-          "prewarm: no arch given and no GPU here; name one, for example "
+          "prewarm: no arch was given and there is no GPU here; name an arch, for example "
           "sm_90a");
     }
   }

@@ -52,7 +52,7 @@ std::string SpecFields::text(const char* field, const json& value) const {
 void SpecFields::finish() const {
   for (const auto& item : object_.items()) {
     if (!seen_.contains(item.key()))
-      refuse_spec("unknown field '" + item.key() + "'; docs/prewarm.md lists the fields there are");
+      refuse_spec("unknown field '" + item.key() + "'; docs/prewarm.md lists the fields");
   }
 }
 

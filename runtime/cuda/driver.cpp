@@ -96,7 +96,7 @@ std::string open_driver(const std::string& library, DriverState& state) {
   }
   if (get_version == nullptr || get_version(&status.driver_version) != CUDA_SUCCESS) {
     return status.driver_path +
-           " does not tell its version: it is no working CUDA driver; "
+           " does not report its version: it is not a working CUDA driver; "
            "install NVIDIA driver 550 or newer";
   }
   const auto get = symbol<decltype(&::cuGetProcAddress)>(handle, "cuGetProcAddress_v2");

@@ -15,7 +15,7 @@ std::string cubin_problem(std::string_view cubin) {
   }
   std::memcpy(&header, cubin.data(), sizeof header);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
-    return "the image is no 64-bit ELF file";
+    return "the image is not a 64-bit ELF file";
   }
   const auto table_fits = [&](std::uint64_t offset, std::uint64_t count, std::uint64_t size) {
     return offset <= cubin.size() && count * size <= cubin.size() - offset;

@@ -142,7 +142,7 @@ TEST_CASE("images that the driver must not see are refused", "[runtime]") {
   }
   SECTION("no ELF") {
     cubin.assign(1000, 'x');
-    CHECK(mentions(message(), "is no 64-bit ELF file"));
+    CHECK(mentions(message(), "is not a 64-bit ELF file"));
   }
   SECTION("truncated") {
     cubin[0x28] = 64;  // section table behind the header,

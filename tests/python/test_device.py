@@ -102,7 +102,7 @@ def test_auto_with_a_working_driver_takes_numpy_arrays_to_the_gpu(answer, workin
 def test_auto_never_papers_over_a_broken_driver(answer, broken_driver):
     device, report = answer(broken_driver)
     assert device.startswith("CudaError: ")
-    assert "no working CUDA driver" in device
+    assert "not a working CUDA driver" in device
     assert "KILN_DEVICE=emulator" in device
     assert report["host_arrays"] is None and report["problem"]
 
@@ -354,7 +354,7 @@ def test_one_notice_in_a_process(environment):
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "[16.0, 16.0]\n"
-    assert done.stderr.count("no CUDA driver here") == 1
+    assert done.stderr.count("there is no CUDA driver here") == 1
     quiet = {**environment, "KILN_DEVICE": "emulator"}
     done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=True)
     assert done.stderr == ""

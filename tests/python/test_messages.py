@@ -332,7 +332,11 @@ def test_a_machine_without_a_driver_names_an_arch(kiln_command, spec_file):
         pytest.skip("a GPU is here: prewarm takes its arch")
     run = kiln_command("prewarm", "--spec", spec_file)
     assert run.code == 2
-    check(ValueError(run.stderr), ValueError, "no arch given and no GPU here; name one")
+    check(
+        ValueError(run.stderr),
+        ValueError,
+        "no arch was given and there is no GPU here; name an arch",
+    )
 
 
 @pytest.mark.parametrize(

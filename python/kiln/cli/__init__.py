@@ -27,8 +27,8 @@ _ENVIRONMENT_ERRORS = (
 
 _DESCRIPTION = """\
 Kiln compiles GPU kernels at run time and keeps them in a cache. These commands look at the
-machine, fill and clean the cache, show what a kernel is made of, and measure it. Each has --json,
-with JSON alone on stdout, and a --help with examples."""
+machine, fill and clean the cache, show what a kernel is made of, and measure it. Each command has
+--json, which prints JSON and nothing else to stdout, and a --help with examples."""
 _EPILOG = """\
 examples:
   kiln doctor                                          what is here, and what to do about problems

@@ -24,10 +24,10 @@ from .properties import add_product
 from .sizes import seconds, sizes
 from .terminal import Painted, Progress
 
-_METHOD = """Kiln and PyTorch take turns in one process, the L2 flushed before each call; figures
-are medians, and the results are compared first. Needs a GPU. Without PyTorch, Kiln is measured
-alone, in float16 or float32; without CuPy either, calls get no workspace, so that none splits its
-tiles. The emulated device is never timed."""
+_METHOD = """Kiln and PyTorch take turns in one process, and L2 is flushed before each call. The
+figures are medians, and the results are compared first. Needs a GPU. Without PyTorch, Kiln is
+measured alone, in float16 or float32. Without CuPy as well, calls get no workspace, so none of them
+splits its tiles. The emulated device is never timed."""
 
 
 def add_parser(commands: Any) -> None:
@@ -36,8 +36,8 @@ def add_parser(commands: Any) -> None:
         commands,
         "bench",
         "measure attention or a matrix product on this GPU, beside PyTorch",
-        f"""Measures the shapes you give on the GPU at hand: microseconds, TFLOP/s and TB/s, their
-        share of the device's peak where its datasheet is known, and PyTorch's time over Kiln's.
+        f"""Measures the given shapes on this machine's GPU: microseconds, TFLOP/s and TB/s, their
+        share of the device's peak if its datasheet is known, and PyTorch's time over Kiln's.
         {_METHOD}""",
         [
             ("kiln bench flash_attention --shape 2x4096x32x128 --kv-heads 8 --causal", ""),
@@ -50,8 +50,9 @@ def add_parser(commands: Any) -> None:
         operations,
         "flash_attention",
         "attention forward, beside scaled_dot_product_attention",
-        f"""Attention forward beside PyTorch's scaled_dot_product_attention. Operations count the
-        pairs that the mask leaves, bytes each tensor once. {_METHOD}""",
+        f"""Measures the forward pass of attention beside PyTorch's scaled_dot_product_attention.
+        The operations are those of the pairs that the mask leaves; each tensor's bytes count
+        once. {_METHOD}""",
         [
             ("kiln bench flash_attention --shape 2x4096x32x128 --kv-heads 8 --causal", "prefill"),
             ("kiln bench flash_attention --shape 8x1x32x128 --kv-len 8192 --kv-heads 8", "decode"),
@@ -66,7 +67,7 @@ def add_parser(commands: Any) -> None:
         operations,
         "gemm",
         "a matrix product, beside torch.matmul",
-        f"""out[M, N] = a[M, K] b[K, N] beside torch.matmul. {_METHOD}""",
+        f"""Measures out[M, N] = a[M, K] b[K, N] beside torch.matmul. {_METHOD}""",
         [
             ("kiln bench gemm --m 4096 --n 4096 --k 4096", ""),
             ("kiln bench gemm --m 1,16,64,512 --n 28672 --k 4096 --dtype f16", "several M"),
@@ -76,7 +77,10 @@ def add_parser(commands: Any) -> None:
     _add_gemm(gemm)
     for operation in (attention, gemm):
         operation.add_argument(
-            "--seconds", type=seconds, default=1.0, help="of measuring a shape; default: 1"
+            "--seconds",
+            type=seconds,
+            default=1.0,
+            help="how long each shape is measured; default: 1",
         )
         add_json_flag(operation)
         operation.set_defaults(run=run)
@@ -116,12 +120,19 @@ def _add_attention(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="BxLxHxD",
-        help="of q: batch, length, heads, head dim; repeatable",
+        help="the shape of q: batch, length, heads, head dim; repeatable",
     )
-    parser.add_argument("--kv-heads", type=int, help="of k and v; default: as many as of q")
-    parser.add_argument("--kv-len", type=int, help="of k and v; default: as long as q")
-    parser.add_argument("--causal", action="store_true", help="aligned at the bottom right")
-    parser.add_argument("--window", type=int, metavar="LEFT", help="keys before the diagonal one")
+    parser.add_argument("--kv-heads", type=int, help="heads of k and v; default: as many as of q")
+    parser.add_argument("--kv-len", type=int, help="length of k and v; default: as long as q")
+    parser.add_argument(
+        "--causal", action="store_true", help="a causal mask, aligned at the bottom right"
+    )
+    parser.add_argument(
+        "--window",
+        type=int,
+        metavar="LEFT",
+        help="how many keys before the diagonal one are visible",
+    )
     parser.add_argument("--dtype", type=dtype_name, default="bfloat16", help="default: bfloat16")
     parser.set_defaults(cases=_attention_cases)
 

@@ -13,7 +13,7 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def bytes_of(dtype: str) -> int:
-    """Of one element."""
+    """The bytes of one element."""
     return _BYTES.get(dtype, 1)
 
 

@@ -47,7 +47,7 @@ class Buffer:
     def summary(self) -> dict[str, Any]:
         """What is in it now."""
         numpy = _numpy()
-        # Bits are compared, so that a NaN that stays is no change.
+        # Bits are compared, so that a NaN that stays does not count as a change.
         flat, before = (numpy.ascontiguousarray(x).reshape(-1) for x in (self.value, self.before))
         bits = f"u{flat.itemsize}" if flat.itemsize in (1, 2, 4, 8) else flat.dtype
         values = _from_bf16(flat) if self.type_name == "bf16" else flat
@@ -126,7 +126,7 @@ def _number(text: str, dtype: str) -> float | int:
     try:
         return float(text) if dtype.startswith("float") else int(text, 0)
     except ValueError:
-        raise ValueError(f"--arg: {text!r} is no {dtype}") from None
+        raise ValueError(f"--arg: {text!r} is not a value of {dtype}") from None
 
 
 def _as(dtype: str, values: list[float | int]) -> Any:

@@ -33,11 +33,11 @@ def add_parser(commands: Any) -> None:
         "look at, check and clean the kernel cache",
         """Looks at, checks and cleans the folders where compiled kernels are kept: the writable
         one (KILN_CACHE_DIR) and the read-only ones after it (KILN_CACHE_PATH). Only the writable
-        one is ever changed. The whole story: docs/cache.md""",
+        one is ever changed. See docs/cache.md.""",
         [
             ("kiln cache info", "folders, owners, sizes"),
             ("kiln cache list", "every kernel"),
-            ("kiln cache prune --max-size 2G", "the least recently used go"),
+            ("kiln cache prune --max-size 2G", "remove the least recently used"),
         ],
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -50,17 +50,24 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--max-size", type=_bytes, metavar="SIZE", help="keep this much: 500M, 2G")
     parser.add_argument(
-        "--older-than", type=_days, metavar="DAYS", help="remove what was not used for this long"
+        "--max-size", type=_bytes, metavar="SIZE", help="how much is kept: 500M, 2G"
+    )
+    parser.add_argument(
+        "--older-than",
+        type=_days,
+        metavar="DAYS",
+        help="remove kernels that were not used for this long",
     )
     parser.add_argument(
         "--older-than-nvrtc",
         default="",
         metavar="VERSION",
-        help="remove what an older NVRTC compiled, such as 13.0; pinned or not",
+        help="remove what an NVRTC older than this compiled, such as 13.0; pinned or not",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would go")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="remove nothing, and report what would be removed"
+    )
 
 
 def info(options: argparse.Namespace) -> int:
@@ -195,22 +202,22 @@ _ACTIONS = {
     "info": (
         info,
         "the folders, their owners, sizes and whether they can be used",
-        """Lists the folders in the order in which they are asked: owner, mode, number of kernels,
-        size, and what is wrong with one that is not used.""",
+        """Lists the folders in the order in which kernels are looked up: owner, mode, number of
+        kernels, size, and why a folder is not used.""",
         [("kiln cache info", ""), ("KILN_CACHE_PATH=/opt/kiln kiln cache info", "another layer")],
     ),
     "list": (
         list_entries,
         "every kernel",
-        """Lists every kernel of every folder, the most recently used first: key, what it is, arch,
-        size, whether prewarming pinned it.""",
+        """Lists every kernel of every folder, the most recently used first: key, description, arch,
+        size, and whether it was pinned by prewarming.""",
         [("kiln cache list", ""), ("kiln cache list --json", "with paths and NVRTC versions")],
     ),
     "verify": (
         verify,
         "check every entry; exit 1 when one is faulty",
-        """Reads every entry and compares it with its digests; exits with 1 when one is faulty or a
-        folder is not used. A faulty entry harms nobody: it counts as missing.""",
+        """Reads every entry and compares it with its digests. Exits with 1 when an entry is faulty
+        or a folder is not used. A faulty entry does no harm, because it counts as missing.""",
         [("kiln cache verify", ""), ("kiln cache verify --json", "which, and what is wrong")],
     ),
     "prune": (
@@ -218,7 +225,8 @@ _ACTIONS = {
         "remove the least recently used kernels that are not pinned",
         """Removes kernels from the writable folder: the least recently used until the rest fits
         --max-size, those not used for --older-than days, and those that an NVRTC older than
-        --older-than-nvrtc compiled. What was prewarmed is pinned and stays, but for the last.""",
+        --older-than-nvrtc compiled. Prewarmed kernels are pinned: only the last rule removes
+        them.""",
         [
             ("kiln cache prune --max-size 2G", "keep the 2 GiB used last"),
             ("kiln cache prune --older-than 30 --dry-run", "what was not used for 30 days?"),
@@ -228,8 +236,8 @@ _ACTIONS = {
     "clear": (
         clear,
         "remove every kernel of the writable folder",
-        """Removes every kernel of the writable folder, pinned or not, and no file that the cache
-        did not make. Read-only folders stay as they are.""",
+        """Removes every kernel of the writable folder, pinned or not. Files that the cache did not
+        make and read-only folders are not changed.""",
         [("kiln cache clear", ""), ("KILN_CACHE_DIR=/tmp/kiln kiln cache clear", "another folder")],
     ),
 }

@@ -29,8 +29,8 @@ def add_parser(commands: Any) -> None:
         "report driver, GPUs, NVRTC, cache and versions, and what to do about problems",
         """Reports what Kiln finds on this machine: the CUDA driver and its GPUs, which NVRTC
         compiles and how it was found, the cache's folders with owner, mode and verdict, and the
-        versions of what is installed beside it. Every problem is one sentence with its cure. No
-        GPU is no problem unless --require-gpu says so.""",
+        versions of related packages. Every problem is one sentence that says what to do. That there
+        is no GPU is not a problem, unless --require-gpu is given.""",
         [
             ("kiln doctor", "the whole report"),
             ("kiln doctor --require-gpu", "exit 4 when no GPU can be used: for job scripts"),
@@ -86,13 +86,13 @@ def judge(report: dict[str, Any], requires_gpu: bool) -> tuple[list[str], int]:
     if requires_gpu:
         missing += gpu_problems
     elif report["driver"]["found"]:
-        faults += gpu_problems  # a driver that is present but fails is no machine without a GPU
+        faults += gpu_problems  # a driver that fails is a problem; a missing one is not
     code = ENVIRONMENT if missing else CHECK_FAILED if faults else OK
     return missing + faults, code
 
 
 def notes_of(report: dict[str, Any]) -> list[str]:
-    """What is no problem, but good to know."""
+    """What is good to know, although it is not a problem."""
     nvrtc = report["nvrtc"]
     notes = [f"this NVRTC was passed over: {text}" for text in nvrtc.get("passed_over", [])]
     if nvrtc.get("handles_signals"):
@@ -129,7 +129,8 @@ def _file_problems(report: dict[str, Any]) -> list[str]:
     folder, tuning = environment["KILN_TEMPLATE_DIR"], environment["KILN_TUNING"]
     if folder and not os.path.isdir(folder):
         problems.append(
-            f"KILN_TEMPLATE_DIR={folder} is no folder: name one like Kiln's templates/, or unset it"
+            f"KILN_TEMPLATE_DIR={folder} is not a folder: name one like Kiln's templates/, or "
+            "unset the variable"
         )
     if tuning:
         try:

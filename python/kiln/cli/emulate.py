@@ -21,9 +21,10 @@ def add_parser(commands: Any) -> None:
         "emulate",
         "run a kernel of a PTX file on the emulated device and report what it did",
         """Runs one kernel of a PTX file on the emulated device, with every check on: accesses out
-        of bounds, reads of what was never written, races on shared memory, barriers that nobody
-        completes. Prints what became of its buffers, or the fault with kernel, thread and PTX
-        line, and then exits with 1. Needs no GPU; buffers need NumPy. docs/emulator.md""",
+        of bounds, reads of what was never written, races on shared memory, barriers that are never
+        completed. Prints what its buffers hold afterwards. If there is a fault, prints it with
+        kernel, thread and PTX line, and exits with 1. Needs no GPU; buffers need NumPy. See
+        docs/emulator.md.""",
         [
             ("kiln emulate add.ptx --grid 8 --block 128 --arg f32[1024]=random \\", ""),
             ("    --arg f32[1024]=zeros --arg u32=1024", "a buffer in, a buffer out, a size"),
@@ -32,7 +33,7 @@ def add_parser(commands: Any) -> None:
         ],
     )
     parser.epilog = f"{SPEC_HELP}\n{parser.epilog}"
-    parser.add_argument("file", help="PTX as nvcc -ptx, NVRTC or a person writes it")
+    parser.add_argument("file", help="a PTX file, of nvcc -ptx or NVRTC or written by hand")
     parser.add_argument("--entry", help="the kernel's name; default: the only one")
     parser.add_argument(
         "--grid", type=_triple, default=(1, 1, 1), help="blocks, X[,Y[,Z]]; default: 1"
@@ -50,21 +51,27 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--arg", dest="arguments", metavar="SPEC", action="append", default=[], help="see below"
     )
-    parser.add_argument("--arch", help="of the device, such as sm_90a; default: the file's target")
+    parser.add_argument(
+        "--arch", help="the device's arch, such as sm_90a; default: the file's target"
+    )
     parser.add_argument(
         "--schedule",
         choices=["late", "eager"],
         default="late",
         help="when asynchronous work is done; default: late",
     )
-    parser.add_argument("--seed", type=int, default=0, help="shuffles warps and blocks; 0 = not")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="a seed that shuffles warps and blocks; 0 = in order"
+    )
     parser.add_argument(
         "--no-checks",
         dest="checks",
         action="store_false",
-        help="of races, uninitialised reads and fences",
+        help="do not check for races, uninitialised reads and missing fences",
     )
-    parser.add_argument("--steps", type=int, default=0, help="warp instructions a block may take")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="how many warp instructions a block may take"
+    )
     parser.add_argument(
         "--trace", type=_trace, metavar="BLOCK:THREAD", help="print that thread's instructions"
     )

@@ -26,8 +26,8 @@ from .properties import add_properties, families, make_spec
 from .sass import disassemble, find_disassembler
 from .terminal import Painted
 
-_DIFF_TEXTS = """With --diff, or the operation diff, two kernels stand side by side: their resources
-as a table, or what differs in their source, their PTX or the counts of their instructions."""
+_DIFF_TEXTS = """With --diff, or the operation diff, two kernels are compared: their resources as
+a table, or what differs in their source, their PTX or the counts of their instructions."""
 
 _EXAMPLES = {
     "flash_attention": [
@@ -65,8 +65,8 @@ def add_parser(commands: Any) -> None:
             operations,
             op,
             f"kernels of {families()[op]['title']}",
-            f"""The properties of a call of {op} as flags. A tile field that is not given stands
-            for every row of the config table. {_DIFF_TEXTS}""",
+            f"""Takes the properties of a call of {op} as flags. A tile field that is not given
+            stands for every row of the config table. {_DIFF_TEXTS}""",
             _EXAMPLES.get(op, [(f"kiln inspect {op} --arch sm_90a", "every row")]),
         )
         add_properties(operation, op)
@@ -78,8 +78,8 @@ def add_parser(commands: Any) -> None:
         operations,
         "diff",
         "two kernels, each of a spec file that names one tile",
-        f"""Two kernels of any kind, each of a spec file that stands for one row of the config
-        table (docs/prewarm.md has the fields). {_DIFF_TEXTS}""",
+        f"""Compares two kernels of any kind, each given by a spec file that stands for one row of
+        the config table (docs/prewarm.md lists the fields). {_DIFF_TEXTS}""",
         [
             ("kiln inspect diff a.json b.json --arch sm_90a", "resources"),
             ("kiln inspect diff a.json b.json --arch sm_90a --ptx", "a unified diff"),

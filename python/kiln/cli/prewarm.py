@@ -33,9 +33,9 @@ def add_parser(commands: Any) -> None:
         "prewarm",
         "compile kernels into the cache, without tensors and without a GPU",
         """Compiles the kernels of a model, or of a spec file, into the cache ahead of their first
-        use: in an image build, on a machine without a GPU, for GPUs that are elsewhere. Needs
-        NVRTC and no driver. With everything in the cache, KILN_JIT=off makes sure that a server
-        compiles nothing. Specs: docs/prewarm.md.""",
+        use: in an image build, or on a machine without a GPU for GPUs of other machines. Needs
+        NVRTC and no driver. Once everything is in the cache, KILN_JIT=off makes sure that a server
+        compiles nothing. docs/prewarm.md describes specs.""",
         [
             ("kiln prewarm --model llama-3.1-8b --arch sm_90a --jobs 8", "a known model"),
             ("kiln prewarm --model ./config.json --arch sm_80", "a Hugging Face config, or folder"),
@@ -46,16 +46,24 @@ def add_parser(commands: Any) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", help="a known model, or the path of a config.json or its folder")
     what.add_argument("--spec", metavar="FILE", help="a JSON file of specs; - reads stdin")
-    parser.add_argument("--arch", action="append", help="such as sm_90a; default: of the GPUs here")
+    parser.add_argument(
+        "--arch",
+        action="append",
+        help="such as sm_90a; repeatable; default: the archs of this machine's GPUs",
+    )
     parser.add_argument(
         "--dtype",
         type=dtype_name,
         help="of --model's kernels; default: the dtype in its config.json, else bfloat16",
     )
-    parser.add_argument("--jobs", type=_positive, help="compiles at a time; default: one per core")
-    parser.add_argument("--recompile", action="store_true", help="also what the cache has")
     parser.add_argument(
-        "--check", action="store_true", help="only tell what is missing; exit 1 when anything is"
+        "--jobs",
+        type=_positive,
+        help="how many kernels are compiled at a time; default: one per core",
+    )
+    parser.add_argument("--recompile", action="store_true", help="also compile what the cache has")
+    parser.add_argument(
+        "--check", action="store_true", help="only report what is missing; exit 1 if anything is"
     )
     add_json_flag(parser)
     parser.set_defaults(run=run)

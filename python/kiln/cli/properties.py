@@ -46,7 +46,7 @@ def _flag(field: dict[str, Any]) -> str:
 
 
 def _spelled(name: str) -> str:
-    """argparse type: "bf16" to "bfloat16"; what is no such name stays."""
+    """argparse type: "bf16" to "bfloat16"; other names are kept."""
     return DTYPES.get(name, name)
 
 

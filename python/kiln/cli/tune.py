@@ -47,9 +47,9 @@ def add_parser(commands: Any) -> None:
         "time every tile of the config table on matrix products, beside the model's choice",
         """Times every tile of the config table on the shapes given and writes a table of the
         fastest. Each shape is M x N x K of out[M, N] = a[M, K] b[K, N]. An M between measured ones
-        gets the tile of the nearest that rounds up to the same power of two (33 to 64, say); what
-        the table lacks, the cost model decides. Needs a GPU, and PyTorch or CuPy for its memory;
-        keep other work off it meanwhile. The whole story: docs/tuning.md""",
+        gets the tile of the nearest one that rounds up to the same power of two (such as 33 to 64).
+        For shapes that the table lacks, the cost model decides. Needs a GPU that runs no other
+        work meanwhile, and PyTorch or CuPy for its memory. See docs/tuning.md.""",
         [
             (
                 "kiln tune gemm --model llama-3.1-8b --out tiles.json",
@@ -61,16 +61,22 @@ def add_parser(commands: Any) -> None:
     )
     what = gemm.add_mutually_exclusive_group(required=True)
     what.add_argument(
-        "--shape", action="append", type=shape, metavar="MxNxK", help="of a product; repeatable"
+        "--shape",
+        action="append",
+        type=shape,
+        metavar="MxNxK",
+        help="the shape of a product; repeatable",
     )
     what.add_argument("--model", help="a known model, or the path of a config.json")
     gemm.add_argument(
         "--m", type=sizes, metavar="M,...", help="with --model; default: 1,16,64,512,4096"
     )
     add_product(gemm)
-    gemm.add_argument("--out", required=True, metavar="FILE", help="where the table goes")
     gemm.add_argument(
-        "--seconds", type=seconds, default=0.3, help="of measuring a shape; default: 0.3"
+        "--out", required=True, metavar="FILE", help="the file to which the table is written"
+    )
+    gemm.add_argument(
+        "--seconds", type=seconds, default=0.3, help="how long each shape is measured; default: 0.3"
     )
     add_json_flag(gemm)
     gemm.set_defaults(run=run)

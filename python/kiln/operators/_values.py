@@ -29,7 +29,7 @@ def check(op: str, tensors: dict[str, Any]) -> None:
 
 
 def refuse(op: str, **values: Any) -> None:
-    """Of what is no argument of operators."""
+    """Raises TypeError for arguments that operators cannot take."""
     for name, value in values.items():
         if value is not None:
             raise TypeError(
