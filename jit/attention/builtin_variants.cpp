@@ -15,7 +15,13 @@ void add_number(const BuiltinVariant& variant, float value, AttentionProblem& pr
   if (!std::isfinite(value) || (value < 0.0f && !variant.negative)) {
     throw_value({problem.names.op, variant.field.name},
                 std::string("must be a finite number ") + (variant.negative ? "" : ">= 0 ") +
-                    "(0 = none), got " + std::to_string(value));
+                    "(0 = none), got " + number_text(value));
+  }
+  if (value > variant.most) {
+    throw_value({problem.names.op, variant.field.name},
+                "must be at most " + number_text(variant.most) +
+                    ", beyond which its error would show in the result; got " + number_text(value) +
+                    "; leave it out where logits are so large, or cap them in a jit.Variant");
   }
   set_byte(variant, problem.traits, value != 0.0f);
   if (value != 0.0f) problem.arguments().add_float(value);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "jit/op/field.h"
 #include "jit/op/specialization.h"
@@ -54,6 +55,7 @@ struct BuiltinVariant {
   // A number of the call's, of which 0 stands for none.
   float AttentionOptions::* number = nullptr;
   bool negative = false;  // it may be
+  float most = std::numeric_limits<float>::max();
   // Else: checks the option, sets the trait, packs the values.
   void (*add)(const AttentionOptions& options, AttentionProblem& problem) = nullptr;
   std::uint8_t sample;  // of the trait: the kernel that compile tests walk
@@ -73,6 +75,9 @@ inline constexpr BuiltinVariant kBuiltinVariants[] = {
      .hook = Hook::logits,
      .type = "kiln::Softcap",
      .number = &AttentionOptions::softcap,
+     // tanh is computed to 1.2e-7: at this cap that is 0.00012 of a logit, less than what rounding
+     // weights to 16 bits loses.
+     .most = 1000.0f,
      .sample = 1},
     {.field = {.name = "alibi",
                .kind = FieldKind::flag,

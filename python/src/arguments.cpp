@@ -1,7 +1,9 @@
 // Arguments of the raw C entries.
 #include "arguments.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -135,6 +137,10 @@ float float_argument(PyObject* object, float otherwise, Subject subject) {
   if (value == -1.0 && PyErr_Occurred()) {
     PyErr_Clear();
     throw_type(subject, "must be a number, got " + repr_of(object));
+  }
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  if (std::isfinite(value) && std::abs(value) > kLargest) {
+    throw_value(subject, "must fit a float32, up to 3.4e38, got " + repr_of(object));
   }
   return static_cast<float>(value);
 }

@@ -171,6 +171,23 @@ def test_given_outputs_are_used(return_lse):
     assert torch.equal(out.view, fresh) and torch.equal(lse, fresh_lse)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        AttentionCase(len_q=150, len_kv=90, heads=4, heads_kv=2, causal=True),
+        AttentionCase(dtype="f16", len_q=1, len_kv=1100, heads=4),
+        AttentionCase(len_q=70, len_kv=70, head_dim=40, layout="bhsd", storage="odd"),
+    ],
+    ids=["tiles", "split", "element-wise"],
+)
+def test_the_queries_may_be_replaced(case):
+    q, k, v = case.inputs()
+    options = {**case.options(), "layout": case.layout}
+    expected = jit.flash_attention(q, k, v, **options)
+    assert jit.flash_attention(q, k, v, out=q, **options) is q
+    assert torch.equal(q, expected)
+
+
 def test_the_output_alone_equals_the_output_with_lse():
     q, k, v = AttentionCase(len_q=77, len_kv=90).inputs()
     alone = jit.flash_attention(q, k, v)

@@ -126,12 +126,27 @@ def test_keys_that_no_query_sees_may_be_nan():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("extreme", [6e4, -6e4, -1e4])
+@pytest.mark.parametrize("extreme", [6e4, -6e4, -1e4, "largest"])
 def test_extreme_logits(dtype, extreme):
+    if extreme == "largest":  # that the documentation promises: 2^26, and 2^30 of bfloat16
+        return check_largest_logits(dtype)
     length = sized(small=70, full=130)
     q, k, v = extreme_inputs(dtype, extreme, len_q=length, len_kv=length, heads=1)
     out, lse = jit.flash_attention(q, k, v, scale=1.0, return_lse=True)
     judge(f"logits near {extreme}", q, k, v, out, lse, scale=1.0)
+
+
+def check_largest_logits(dtype):
+    """Exact logits a bit below the largest: a third of the keys share the weight, or one has it."""
+    largest = 2.0**26 if dtype == torch.float16 else 2.0**30
+    length = sized(small=70, full=130)
+    scale = largest / 128 / 255
+    for third in (1, length):
+        q, k, v = extreme_inputs(dtype, 128.0 * 250, len_q=length, len_kv=length, heads=1)
+        k[:, ::3, :, 0] = 250
+        k[:, ::third, :, 0] = 254
+        out, lse = jit.flash_attention(q, k, v, scale=scale, return_lse=True)
+        judge(f"logits near {largest}", q, k, v, out, lse, scale=scale)
 
 
 @pytest.fixture

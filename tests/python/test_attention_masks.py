@@ -143,6 +143,7 @@ def test_an_expanded_mask_is_never_copied():
         (ValueError, r"attn_mask must have shape \[2, 4, 19, 23\], each or 1, got \[2, 4, 23, 19\]",
          {"attn_mask": torch.ones(FULL, dtype=torch.bool).mT}),
         (TypeError, "attn_mask must be a", {"attn_mask": [[True]]}),
+        (ValueError, "softcap must be at most 1000, beyond which", {"softcap": 1001.0}),
     ],
 )  # fmt: skip
 def test_refusals(error, words, options):

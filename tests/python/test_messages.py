@@ -44,6 +44,14 @@ def attention(q=None, k=None, v=None, **options):
     return jit.flash_attention(q, k, k if v is None else v, **options)
 
 
+def sdpa(**options):
+    q = array(1, 2, 8, 64)
+    return jit.scaled_dot_product_attention(q, q, q, **options)
+
+
+SHARED, SHARED_KEYS = array(17, 16), array(1, 8, 2, 64)
+
+
 def gemm(a=None, b=None, **options):
     a = array(16, 32) if a is None else a
     return jit.gemm(a, array(32, 16) if b is None else b, **options)
@@ -68,6 +76,39 @@ CALLS = [
         'which is computed in tf32 (10 bits of mantissa); pass precision="tf32" to allow that',
     ),
     (lambda: gemm(precision="fast"), ValueError, '"fast" is for float8 inputs, got'),
+    (lambda: gemm(precision="tf32"), ValueError, '"tf32" is for float32 inputs, got float16'),
+    (
+        lambda: gemm(out_dtype="int8"),
+        TypeError,
+        "out_dtype must be a dtype that Kiln computes with, or its name, such as",
+    ),
+    (
+        lambda: attention(scale=1e300),
+        ValueError,
+        "scale must fit a float32, up to 3.4e38, got 1e+300",
+    ),
+    (lambda: attention(softcap=1e5), ValueError, "softcap must be at most 1000, beyond which"),
+    (
+        lambda: gemm(epilogue="acc + bias"),
+        ValueError,
+        "epilogue names bias, which is not given; give bias too",
+    ),
+    (
+        lambda: sdpa(attn_mask=array(8, dtype=bool)),
+        ValueError,
+        "attn_mask must have 2 to 5 dimensions, [batch.., heads, len_q, len_kv], got [8]; of a "
+        "mask of keys alone pass mask[None, :]",
+    ),
+    (
+        lambda: gemm(array(16, 16), array(16, 16), out=SHARED[:16], residual=SHARED[1:]),
+        ValueError,
+        "out shares memory with residual; it may be that very tensor",
+    ),
+    (
+        lambda: attention(out=SHARED_KEYS, k=SHARED_KEYS),
+        ValueError,
+        "out shares memory with k, which the call reads while it writes",
+    ),
     (lambda: gemm(config={"block_m": 16}), ValueError, "it needs block_m, block_n, block_k and st"),
     (
         lambda: gemm(config={"block_m": 1, "block_n": 1, "block_k": 1, "stages": 1, "x": 1}),
@@ -201,7 +242,7 @@ CALLS = [
     (
         lambda: gemm(array(2, 16, 32), array(3, 32, 16)),
         ValueError,
-        "must have a's batch or 1, got 3 for",
+        "b must have 2 batch entries like a, or 1, got 3: a is [2, 16, 32], b is [3, 32, 16]",
     ),
     (lambda: gemm(gate="halves"), ValueError, "is for the activations swiglu, geglu and geglu_tan"),
     (

@@ -21,7 +21,7 @@ struct AttentionOptions {
   bool top_left = false;  // with causal: query i sees keys up to i instead; not with a window
   // Keys visible before and after the diagonal one, both inclusive; -1 = open.
   std::int64_t window_left = -1, window_right = -1;
-  float softcap = 0.0f;          // 0 = none; else cap * tanh(logit / cap) after the scale
+  float softcap = 0.0f;  // 0 = none; else cap * tanh(logit / cap) after the scale; at most 1000
   std::optional<float> scale{};  // default 1 / sqrt(head_dim)
   TensorView sinks{};            // [heads], f32, f16 or bf16: one more logit in the denominator
   TensorView alibi_slopes{};     // [heads] or [batch, heads], f32: logit -= slope * |q - kv|

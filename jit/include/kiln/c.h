@@ -152,7 +152,7 @@ typedef struct kiln_attention_options {
   const kiln_bound_variant* variant;
   kiln_allocate allocate;
   void* allocate_context;
-  float softcap;    /* 0 = none; else cap * tanh(logit / cap) after the scale */
+  float softcap;    /* 0 = none; else cap * tanh(logit / cap) after the scale; at most 1000 */
   int32_t top_left; /* 1, with causal: query i sees keys up to i instead; not with a window */
 } kiln_attention_options;
 

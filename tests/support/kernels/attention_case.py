@@ -16,6 +16,7 @@ from storage import DEVICE, DTYPES, Placed, filled, place, randn
 OPTIONS = {
     "softcap": {"softcap": 5.0},
     "softcap-large": {"softcap": 50.0, "magnitude": 20.0},
+    "softcap-largest": {"softcap": 1000.0},
     "alibi": {"alibi": "h"},
     "alibi-batch": {"alibi": "bh"},
     "sinks-f32": {"sinks": "f32"},
