@@ -1,5 +1,6 @@
 """`kiln cache prune`: by size, by age, by NVRTC; dry; and what pins save."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -7,7 +8,7 @@ import time
 
 import pytest
 
-OK, USAGE = 0, 2
+OK, USAGE, ENVIRONMENT = 0, 2, 4
 
 
 @pytest.fixture
@@ -72,6 +73,22 @@ def test_info_tells_owner_and_mode(kiln_command, cache_dir):
     assert "0755" in run.stdout and "owner" in run.stdout
     cache_dir.chmod(0o777)
     assert "chmod -R o-w" in kiln_command("cache", "info").stdout
+
+
+def test_clearing_names_what_stays(kiln_command, filled, cache_dir):
+    key = filled[0]["key"]
+    with open(cache_dir / "locks" / f"{key}.publish", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = kiln_command("cache", "clear")
+        assert run.code == ENVIRONMENT
+        assert run.stdout.startswith("2 kernels removed")
+        assert "not every entry was removed, as other processes were using some (1)" in run.stderr
+    assert kiln_command("cache", "clear", "--json").json()["removed"] == 1
+
+
+def test_a_time_in_the_future_is_unknown(kiln_command, filled):
+    os.utime(filled[0]["path"], (2**34, 2**34))
+    assert "unknown" in kiln_command("cache", "list").stdout
 
 
 def seal(path, **changes):

@@ -117,11 +117,16 @@ def _print_entries(entries: list[dict[str, Any]]) -> None:
                 entry["arch"],
                 byte_text(entry["bytes"]),
                 "yes" if entry["pinned"] else "",
-                time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["last_used"])),
+                _when(entry["last_used"]),
             ]
             for entry in sorted(entries, key=lambda entry: -entry["last_used"])
         ],
     )
+
+
+def _when(seconds: int) -> str:
+    # 0 stands for a time in the future, which another clock has set.
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds > 0 else "unknown"
 
 
 def verify(options: argparse.Namespace) -> int:
