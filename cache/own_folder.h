@@ -19,14 +19,14 @@ std::string mark_if_empty(const std::filesystem::path& root);
 // `home` is what the environment calls the user's home, or empty.
 std::string unfit_for_a_cache(const std::filesystem::path& root, const std::filesystem::path& home);
 
-// Who planted the folder, as a sentence's tail: where it, or one above it, was created by another
-// user in a place in which every user may create folders. Empty where that is not so.
+// Says, as a sentence's tail, that another user created this folder or one above it in a place
+// where every user may create folders. Empty where that is not so.
 std::string planted(const std::filesystem::path& root);
 
 struct User {
   std::string name, home;
 };
-User user_of(unsigned id);  // a user that is not listed is called by the number
+User user_of(unsigned id);  // a user without a name is called by the number
 
 // Removes a file from the folder that its path names, and only if that folder is no symbolic link.
 bool remove_in_place(const std::filesystem::path& file);

@@ -118,6 +118,12 @@ def faults_of_environment(name, text):
         yield f"{name} reads the environment; only jit/compile/settings.cpp may"
 
 
+def faults_of_parsing(name, text):
+    """JSON that others may have written is parsed within bounds, in one file."""
+    if name != "cache/json_text.cpp" and re.search(r"\bjson::(parse|accept|sax_parse)\s*\(", text):
+        yield f"{name} parses JSON; use parse_json of cache/json_text.h or jit/op/json_text.h"
+
+
 def faults_of_linking(name, text):
     """The driver is called through the table of runtime/cuda alone, which opens it at first use."""
     calls = re.findall(r"(?<![\w.:>\"])(cu[A-Z]\w+)\s*\(", re.sub(r"//.*", "", text))
@@ -186,6 +192,7 @@ RULES = [
     (faults_of_public_headers, PUBLIC_HEADERS, ("jit/include/kiln/a.h", "#include <cuda.h>\n")),
     (faults_of_public_headers, PUBLIC_HEADERS, ("jit/include/kiln/a.h", '#include "jit/a.h"\n')),
     (faults_of_environment, PRODUCT_CODE, ("jit/a.cpp", 'std::getenv("KILN_JIT");\n')),
+    (faults_of_parsing, PRODUCT_CODE, ("jit/a.cpp", "auto v = nlohmann::json::parse(text);\n")),
     (faults_of_linking, PRODUCT_CODE, ("jit/a.cpp", "cuInit(0);\n")),
     (faults_of_size, OTHER_SOURCES, ("jit/a.cpp", "\n" * (MAX_LINES + 1))),
     (faults_of_places, OTHER_SOURCES, ("jit/a.cpp", '"/home/somebody/kiln"')),
