@@ -30,7 +30,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The file of a symbol or of a library that was opened; empty when the loader does not know.
+// The file of a symbol or of an opened library; empty if the loader does not know it.
 fs::path file_of(const void* address) {
   Dl_info where{};
   if (dladdr(address, &where) == 0 || where.dli_fname == nullptr) return {};
@@ -39,7 +39,7 @@ fs::path file_of(const void* address) {
   return ignored ? fs::path(where.dli_fname) : absolute;
 }
 
-// 8 hex digits over a file's bytes (FNV-1a over words: a few MB, read once a process).
+// 8 hex digits over a file's bytes: FNV-1a over words, for a few MB that a process reads once.
 std::string digest_of_file(const fs::path& path) {
   auto bytes = read_whole_file(path);
   if (!bytes) return {};
@@ -81,7 +81,7 @@ class Search {
       return "KILN_NVRTC=" + search_.nvrtc_override + " cannot be used: " + tried_ +
              "; set it to the path of a libnvrtc.so of CUDA 12.4 or newer, or unset it";
     }
-    // The package without a suffix is of the newest major, which a driver of 12.x cannot use.
+    // The package without a suffix has the newest major version, which a 12.x driver cannot use.
     const char* package = allows(kMajors.front()) ? "" : "-cu12";
     return "no usable NVRTC was found (tried: " + tried_ +
            "): install it with `pip install nvidia-cuda-nvrtc" + package +
@@ -92,7 +92,7 @@ class Search {
   using Found = std::unique_ptr<const Nvrtc>;
 
   void note(const std::string& what) { tried_ += (tried_.empty() ? "" : "; ") + what; }
-  // Of a library that is there, which a user may expect to be taken.
+  // Notes why an existing library is not used, which a user might expect to be used.
   void pass_over(const std::string& what) {
     note(what);
     passed_over_.push_back(what);
@@ -129,8 +129,8 @@ class Search {
     if (!allows(major)) {
       return reject("it is version " + version_text(version) + too_new());
     }
-    // NVRTC opens its builtins by this bare name at the first compile. Opened here, by path, they
-    // are what the loader finds, and never those of another NVRTC on the library path.
+    // NVRTC opens its builtins by this bare name at the first compile. They are opened here by
+    // their path, so that the loader never finds those of another NVRTC on the library path.
     const fs::path path = file_of(reinterpret_cast<void*>(api->nvrtcVersion));
     const fs::path builtins =
         path.parent_path() / ("libnvrtc-builtins.so." + version_text(version));
@@ -204,7 +204,8 @@ class Search {
 
   Found from_pip() {
     std::vector<fs::path> bases;
-    // site-packages/kiln/_core.so and site-packages/kiln/lib/libkiln.so look beside `kiln`.
+    // site-packages/kiln/_core.so and site-packages/kiln/lib/libkiln.so search the folder of
+    // `kiln`.
     const fs::path self = file_of(reinterpret_cast<const void*>(&open_nvrtc)).parent_path();
     for (const fs::path& base : {self.parent_path(), self.parent_path().parent_path()}) {
       if (!base.empty()) bases.push_back(base);
@@ -259,7 +260,7 @@ class Search {
   std::vector<std::string> passed_over_;
 };
 
-// The process's choice. Never freed: threads may compile while the process exits.
+// The NVRTC of the process. It is never freed, because threads may compile while the process exits.
 struct Chosen {
   std::mutex mutex;
   NvrtcSearch search;

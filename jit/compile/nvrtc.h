@@ -1,4 +1,4 @@
-// NVRTC behind dlopen: where it is looked for, and the functions that the compiler calls.
+// NVRTC, opened with dlopen: the search for it, and the functions that the compiler calls.
 #pragma once
 
 #include <nvrtc.h>
@@ -32,12 +32,12 @@ struct Nvrtc {
   NvrtcInfo info;
 };
 
-// Searches and opens, without touching the process's choice. Null, and the reason with its cure in
-// `problem`, when there is none.
+// Searches and opens NVRTC without changing the choice of the process. If there is none, returns
+// null and writes the reason and the cure to `problem`.
 std::unique_ptr<const Nvrtc> open_nvrtc(const NvrtcSearch& search, std::string& problem);
 
 // The process's NVRTC, opened at the first call by the search that was set. Throws CompileError.
-// Thread-safe; a failure is not remembered, so that installing NVRTC cures a running process.
+// Thread-safe. A failure is not remembered, so NVRTC can be installed while a process runs.
 const Nvrtc& nvrtc();
 
 }  // namespace kiln

@@ -14,8 +14,8 @@
 namespace kiln {
 namespace {
 
-// What one core does in a second, and the lane-instructions of a thread outside matrix products:
-// addresses, softmax, epilogue. Meant to be right within a small factor.
+// How much one core computes in a second, and how many lane instructions a thread executes outside
+// of matrix products (addresses, softmax, epilogue). The estimate is right within a small factor.
 constexpr double kFlopsPerCore = 2e9;
 constexpr double kLaneInstructionsPerCore = 60e6;
 constexpr double kLaneInstructionsPerThread = 1000;

@@ -1,4 +1,4 @@
-// What a launch on the emulated device needs beside what a GPU needs: leave, options, patience.
+// What a launch on the emulated device needs in addition: permission, options, and no locks held.
 #pragma once
 
 #include "jit/op/blocking.h"
@@ -6,13 +6,13 @@
 
 namespace kiln {
 
-// Throws kiln::Error when nobody chose the emulated device and the call would take over a minute;
-// tells once per process when it stands in for a GPU.
-// `flops`: of the operation `op` as a whole.
+// Throws kiln::Error if the emulated device was not chosen and the call would take more than a
+// minute. Logs once per process that this device is used because there is no GPU. `flops` are those
+// of the whole operation `op`.
 void admit_emulation(const char* op, double flops, const Recipe& recipe);
 
-// While alive: the thread's options are the device's, and a language binding holds no lock. A
-// launch may take minutes.
+// While an object exists, the device uses the thread's options, and a language binding holds no
+// lock, because a launch may take minutes.
 class EmulationScope {
  public:
   EmulationScope();

@@ -1,4 +1,4 @@
-// What the cache's tools do and report, as JSON.
+// The cache's tools, and their reports as JSON.
 #include "jit/tools/cache_reports.h"
 
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// As chmod takes it: "0755".
+// The mode in the form of chmod: "0755".
 std::string octal(unsigned mode) {
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), "%04o", mode);
@@ -52,8 +52,8 @@ std::string removal_report(const cache::Pruned& pruned) {
                       {"entries", entries_report(pruned.removed)}});
 }
 
-// The numbers of a dotted version, without zeros at the end, so that 13 equals 13.0; none when the
-// text is no version.
+// The numbers of a dotted version, without zeros at the end, so that 13 equals 13.0. Empty if the
+// text is not a version.
 std::optional<std::vector<int>> parse_version(std::string_view text) {
   std::vector<int> parts;
   for (const char *at = text.data(), *end = at + text.size();;) {
@@ -105,7 +105,7 @@ std::string cache_verify() {
         {{"key", result.key.hex()}, {"path", result.path.string()}, {"fault", result.fault}});
   }
   for (const cache::LayerInfo& layer : disk_cache().layers()) {
-    if (layer.usable) continue;  // nothing in it was read
+    if (layer.usable) continue;  // nothing was read from this layer
     faults.push_back({{"key", ""}, {"path", layer.path.string()}, {"fault", layer.verdict}});
   }
   return text_of(json{{"checked", results.size()}, {"faults", faults}});
@@ -125,7 +125,7 @@ std::string cache_prune(const CachePruning& limits) {
     }
     options.expired = [oldest](const cache::EntryInfo& entry) {
       const auto version = parse_version(string_or_empty(entry.description, "nvrtc_version"));
-      return version && *version < *oldest;  // an entry that does not tell is not known to be old
+      return version && *version < *oldest;  // an entry without a version is not known to be old
     };
   }
   return removal_report(disk_cache().prune(options));

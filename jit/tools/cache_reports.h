@@ -1,4 +1,4 @@
-// JSON of the cache, shared by the reports.
+// JSON texts about the cache, which the reports share.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@ namespace kiln {
 
 nlohmann::json layers_report();
 
-// Paths may hold bytes that are no UTF-8; a report with a replacement character beats none.
+// Paths may hold bytes that are not UTF-8, which become replacement characters.
 std::string text_of(const nlohmann::json& report);
 
 }  // namespace kiln

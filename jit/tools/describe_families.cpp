@@ -1,5 +1,5 @@
-// The operations and the properties of their kernels, as JSON: the command line's flags, the schema
-// of specs and the pages are made of it.
+// The operations and the properties of their kernels as JSON, from which the flags of the command
+// line, the schema of specs and the pages are made.
 #include <nlohmann/json.hpp>
 
 #include "jit/op/family.h"
@@ -41,7 +41,7 @@ json field_report(const Field& field) {
   return report;
 }
 
-// Those of all templates, each name once.
+// The row fields of all templates, each name once.
 json tile_fields(const Family& family) {
   json fields = json::array();
   for (const Template& kernel : family.templates) {

@@ -1,4 +1,4 @@
-// What a call would run, as JSON.
+// Tells as JSON what a call would run.
 #pragma once
 
 #include <string>
@@ -7,17 +7,17 @@
 
 namespace kiln {
 
-// What an operator knows of its call beyond the kernels.
+// What an operator knows about its call in addition to the kernels.
 struct ExplainedCall {
   const char* op;
-  std::string path_note = "";  // why this template and no other; "" = what the templates say
-  std::string note = "";       // one more reason; "" = none
+  std::string path_note = "";  // why this template was chosen; "" = the templates' own reasons
+  std::string note = "";       // an additional reason; "" = none
 };
 
 // Requires: the recipe is resolved for `device`.
 std::string explain_recipe(const ExplainedCall& call, const Recipe& recipe, const UserTexts& texts,
                            const runtime::Device& device);
-// Of a call whose output is empty.
+// The explanation of a call whose output is empty.
 std::string explain_nothing(const char* op);
 
 }  // namespace kiln

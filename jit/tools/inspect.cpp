@@ -1,4 +1,4 @@
-// What a kernel is made of, as JSON.
+// Tells as JSON what a kernel is made of.
 #include "jit/compile/kernel_source.h"
 #include "jit/op/arch.h"
 #include "jit/op/blocking.h"

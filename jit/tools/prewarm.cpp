@@ -1,4 +1,5 @@
-// Compiling ahead: specs -> entries in the cache, on every core, without tensors or a device.
+// Compiles the kernels of specs into the cache, on every core, without tensors and without a
+// device.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -69,7 +70,7 @@ std::vector<Job> jobs_of(const std::string& specs, const std::vector<std::string
   return jobs;
 }
 
-// What a call happened to compile is pinned now that somebody asks for it.
+// `pin`: an entry that a call compiled earlier is pinned, because it is now wanted.
 bool is_cached(const cache::Key& key, bool pin) {
   if (!disk_cache().get(key)) return false;
   if (pin) disk_cache().pin(key);
@@ -87,7 +88,7 @@ void run(Job& job, const PrewarmOptions& options) {
     } else {
       const auto lock = disk_cache().lock(key, 5.0);
       if (!options.recompile && is_cached(key, /*pin=*/true)) {
-        job.outcome = "cached";  // somebody else compiled it meanwhile
+        job.outcome = "cached";  // another process compiled it meanwhile
       } else {
         const cache::Entry entry = compile_entry(job.source, "prewarm");
         job.outcome = disk_cache().put(key, entry, /*pinned=*/true)

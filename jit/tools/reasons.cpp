@@ -3,12 +3,12 @@
 namespace kiln {
 namespace {
 
-// What the family's other templates say; where they would serve, what the call knows.
+// The reasons of the family's other templates, or the call's own reason if they could serve it.
 std::string path_reason(const Specialization& spec, const std::string& note) {
   const Template& kernel = spec.kernel();
   const Family& family = *kernel.family;
   const std::string path = std::string(kernel.path) + " path (" + kernel.means + ")";
-  if (kernel.why_not != nullptr) return path;  // it asks for more than the others
+  if (kernel.why_not != nullptr) return path;  // this template needs more than the others
   if (family.templates.size() == 1) return path + ": " + family.title + " has no other yet";
   for (const Template& other : family.templates) {
     if (other.why_not == nullptr) continue;

@@ -1,4 +1,4 @@
-// Why a kernel is the one that it is, in sentences for people.
+// Explains in sentences why a kernel was chosen.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace kiln {
 
-// `path_note`: why this template and no other, where the call knows it better than the templates.
+// `path_note`: the call's own reason for the template, if it is more exact than the templates'.
 nlohmann::json reasons_of(const Specialization& spec, const std::string& path_note = "");
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// Statistics and diagnosis, as JSON. The cache's reports are in cache_reports.cpp.
+// Statistics and diagnosis as JSON. The cache's reports are in cache_reports.cpp.
 #include <nlohmann/json.hpp>
 
 #include "jit/compile/engine.h"
@@ -51,7 +51,7 @@ json devices_report() {
   return devices;
 }
 
-// What calls on NumPy arrays would run on, and on CPU tensors (null = refused), and why.
+// Which device would compute calls on NumPy arrays and on CPU tensors (null = refused), and why.
 json choice_report() {
   json report{{"choice", device_choice().text},
               {"host_arrays", nullptr},

@@ -41,7 +41,7 @@ json row_field_to_json(const Field& field, const void* row) {
   return number;
 }
 
-// What a spec wants of a config row. A template whose rows do not have a property has none of it.
+// The row fields that a spec asks for. A template whose rows lack a property does not match it.
 class Wanted {
  public:
   Wanted(SpecFields& fields, const Family& family) {
@@ -59,7 +59,7 @@ class Wanted {
     return true;
   }
 
-  // Every row field of the family: null or false where this template's rows do not have it.
+  // Every row field of the family; null or false if this template's rows do not have it.
   static json row_to_json(const Specialization& spec) {
     json row = json::object();
     for (const Template& kernel : spec.kernel().family->templates) {
@@ -93,7 +93,7 @@ class Wanted {
   bool names_tile_ = false;
 };
 
-// The user's texts, which the spec keeps alive.
+// The user's texts, which the spec owns.
 void read_texts(SpecFields& fields, const Field& field, OwnedSpec& owned, Traits& traits) {
   const json* value = fields.find(field.name);
   if (value == nullptr) return;

@@ -1,5 +1,5 @@
-// Specs: JSON objects that name kernels without tensors (python/kiln/data/spec.schema.json). What
-// prewarm, preload, inspect and CompileDisabled speak. Their fields are those of the families.
+// Specs: JSON objects that name kernels without tensors (python/kiln/data/spec.schema.json), which
+// prewarm, preload, inspect and CompileDisabled use. Their fields are those of the families.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-// A specialization with the user's texts behind its digests.
+// A specialization with the user's texts, of which it holds only digests.
 struct OwnedSpec {
   Specialization spec;
   std::shared_ptr<const Variant> variant;
@@ -20,7 +20,7 @@ struct OwnedSpec {
   UserTexts texts() const { return {variant ? &variant->definition() : nullptr, epilogue}; }
 };
 
-// One spec names its config row.
+// The spec of one kernel, which names its config row.
 nlohmann::json spec_to_json(const Specialization& spec, const UserTexts& texts);
 
 // Every kernel that a spec stands for on an arch: one, or one per config row when it names no tile.

@@ -80,7 +80,7 @@ void SpecFields::read(const Field& field, Traits& traits) {
       return;
     case FieldKind::variant:
     case FieldKind::expression:
-      return;  // texts of the user's, which the spec owns
+      return;  // these are the user's texts, which the spec owns
   }
 }
 

@@ -1,4 +1,4 @@
-// Reads one JSON object field by field, as families describe their fields.
+// Reads one JSON object field by field, by the families' descriptions of their fields.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,20 +9,20 @@
 
 namespace kiln {
 
-// finish() refuses the fields that nobody asked for.
+// finish() refuses the fields that were not read.
 class SpecFields {
  public:
   explicit SpecFields(const nlohmann::json& object) : object_(object) {}
 
-  // Null where the field is absent or null.
+  // Null if the field is absent or null.
   const nlohmann::json* find(const char* field);
-  // What follows is for fields that are there. All throw std::invalid_argument.
+  // The next functions require that the field is there. All throw std::invalid_argument.
   bool boolean(const char* field, const nlohmann::json& value) const;
   int integer(const char* field, const nlohmann::json& value) const;
   std::string text(const char* field, const nlohmann::json& value) const;
   void finish() const;
 
-  // Writes a property of the traits: the spec's, or its default.
+  // Writes a property of the traits: the value in the spec, or the default.
   void read(const Field& field, Traits& traits);
 
  private:

@@ -1,4 +1,4 @@
-"""Teaches torch.compile what stands for kiln.jit's C entries, when it is first used.
+"""Tells torch.compile, when it is first used, what replaces the C entries of kiln.jit.
 
 torch._dynamo takes over a second to import, so it is not imported for this: whoever imports it,
 before or after kiln, gets it with kiln.operators registered.
@@ -17,7 +17,7 @@ _DYNAMO = "torch._dynamo"
 
 
 def install() -> None:
-    """Registers now where torch._dynamo is imported, else when it is."""
+    """Registers now if torch._dynamo is imported already, and otherwise when it is imported."""
     if _DYNAMO in sys.modules:
         _register()
     else:
@@ -27,7 +27,7 @@ def install() -> None:
 def _register() -> None:
     import torch
 
-    # PyTorch before 2.5 cannot be taught: its compiler breaks the graph at our calls.
+    # PyTorch before 2.5 has no such interface, so its compiler breaks the graph at our calls.
     if not hasattr(torch.compiler, "substitute_in_graph"):
         return
     from . import operators
@@ -37,7 +37,7 @@ def _register() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch._dynamo as if this were not there, with a step after its own import."""
+    """Finds torch._dynamo as usual, and adds a step after its import."""
 
     _looking = False
 
@@ -62,10 +62,12 @@ class _Loader(importlib.abc.Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module keeps its own loader, as if nobody had stood in between.
+        # The module keeps its own loader, as if this finder did not exist.
         assert module.__spec__ is not None  # made of one
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        if self._finder in sys.meta_path:  # whoever only looked for the module left it there
+        if (
+            self._finder in sys.meta_path
+        ):  # a program that only looked for the module left the finder there
             sys.meta_path.remove(self._finder)
         _register()

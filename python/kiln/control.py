@@ -9,7 +9,7 @@ from typing import Any, Union
 
 from . import _core, jit
 
-MAX_JOBS = 4096  # a thread each
+MAX_JOBS = 4096  # each job is a thread
 
 Spec = Mapping[str, Any]
 Specs = Union[Spec, Iterable[Spec], str]

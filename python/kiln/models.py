@@ -109,7 +109,7 @@ def _attention_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
 
 
 def _access(row_bytes: int) -> str:
-    """Of contiguous rows."""
+    """How contiguous rows of this size are accessed."""
     return "vectors" if row_bytes % _VECTOR_BYTES == 0 else "elements"
 
 
@@ -162,7 +162,7 @@ def _check_config(text: dict[str, Any], path: str) -> None:
 
 
 def _check_decodes(text: dict[str, Any], path: str) -> None:
-    """Refuses an encoder: the specs below are those of causal attention."""
+    """Refuses an encoder, because the specs of a model are those of causal attention."""
     model_type = text.get("model_type")
     classes = [str(name) for name in text.get("architectures") or []]
     if text.get("is_encoder_decoder"):
@@ -231,7 +231,8 @@ def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
     layers = list(gemm)
     if text.get("vocab_size"):
         gemm["lm_head"] = [text["vocab_size"], hidden]
-    # All of the second Qwen generation (qwen2_moe, qwen2_5_vl_text, ...) has it, mostly unsaid.
+    # All models of the second Qwen generation (qwen2_moe, qwen2_5_vl_text, ...) have biases, and
+    # most of their configs do not say so.
     is_qwen2 = model_type.startswith("qwen2") and text.get("qkv_bias", True)
     has_bias = text.get("attention_bias") or is_qwen2
     bias = (["qkv", "o"] if is_gpt_oss else ["qkv"]) if has_bias else []

@@ -23,7 +23,7 @@ struct DriverState {
 
 std::atomic<const DriverState*> g_state{nullptr};
 
-// Opened states are kept until the process ends: kernels that outlive main() still unload.
+// Opened drivers are kept until the process ends, because kernels may be unloaded after main().
 struct DriverStore {
   std::mutex mutex;
   std::string library = kDriverLibrary;
@@ -44,7 +44,7 @@ Function symbol(void* handle, const char* name) {
   return reinterpret_cast<Function>(dlsym(handle, name));
 }
 
-// Name of the first function that the driver lacks, or null.
+// The name of the first function that the driver lacks, or null.
 const char* fill_table(decltype(&::cuGetProcAddress) get, DriverTable& table) {
   const auto find = [get](const char* name) -> void* {
     void* function = nullptr;
@@ -77,7 +77,7 @@ std::string init_problem(const DriverTable& table, CUresult result) {
              ": check that nvidia-smi works and that the driver was not updated since boot");
 }
 
-// Fills `state`; returns what is wrong, with the cure, or nothing.
+// Fills `state`. Returns what is wrong and the cure, or an empty text.
 std::string open_driver(const std::string& library, DriverState& state) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

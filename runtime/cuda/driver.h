@@ -58,14 +58,14 @@ inline constexpr int kMinimumDriver = 12040;
 // Thread-safe; the table lives until the process ends.
 const DriverTable& driver();
 
-// The same, or null where driver() would throw.
+// The same, or null if driver() would throw.
 const DriverTable* driver_if_usable();
 
 // Tests only: forgets the driver and every device, and opens `path` at the next use. A null path
 // is the system's driver again. No call into a device may be running.
 void set_driver_library_for_testing(const char* path);
 
-// Part of the above that concerns the table alone.
+// The part of the function above that concerns only the table.
 void reset_driver(const char* path);
 
 }  // namespace kiln::runtime

@@ -14,7 +14,7 @@ from .. import CompileError, CudaError, Error, __version__
 from . import bench, cache, doctor, emulate, inspect, prewarm, tune
 from .output import COMPILE_FAILED, ENVIRONMENT, OK, USAGE, Unavailable, nvrtc_problem
 
-# The machine's fault, not the command line's.
+# Errors for which the machine is responsible and not the command line.
 _ENVIRONMENT_ERRORS = (
     errno.EACCES,
     errno.EPERM,
@@ -64,9 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
     try:
         code = options.run(options)
-        sys.stdout.flush()  # here, where a failure still has an exit code
+        sys.stdout.flush()  # a failure here still gets an exit code
         return code
-    except BrokenPipeError:  # the reader, head say, has seen enough
+    except BrokenPipeError:  # the reader of the pipe, such as head, has ended
         _silence_stdout()
         return 0
     except OSError as error:
@@ -85,8 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _silence_stdout() -> None:
-    # What is still buffered would fail again when Python exits.
-    with contextlib.suppress(OSError, ValueError):  # a stdout that is no file cannot fail so
+    # Python writes what is still buffered when it exits, which would fail again.
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # a stdout that is not a file cannot fail in this way
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

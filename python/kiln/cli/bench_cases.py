@@ -19,7 +19,7 @@ def bytes_of(dtype: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Calls:
-    """A case with its tensors: what is timed, and what both results can be compared in."""
+    """A case with its tensors: the calls that are timed, and their results for the comparison."""
 
     kiln: Callable[[], Any]
     peer: Callable[[], Any] | None
@@ -45,7 +45,7 @@ class AttentionCase:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Of the tensors."""
+        """The dtype of the tensors."""
         return (self.dtype,)
 
     def __str__(self) -> str:
@@ -59,16 +59,16 @@ class AttentionCase:
         return text if self.window is None else f"{text}, window {self.window}"
 
     def options(self) -> dict[str, Any]:
-        """Keywords of jit.flash_attention."""
+        """The keywords of jit.flash_attention."""
         window = {} if self.window is None else {"window": (self.window, 0)}
         return {"causal": self.causal, **window}
 
     def flops(self) -> int:
-        """Of both products, masked pairs left out."""
+        """The operations of both products, without masked pairs."""
         return 4 * self.batch * self.heads * self.head_dim * self._pairs()
 
     def bytes(self) -> int:
-        """q, k, v and the output, each once."""
+        """The bytes of q, k, v and the output, each counted once."""
         rows = 2 * self.length * self.heads + 2 * self.kv_length * self.kv_heads
         return self.batch * rows * self.head_dim * bytes_of(self.dtype)
 
@@ -84,7 +84,7 @@ class AttentionCase:
         return total
 
     def prepare(self, gpu: Any) -> Calls:
-        """Tensors on the GPU, and the calls."""
+        """Allocates the tensors on the GPU and returns the calls."""
         q = gpu.random((self.batch, self.length, self.heads, self.head_dim), self.dtype)
         shape = (self.batch, self.kv_length, self.kv_heads, self.head_dim)
         k, v = gpu.random(shape, self.dtype), gpu.random(shape, self.dtype)
@@ -108,7 +108,7 @@ class AttentionCase:
     def _sdpa(self, torch: Any, q: Any, k: Any, v: Any) -> Callable[[], Any]:
         q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
         options: dict[str, Any] = {"enable_gqa": True} if self.kv_heads != self.heads else {}
-        # SDPA's own is_causal has its diagonal at the top left, and one query sees every key.
+        # SDPA's is_causal is aligned top-left, while a single query must see every key.
         if self.causal and self.length == self.kv_length:
             options["is_causal"] = True
         needs_bias = self.causal and 1 < self.length != self.kv_length
@@ -138,25 +138,25 @@ class GemmCase:
 
     @property
     def dtype(self) -> str:
-        """Of a and b."""
+        """The dtype of a and b."""
         return self.kind.dtype
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Of the tensors."""
+        """The dtype of the tensors."""
         return (self.kind.dtype, self.kind.out_dtype)
 
     def flops(self) -> int:
-        """A product and a sum for each element and step of k."""
+        """The operations: a product and a sum for each element and step of k."""
         return 2 * self.shape.m * self.shape.n * self.shape.k
 
     def bytes(self) -> int:
-        """a, b and the output, each once."""
+        """The bytes of a, b and the output, each counted once."""
         m, n, k = self.shape.m, self.shape.n, self.shape.k
         return (m + n) * k * bytes_of(self.dtype) + m * n * bytes_of(self.kind.out_dtype)
 
     def prepare(self, gpu: Any) -> Calls:
-        """Tensors on the GPU, and the calls."""
+        """Allocates the tensors on the GPU and returns the calls."""
         a, b = operands(self.kind, self.shape, gpu)
         out = gpu.empty((self.shape.m, self.shape.n), self.kind.out_dtype)
 
@@ -174,5 +174,5 @@ class GemmCase:
     def _matmul(self, torch: Any, a: Any, b: Any) -> Callable[[], Any]:
         result = torch.empty((self.shape.m, self.shape.n), device=a.device, dtype=a.dtype)
         if a.dtype == torch.float32:
-            torch.backends.cuda.matmul.allow_tf32 = True  # as Kiln's
+            torch.backends.cuda.matmul.allow_tf32 = True  # as Kiln computes it
         return lambda: torch.matmul(a, b, out=result)

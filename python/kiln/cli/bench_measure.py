@@ -1,4 +1,4 @@
-"""Measures the cases of `kiln bench`, results checked first, and sets them beside the peaks."""
+"""Checks and measures the cases of `kiln bench`, and compares them with the device's peaks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from .bench_cases import Calls
 from .turns import take_turns
 
 _PEAKS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "data", "peaks.json")
-_EPSILON = {"bfloat16": 2**-7, "float16": 2**-10, "float32": 2**-10}  # float32 multiplies as tf32
+_EPSILON = {
+    "bfloat16": 2**-7,
+    "float16": 2**-10,
+    "float32": 2**-10,
+}  # float32 is multiplied as tf32
 
 
 def peaks_of(device_name: str) -> dict[str, float]:
-    """The datasheet's dense TFLOP/s and TB/s of a device; empty for one that is not listed."""
+    """A device's dense TFLOP/s and TB/s by its datasheet; empty if the device is not listed."""
     with open(_PEAKS, encoding="utf-8") as file:
         return json.load(file).get(device_name.removeprefix("NVIDIA "), {})
 
 
 def measure(case: Any, gpu: Any, seconds: float, peaks: dict[str, float]) -> dict[str, Any]:
-    """One case: medians of calls that take turns. Raises kiln.Error for a wrong result."""
+    """Measures one case: medians of calls that take turns. Raises kiln.Error for a wrong result."""
     calls = without_refusals(case.prepare(gpu), gpu)
     checked = check_result(case, calls, gpu)
     timed = {"kiln": calls.kiln, **({"peer": calls.peer} if calls.peer else {})}
@@ -31,7 +35,7 @@ def measure(case: Any, gpu: Any, seconds: float, peaks: dict[str, float]) -> dic
 
 
 def without_refusals(calls: Calls, gpu: Any) -> Calls:
-    """The calls without a peer that refuses, as older versions do; the reason is kept."""
+    """Removes a peer that refuses the call, as older versions do, and keeps its reason."""
     if calls.peer is None:
         return calls
     try:
@@ -46,14 +50,14 @@ def without_refusals(calls: Calls, gpu: Any) -> Calls:
 
 
 def check_result(case: Any, calls: Calls, gpu: Any) -> bool:
-    """Whether there was something to compare Kiln's result with; compiles and warms up too."""
+    """Compiles, warms up and compares; returns whether there was a result to compare with."""
     result = calls.kiln()
     if calls.peer is None:
         return False
     ours = gpu.as_float(result)
     theirs = gpu.as_float(calls.peer())
     limit = 2 * _EPSILON[case.dtype] * (abs(theirs) + abs(theirs).max() / 4)
-    if not bool((abs(ours - theirs) <= limit).all()):  # so that a NaN is no match
+    if not bool((abs(ours - theirs) <= limit).all()):  # written so that a NaN does not match
         raise Error(
             f"bench: {case}: Kiln's result and that of {calls.peer_name} differ; please report "
             "this, with the output of `kiln doctor`"
@@ -64,7 +68,7 @@ def check_result(case: Any, calls: Calls, gpu: Any) -> bool:
 def summary(
     case: Any, calls: Calls, times: dict[Any, float], checked: bool, peaks: dict[str, float]
 ) -> dict[str, Any]:
-    """What was measured, as rates and as shares of the device's peaks."""
+    """The measured times as rates and as shares of the device's peaks."""
     us = times["kiln"]
     rate = {"tflops": case.flops() / us * 1e-6, "tb_per_s": case.bytes() / us * 1e-6}
     kind = {"float32": "tf32", "bfloat16": "half", "float16": "half"}.get(case.dtype, "float8")

@@ -40,12 +40,12 @@ class Buffer:
         self.out = out
 
     def save(self) -> None:
-        """Writes the buffer to the file that was asked for."""
+        """Writes the buffer to the requested file."""
         if self.out:
             _numpy().save(self.out, self.value)
 
     def summary(self) -> dict[str, Any]:
-        """What is in it now."""
+        """Describes the buffer's present contents."""
         numpy = _numpy()
         # Bits are compared, so that a NaN that stays does not count as a change.
         flat, before = (numpy.ascontiguousarray(x).reshape(-1) for x in (self.value, self.before))
@@ -109,7 +109,7 @@ def _filled(kind: str, shape: list[int], fill: str, index: int) -> Any:
     else:
         known = {"zeros": 0, "ones": 1}
         flat = numpy.full(count, known[fill] if fill in known else _number(fill, dtype))
-    array = flat.astype(dtype).reshape(shape)  # iota wraps where the type ends
+    array = flat.astype(dtype).reshape(shape)  # iota wraps around at the end of the type's range
     return _to_bf16(array) if kind == "bf16" else array
 
 
@@ -136,7 +136,7 @@ def _as(dtype: str, values: list[float | int]) -> Any:
         raise ValueError(f"--arg: {values[0]} does not fit {dtype}") from None
 
 
-# NumPy has no bfloat16 of its own: it is kept as bits, rounded to nearest even.
+# NumPy has no bfloat16, so its bits are stored, rounded to nearest even.
 def _to_bf16(array: Any) -> Any:
     bits = array.astype("float32").view("uint32").astype("uint64")
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("uint16")

@@ -71,7 +71,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def info(options: argparse.Namespace) -> int:
-    """The layers."""
+    """Prints the layers."""
     report = json.loads(_core.cache_info())
     if options.json:
         print_json(report)
@@ -98,7 +98,7 @@ def info(options: argparse.Namespace) -> int:
 
 
 def list_entries(options: argparse.Namespace) -> int:
-    """Every entry, the most recently used first."""
+    """Prints every entry, the most recently used first."""
     entries = json.loads(_core.cache_list())
     if options.json:
         print_json(entries)
@@ -146,7 +146,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def prune(options: argparse.Namespace) -> int:
-    """Removes by size and by age."""
+    """Removes entries by size and by age."""
     if options.max_size is None and options.older_than is None and not options.older_than_nvrtc:
         raise ValueError("cache prune needs --max-size, --older-than or --older-than-nvrtc")
     unused_since = 0 if options.older_than is None else time.time() - options.older_than * 86400
@@ -162,7 +162,7 @@ def prune(options: argparse.Namespace) -> int:
 
 
 def clear(options: argparse.Namespace) -> int:
-    """Removes everything."""
+    """Removes every entry of the writable folder."""
     return _removed(json.loads(_core.cache_clear()), options)
 
 

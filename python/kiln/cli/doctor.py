@@ -12,7 +12,7 @@ from .. import control
 from .doctor_text import print_report
 from .output import CHECK_FAILED, ENVIRONMENT, OK, add_command, add_json_flag, print_json
 
-# Distributions by the name under which a user knows them; CuPy's say their CUDA version.
+# Distributions by the name that users know; the names of CuPy's contain the CUDA version.
 _PACKAGES = {
     "numpy": ["numpy"],
     "torch": ["torch"],
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def gather() -> dict[str, Any]:
-    """control.diagnose(), and what Python knows; imports none of the packages it names."""
+    """control.diagnose() and the versions of packages, none of which it imports."""
     report = control.diagnose()
     report["python"] = platform.python_version()
     report["packages"] = {name: _version_of(names) for name, names in _PACKAGES.items()}
@@ -64,20 +64,22 @@ def gather() -> dict[str, Any]:
 
 
 def nvrtc_verdict(report: dict[str, Any]) -> str:
-    """How NVRTC's version suits the driver's."""
+    """Says whether NVRTC's version works with the driver's."""
     nvrtc, driver = report["nvrtc"], report["driver"]
     if not nvrtc["loaded"]:
         return "missing"
     if not driver["version"]:
         return "ok, no driver to compare it with"
     limit = f"{driver['version'] // 1000}.{driver['version'] % 1000 // 10}"
-    if _numbers(nvrtc["version"]) > _numbers(limit):  # by its minor version: else it is not taken
+    if _numbers(nvrtc["version"]) > _numbers(
+        limit
+    ):  # newer by its minor version; a newer major one is not used
         return f"ok, newer than the driver's CUDA {limit} but of its major version"
     return f"ok, not newer than the driver's CUDA {limit}"
 
 
 def judge(report: dict[str, Any], requires_gpu: bool) -> tuple[list[str], int]:
-    """The problems and the exit code that they mean."""
+    """Returns the problems and the exit code for them."""
     faults = [*_cache_problems(report), *_file_problems(report), *_arch_problems(report)]
     missing = []
     if not report["nvrtc"]["loaded"] and report["environment"]["KILN_JIT"] != "off":
@@ -92,7 +94,7 @@ def judge(report: dict[str, Any], requires_gpu: bool) -> tuple[list[str], int]:
 
 
 def notes_of(report: dict[str, Any]) -> list[str]:
-    """What is good to know, although it is not a problem."""
+    """Returns facts that are worth knowing although they are not problems."""
     nvrtc = report["nvrtc"]
     notes = [f"this NVRTC was passed over: {text}" for text in nvrtc.get("passed_over", [])]
     if nvrtc.get("handles_signals"):

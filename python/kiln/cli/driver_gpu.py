@@ -15,7 +15,7 @@ from .. import jit
 from .output import Unavailable
 
 _TYPES = {"float16": ("<f2", "e", 2), "float32": ("<f4", "f", 4)}
-_PATTERN = 1 << 16  # random numbers that are drawn; larger arrays repeat them
+_PATTERN = 1 << 16  # how many random numbers are drawn; larger arrays repeat them
 _OUT_OF_MEMORY = 2
 _FLUSH_SHAPE = (32768, 8192)  # of float16: 512 MiB, far more than any GPU's L2
 
@@ -25,11 +25,11 @@ class DriverProblem(Unavailable):
 
 
 class OutOfMemory(DriverProblem):
-    """The GPU has no such amount of memory left."""
+    """The GPU has not enough memory left."""
 
 
 class DeviceArray:
-    """Memory on the GPU as `__cuda_array_interface__` has it; freed with its last view."""
+    """Memory on the GPU, read through `__cuda_array_interface__`; freed with its last view."""
 
     def __init__(
         self, memory: Any, shape: Sequence[int], strides: Sequence[int], kind: str
@@ -69,7 +69,7 @@ class _Driver:
         self.library = ctypes.CDLL("libcuda.so.1")
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Raises for whatever is not CUDA_SUCCESS."""
+        """Raises for every result other than CUDA_SUCCESS."""
         result = getattr(self.library, name)(*arguments)
         if result != 0:
             kind = OutOfMemory if result == _OUT_OF_MEMORY else DriverProblem
@@ -77,7 +77,7 @@ class _Driver:
 
 
 class DriverGpu:
-    """CUDA device 0; float16 and float32 alone, as `__cuda_array_interface__` has no bfloat16."""
+    """CUDA device 0, for float16 and float32: `__cuda_array_interface__` has no bfloat16."""
 
     torch: Any = None
     ordinal = 0
@@ -97,7 +97,7 @@ class DriverGpu:
         self._read = lambda: jit.gemm(row, weights.T, out=out)
 
     def random(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        """An array of normal numbers, the same every time."""
+        """Returns an array of normally distributed numbers, the same in every run."""
         array = self.empty(shape, dtype)
         _, letter, size = _TYPES[dtype]
         draw = random.Random(0).gauss
@@ -111,7 +111,7 @@ class DriverGpu:
         return array
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        """An array of anything."""
+        """Returns an array that is not initialised."""
         size = _TYPES[dtype][2]
         strides = [
             size * step for step in itertools.accumulate(shape[:0:-1], int.__mul__, initial=1)
@@ -121,18 +121,18 @@ class DriverGpu:
         )
 
     def flush(self) -> None:
-        """Leaves nothing of the caller's in L2: a product that reads half a GiB of weights."""
+        """Evicts the caller's data from L2 with a product that reads half a GiB of weights."""
         self._read()
 
     def event(self) -> Any:
-        """A time stamp of the default stream."""
+        """Records an event on the default stream."""
         event = ctypes.c_void_p()
         self._driver.call("cuEventCreate", ctypes.byref(event), 0)
         self._driver.call("cuEventRecord", event, None)
         return event
 
     def microseconds(self, before: Any, after: Any) -> float:
-        """Between two events, once the device has passed them; each pair is asked for once."""
+        """Waits for two events and returns the time between them; each pair is used once."""
         milliseconds = ctypes.c_float()
         self._driver.call("cuEventElapsedTime", ctypes.byref(milliseconds), before, after)
         for event in (before, after):

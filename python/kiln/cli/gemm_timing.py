@@ -1,4 +1,4 @@
-"""Times the tiles of one matrix product beside each other, results checked first."""
+"""Checks the tiles of one matrix product and measures them in turns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Config = dict[str, int]
 
 _TILE = ("block_m", "block_n", "block_k", "stages")
 _EPSILON = {"bfloat16": 2**-7, "float16": 2**-10, "float32": 2**-23}
-# Of the largest output: sums in another order, and those that the tensor cores keep in 14 bits.
+# Allowed errors relative to the largest output: sums in another order, and sums of 14 bits.
 _SUM_ERROR, _FAST_SUM_ERROR = 2e-3, 2e-2
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What all products of a table have in common."""
+    """The properties that all products of a table share."""
 
     dtype: str
     out_dtype: str
@@ -28,14 +28,14 @@ class Kind:
 
     @classmethod
     def of(cls, dtype: str, out_dtype: str | None, layout: str, precision: str) -> Kind:
-        """As flags say it; without an output dtype, the one of a call without."""
+        """Makes it of flags; without an output dtype, it is the default of a call."""
         is_f8 = dtype.startswith("float8")
         if precision == "fast" and not is_f8:
             raise ValueError("--precision fast needs a --dtype of 8-bit floats")
         return cls(dtype, out_dtype or ("bfloat16" if is_f8 else dtype), layout, precision)
 
     def options(self) -> dict[str, Any]:
-        """Keywords of jit.gemm."""
+        """The keywords of jit.gemm."""
         if self.dtype == "float32":
             return {"precision": "tf32"}
         return {"precision": "fast"} if self.precision == "fast" else {}
@@ -55,18 +55,18 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """The fastest tile, and the one that the model chooses."""
+    """The fastest tile, and the tile that the model chooses."""
 
     best: Config
     best_us: float
     model: Config
     model_us: float
-    tiles: int  # that were compared
-    layout: str  # as calls see it: a row or column alone may be read either way
+    tiles: int  # how many were compared
+    layout: str  # as a call sees it; a single row or column may be read either way
 
     @property
     def ratio(self) -> float:
-        """The model's time over the best one."""
+        """The time of the model's tile over the best time."""
         return self.model_us / self.best_us
 
 
@@ -79,7 +79,8 @@ def tile_text(config: Config) -> str:
 
 
 def measure(kind: Kind, shape: Shape, gpu: Any, seconds: float, arch: str) -> Measured:
-    """Compiles, checks and times every tile that serves. Raises kiln.Error for a wrong result."""
+    """Compiles, checks and times every tile that can compute the product. Raises kiln.Error for a
+    wrong result."""
     a, b = operands(kind, shape, gpu)
     out = gpu.empty((shape.m, shape.n), kind.out_dtype)
     explained = control.explain("gemm", a, b, out=out, **kind.options())
@@ -119,7 +120,7 @@ def operands(kind: Kind, shape: Shape, gpu: Any) -> tuple[Any, Any]:
 
 
 def compile_all(properties: Mapping[str, Any], configs: list[Config], arch: str) -> None:
-    """The kernels of these tiles into the cache, many at a time; a failure shows at the call."""
+    """Compiles the kernels of these tiles, several at a time; a failure is raised by the call."""
     specs = []
     for config in configs:
         spec = {"op": "gemm", **properties, **config, "splits": "splits" in config}
@@ -131,7 +132,7 @@ def compile_all(properties: Mapping[str, Any], configs: list[Config], arch: str)
 def check_results(
     kind: Kind, shape: Shape, gpu: Any, out: Any, calls: Mapping[str, Callable[[], object]]
 ) -> None:
-    """Every call fills `out` as the first one does, but for rounding."""
+    """Checks that every call writes the same `out` as the first one, except for rounding."""
     expected = None
     relative = 2 * _EPSILON[kind.out_dtype]
     for name, call in calls.items():
@@ -143,7 +144,9 @@ def check_results(
             size = abs(expected)
             error = _FAST_SUM_ERROR if kind.precision == "fast" else _SUM_ERROR
             limit = relative * size + error * size.max()
-        if not bool((abs(values - expected) <= limit).all()):  # so that a NaN is no match
+        if not bool(
+            (abs(values - expected) <= limit).all()
+        ):  # written so that a NaN does not match
             raise Error(
                 f"tune gemm: {shape}: the results of tiles {name} and {first} differ; "
                 "please report this, with the output of `kiln doctor`"

@@ -1,4 +1,4 @@
-"""A GPU's memory and clock through PyTorch or CuPy, whichever is here: what measuring needs."""
+"""A GPU's memory and clock for measuring, through PyTorch or CuPy, whichever is installed."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from .driver_gpu import DriverGpu
 from .output import Unavailable
 
 FLUSH_BYTES = 512 << 20  # far more than any GPU's L2
-_PLAIN = {"float16", "float32"}  # what arrays without a framework's dtypes can hold
+_PLAIN = {"float16", "float32"}  # the dtypes that arrays can have without a framework
 
 
 class TorchGpu:
     """PyTorch's current device."""
 
     def __init__(self, torch: Any) -> None:
-        self.torch: Any = torch  # for what it computes beside us
+        self.torch: Any = torch  # for the computations of the peer
         self.ordinal = torch.cuda.current_device()
         self.out_of_memory = torch.cuda.OutOfMemoryError
         self._large = torch.ones(FLUSH_BYTES // 4, device="cuda")
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """A tensor of normal numbers."""
+        """Returns a tensor of normally distributed numbers."""
         torch = self.torch
         drawn = "bfloat16" if dtype.startswith("float8") else dtype
         tensor = torch.randn(shape, device="cuda", dtype=getattr(torch, drawn))
         return tensor.to(getattr(torch, dtype))
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """A tensor of anything."""
+        """Returns a tensor that is not initialised."""
         return self.torch.empty(shape, device="cuda", dtype=getattr(self.torch, dtype))
 
     def as_float(self, matrix: Any) -> Any:
-        """A copy in float32."""
+        """Returns a copy in float32."""
         return matrix.to(self.torch.float32, copy=True)
 
     def flush(self) -> None:
-        """Leaves nothing of the caller's in L2. It reads: what a memset leaves there, the timed
-        call would have to write back first."""
+        """Evicts the caller's data from L2 by reading. The timed call would first have to write
+        back the lines of a memset."""
         self._large.sum()
 
     def event(self) -> Any:
-        """A time stamp of the stream."""
+        """Records an event on the stream."""
         event = self.torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def microseconds(self, before: Any, after: Any) -> float:
-        """Between two events, once the device has passed them."""
+        """Waits for two events and returns the time between them."""
         return before.elapsed_time(after) * 1e3
 
     def synchronize(self) -> None:
@@ -57,7 +57,7 @@ class TorchGpu:
 
 
 class CupyGpu:
-    """CuPy's current device; CuPy has float16 and float32 alone."""
+    """CuPy's current device, for float16 and float32; CuPy has no other dtypes of Kiln's."""
 
     torch: Any = None
 
@@ -68,29 +68,29 @@ class CupyGpu:
         self._large = cupy.ones(FLUSH_BYTES // 4, dtype="float32")
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """An array of normal numbers."""
+        """Returns an array of normally distributed numbers."""
         return self._cupy.random.standard_normal(shape, dtype="float32").astype(dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """An array of anything."""
+        """Returns an array that is not initialised."""
         return self._cupy.empty(shape, dtype=dtype)
 
     def as_float(self, matrix: Any) -> Any:
-        """A copy in float32."""
+        """Returns a copy in float32."""
         return matrix.astype("float32")
 
     def flush(self) -> None:
-        """As TorchGpu's."""
+        """Does the same as TorchGpu.flush."""
         self._large.sum()
 
     def event(self) -> Any:
-        """A time stamp of the stream."""
+        """Records an event on the stream."""
         event = self._cupy.cuda.Event()
         event.record()
         return event
 
     def microseconds(self, before: Any, after: Any) -> float:
-        """Between two events, once the device has passed them."""
+        """Waits for two events and returns the time between them."""
         return self._cupy.cuda.get_elapsed_time(before, after) * 1e3
 
     def synchronize(self) -> None:
@@ -99,8 +99,8 @@ class CupyGpu:
 
 
 def find_gpu(*dtypes: str, may_be_bare: bool = False) -> TorchGpu | CupyGpu | DriverGpu:
-    """The GPU through what can hold these dtypes on it: PyTorch, CuPy or, if that suffices, the
-    driver alone. Raises Unavailable."""
+    """The GPU, accessed through PyTorch, CuPy or, if these dtypes allow it, only the driver.
+    Raises Unavailable."""
     report = control.diagnose()
     if not report["devices"]:
         raise Unavailable(f"no GPU: {report['driver']['problem'] or 'the driver finds none'}")

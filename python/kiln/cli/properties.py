@@ -36,7 +36,7 @@ def add_properties(parser: argparse.ArgumentParser, op: str) -> None:
 
 
 def make_spec(options: argparse.Namespace) -> dict[str, Any]:
-    """The spec that the flags say; a tile field that was not given stands for every row."""
+    """The spec that the flags describe; a tile field that is not given stands for every row."""
     values = {name: getattr(options, name) for name in options.properties}
     return {"op": options.op, **{key: value for key, value in values.items() if value is not None}}
 
@@ -51,7 +51,7 @@ def _spelled(name: str) -> str:
 
 
 def _add_field(parser: argparse.ArgumentParser, field: dict[str, Any]) -> bool:
-    """Adds the flags of one property; False for one that no flag can say."""
+    """Adds the flags of one property. Returns False if flags cannot express it."""
     name, kind, default = field["name"], field["kind"], field["default"]
     if kind == "variant":
         return False  # a variant is an object: give it in a spec file
@@ -73,7 +73,7 @@ def _add_field(parser: argparse.ArgumentParser, field: dict[str, Any]) -> bool:
 
 
 def _add_each(parser: argparse.ArgumentParser, field: dict[str, Any]) -> None:
-    """A flag for each value but the default: --causal, --window."""
+    """Adds a flag for each value except the default: --causal, --window."""
     group = parser.add_mutually_exclusive_group()
     for value in field["values"]:
         if value != field["default"]:
@@ -84,7 +84,7 @@ def _add_each(parser: argparse.ArgumentParser, field: dict[str, Any]) -> None:
 
 
 def add_product(parser: argparse.ArgumentParser) -> None:
-    """What `tune` and `bench` ask of a product beside its sizes."""
+    """Adds the flags of a product that `tune` and `bench` share, apart from its sizes."""
     parser.add_argument(
         "--dtype", type=operand_dtype_name, default="bfloat16", help="default: bfloat16"
     )

@@ -1,4 +1,4 @@
-"""The machine code of a cubin as text, by NVIDIA's disassemblers, wherever one is found."""
+"""The machine code of a cubin as text, made by one of NVIDIA's disassemblers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from .. import _site, control
 from .output import Unavailable
 
-# Each with what makes it print code alone.
+# Each tool with the flags that make it print only code.
 _TOOLS = {"nvdisasm": ["--print-code"], "cuobjdump": ["-sass"]}
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z][A-Z0-9_]*)")
 
 
 def find_disassembler() -> str:
-    """The path of nvdisasm or cuobjdump. Raises Unavailable when there is none."""
+    """The path of nvdisasm or cuobjdump. Raises Unavailable if there is neither."""
     for tool in _TOOLS:
         if found := shutil.which(tool):
             return found
@@ -44,7 +44,7 @@ def _folders() -> Iterable[str]:
 
 
 def disassemble(tool: str, cubin: bytes) -> str:
-    """The code of a cubin. Raises Unavailable when the tool cannot read it."""
+    """The code of a cubin. Raises Unavailable if the tool cannot read it."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

@@ -1,4 +1,4 @@
-"""Sizes and durations as flags have them."""
+"""Sizes and durations as values of flags."""
 
 from __future__ import annotations
 

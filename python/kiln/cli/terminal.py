@@ -1,4 +1,4 @@
-"""What only a terminal gets: colours of verdicts, and progress as one line that is rewritten."""
+"""Output for terminals: coloured verdicts, and progress as one line that is rewritten."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COLOURS = {"good": "32", "caution": "33", "bad": "31"}
 
 
 class Painted(str):
-    """A text with a colour: "good", "caution" or "bad"; tables count its letters alone."""
+    """A text with a colour: "good", "caution" or "bad". Tables count only its letters."""
 
     colour: str
 
@@ -23,17 +23,17 @@ class Painted(str):
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person reads this stream on something that can move its cursor."""
+    """Whether this stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def has_colours(stream: TextIO) -> bool:
-    """A terminal, unless NO_COLOR is set (https://no-color.org)."""
+    """Whether this stream is a terminal and NO_COLOR is not set (https://no-color.org)."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """The text in its colour where the stream (default: stdout) has colours."""
+    """The text in its colour if the stream (default: stdout) has colours."""
     if not has_colours(stream or sys.stdout):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
@@ -50,7 +50,7 @@ class Progress:
         self._start = time.monotonic()
 
     def step(self, done: int, text: str, stays: bool = False) -> None:
-        """Shows that `done` steps are done; what `stays` is never written over."""
+        """Shows that `done` steps are done. A line that `stays` is never overwritten."""
         left = (time.monotonic() - self._start) / done * (self.total - done)
         width = len(str(self.total))
         line = f"[{done:{width}}/{self.total}] {time_text(left)} left  {text}"
@@ -62,7 +62,7 @@ class Progress:
         print(f"\r\x1b[K{shown}", end="\n" if stays else "", file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Takes the line away that was being rewritten."""
+        """Erases the line that is being rewritten."""
         if self._rewrites:
             print("\r\x1b[K", end="", file=self._stream, flush=True)
 

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     results: list[tuple[Shape, Measured]] = []
     print(f"{len(shapes)} shapes; the first takes longer: its tiles are compiled", file=sys.stderr)
     progress = Progress(len(shapes))
-    previous = control.set_tuning(None)  # what the model chooses is wanted
+    previous = control.set_tuning(None)  # the model's own choice is needed
     try:
         for product in shapes:
             measured = measure(kind, product, gpu, options.seconds, table["arch"])
@@ -124,7 +124,7 @@ def _show(progress: Progress, done: int, shape: Shape, measured: Measured) -> No
 
 
 def summary(results: list[tuple[Shape, Measured]]) -> dict[str, Any]:
-    """The model's times over the best ones: how much there was to win."""
+    """The model's times over the best ones, which is what tuning can gain."""
     logs = [math.log(measured.ratio) for _, measured in results]
     shape, worst = max(results, key=lambda result: result[1].ratio)
     return {
@@ -194,7 +194,7 @@ def _shapes(options: argparse.Namespace) -> list[Shape]:
 
 
 def _check_folder(path: str) -> None:
-    # Before minutes of measuring, not after.
+    # This is checked before minutes of measuring and not after them.
     if os.path.isdir(path):
         raise ValueError(f"--out {path} is a folder; give the path of a file")
     with tempfile.TemporaryFile(dir=os.path.dirname(path) or "."):
@@ -202,7 +202,7 @@ def _check_folder(path: str) -> None:
 
 
 def _write(path: str, table: dict[str, Any]) -> None:
-    # Whoever reads meanwhile, or after Ctrl-C, finds a whole table.
+    # A reader finds a complete table at any time, also after Ctrl-C.
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Times of calls on a GPU, beside each other."""
+"""Measures calls on a GPU in turns."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _kernel(schema: Schema) -> Callable[..., Any]:
 
 
 def _fake(schema: Schema) -> Callable[..., Any]:
-    """The results' shapes and dtypes, without memory."""
+    """Returns results with shapes and dtypes but without memory."""
     module = importlib.import_module(f"{__name__}.{schema.operation}")
     results = [getattr(module, name) for name in schema.results]
 
@@ -55,7 +55,7 @@ def _fake(schema: Schema) -> Callable[..., Any]:
         return made if len(made) > 1 else made[0]
 
     def write(*args: Any, **kwargs: Any) -> None:
-        """The results are the caller's."""
+        """Returns nothing, because the caller passes the results."""
 
     return compute if results else write
 
@@ -70,8 +70,8 @@ def register(library: Any, native: str = "libtorch_cpu.so") -> tuple[str, ...]:
     keys = tuple(_core.register_torch_kernels(library.ns, native))
     if keys:
         for schema in SCHEMAS:
-            # What PyTorch would do for a backward pass costs time; there is none, and the kernels
-            # refuse what would need one.
+            # There is no backward pass, so PyTorch need not prepare one, which would cost time.
+            # The kernels refuse inputs that would need it.
             library.impl(schema.name, torch.library.fallthrough_kernel, "Autograd")
     return keys
 

@@ -12,7 +12,7 @@ _SHORT_DTYPES = {"f16": "float16", "half": "float16", "bf16": "bfloat16", "f32":
 
 
 def check(op: str, tensors: dict[str, Any]) -> None:
-    """As the C entries do; where PyTorch traces, they see the tensors only when it is too late."""
+    """Checks what the C entries check, which see the tensors too late while PyTorch traces."""
     for name, tensor in tensors.items():
         if tensor is None:
             continue
@@ -39,7 +39,7 @@ def refuse(op: str, **values: Any) -> None:
 
 
 def dtype_of(op: str, dtype: Any) -> torch.dtype:
-    """A torch.dtype, or what its name names."""
+    """Returns the torch.dtype for a dtype or its name."""
     if isinstance(dtype, str):
         name = _SHORT_DTYPES.get(dtype, dtype.replace("torch.", ""))
         dtype = getattr(torch, name, dtype)
@@ -52,12 +52,12 @@ def dtype_of(op: str, dtype: Any) -> torch.dtype:
 
 
 def numbers(op: str, values: Any) -> list[Any]:
-    """The list that schemas want."""
+    """Returns the list that the schemas need."""
     return list(values)
 
 
 def tile_numbers(op: str, config: Any) -> list[Any]:
-    """A row of the config table as the numbers of its dict."""
+    """Returns a row of the config table as the numbers of its dict."""
     if not isinstance(config, dict):
         return list(config)
     unknown = [key for key in config if key not in _TILE_KEYS]
@@ -71,7 +71,7 @@ def tile_numbers(op: str, config: Any) -> list[Any]:
 
 
 def default_dtype(inputs: torch.dtype, asked: torch.dtype | None) -> torch.dtype:
-    """Of a new output whose dtype may be asked for; 8-bit floats are inputs alone."""
+    """The dtype of a new output; 8-bit floats can only be inputs."""
     if asked is not None:
         return asked
     eight_bits = inputs in (torch.float8_e4m3fn, torch.float8_e5m2)
