@@ -175,9 +175,10 @@ void DiskCache::Impl::account(const Layer& layer, std::uint64_t bytes, const Key
     if (!pruned.problem.empty()) warn_once("remove", pruned.problem);
   }
   remember(scan);
-  if (max_bytes != 0 && scanned_bytes > max_bytes) {
+  const std::uint64_t kept_bytes = scan.bytes - scan.unfinished;
+  if (max_bytes != 0 && kept_bytes > max_bytes) {
     warn_once("size", "the pinned and the newest entries in " + layer.root().string() + " take " +
-                          std::to_string(scanned_bytes) + " bytes, more than the limit of " +
+                          std::to_string(kept_bytes) + " bytes, more than the limit of " +
                           std::to_string(max_bytes) +
                           ". Raise KILN_CACHE_MAX_SIZE, or clear the cache and prewarm less.");
   }

@@ -62,6 +62,7 @@ class Layer {
   struct Scan {
     std::vector<EntryInfo> entries;  // without what only the side file tells
     std::uint64_t bytes = 0;         // with temporaries and uncommitted files
+    std::uint64_t unfinished = 0;    // of these, what others may be writing now
     struct Litter {                  // of killed writers, over an hour old
       std::filesystem::path path;
       std::uint64_t bytes = 0;

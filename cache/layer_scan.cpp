@@ -85,7 +85,11 @@ void Layer::scan_shard(const fs::path& folder, Scan& scan) const {
   for_each_file(folder, [&](const fs::path& path, const std::string& name, const auto& status) {
     if (name.starts_with(kTemporaryPrefix)) {
       scan.bytes += size_of(status);
-      if (is_old(status.st_mtime)) scan.litter.push_back({path, size_of(status)});
+      if (is_old(status.st_mtime)) {
+        scan.litter.push_back({path, size_of(status)});
+      } else {
+        scan.unfinished += size_of(status);
+      }
       return;
     }
     const std::optional<Key> key = key_of(shard, name);
@@ -104,6 +108,8 @@ void Layer::scan_shard(const fs::path& folder, Scan& scan) const {
     if (group.cubin.empty()) {  // never committed, or half removed
       if (is_old(group.newest)) {
         scan.litter.insert(scan.litter.end(), group.files.begin(), group.files.end());
+      } else {
+        scan.unfinished += group.bytes;
       }
       continue;
     }

@@ -7,6 +7,7 @@
 #include "docstrings.h"
 #include "errors.h"
 #include "instance.h"
+#include "jit/op/json_text.h"
 #include "jit/op/variant_json.h"
 #include "tensor.h"
 
@@ -168,7 +169,9 @@ PyVariant variant_from_state(const py::tuple& state) {
   if (state.size() != 2)
     throw py::value_error("Variant: this is not what a Variant was pickled to");
   const std::string text(string_argument(state[0].ptr(), {"Variant", "state"}));
-  VariantDefinition definition = variant_from_json(nlohmann::json::parse(text, nullptr, false));
+  const JsonText json = parse_json(text);
+  if (!json.value) throw py::value_error("Variant: a pickled definition " + json.fault);
+  VariantDefinition definition = variant_from_json(*json.value);
   definition.file_name = string_argument(state[1].ptr(), {"Variant", "state"});
   return new_variant(std::move(definition));
 }

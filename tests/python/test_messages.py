@@ -2,36 +2,15 @@
 docs/troubleshooting.md. Messages with tests of their own elsewhere are not all repeated here."""
 
 import json
-import pathlib
-import re
 
 import kiln
 import numpy as np
 import pytest
-from kiln import cli, jit
+from kiln import jit
+from message_page import check
 
-PAGE = (pathlib.Path(__file__).parents[2] / "docs/troubleshooting.md").read_text(encoding="utf-8")
 HALF = np.float16
 KERNEL = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
-
-
-def page_patterns():
-    """Every message of the page as a regular expression; what varies is an ellipsis there."""
-    for span in re.findall(r"`([^`]+)`", PAGE):
-        if len(re.findall(r"[A-Za-z]{2,}", span)) >= 4:  # "must be …, got …" matches anything
-            parts = span.replace("\\|", "|").strip("… ").split("…")
-            yield re.compile(".*".join(re.escape(part.strip()) for part in parts), re.DOTALL)
-
-
-PATTERNS = list(page_patterns())
-
-
-def check(error, kind, text):
-    assert isinstance(error, kind), repr(error)
-    message = str(error)
-    assert text in message, message
-    bare = message.replace("`", "")
-    assert any(pattern.search(bare) for pattern in PATTERNS), f"not on the page: {message}"
 
 
 def array(*shape, dtype=HALF):
@@ -329,73 +308,3 @@ def test_compiling_is_off():
         gemm(alpha=2.0, epilogue="acc * 3.5f")
     check(raised.value, kiln.CompileDisabled, "prewarm it with kiln prewarm --arch sm_86 --spec")
     assert json.dumps(raised.value.spec, sort_keys=True, separators=(",", ":")) in str(raised.value)
-
-
-FLAGS = [
-    ("bench gemm --m 0 --n 1 --k 1", "must be whole numbers like 1,16,64, got '0'"),
-    ("bench flash_attention --shape 1x2", "must be BATCHxLENGTHxHEADSxHEAD_DIM such as 2x4096x32"),
-    ("bench flash_attention --shape 1x8x4x64 --kv-heads 3", "must divide the 4 heads of q, got 3"),
-    (
-        "bench flash_attention --shape 1x8x4x64 --kv-len 0",
-        "must be a whole number from 1 on, got 0",
-    ),
-    ("bench flash_attention --shape 1x8x4x64 --window -1", "a whole number from 0 on, got -1"),
-    ("tune gemm --shape 1x2 --out t", "must be MxNxK such as 64x4096x14336, got '1x2'"),
-    ("tune gemm --shape 1x2x3 --m 4 --out t", "--m belongs to --model; a --shape has its own M"),
-    ("tune gemm --shape 1x2x3 --out /", "--out / is a folder; give the path of a file"),
-    ("cache prune", "cache prune needs --max-size, --older-than or --older-than-nvrtc"),
-    ("cache prune --max-size much", "must be like 500M or 2G and below 2^63, got 'much'"),
-    ("bench gemm --m 1 --n 1 --k 1 --seconds x", "must be seconds from 0 to 3600, got 'x'"),
-    ("cache prune --older-than x", "must be days from 0 to 36500, got 'x'"),
-    ("cache prune --older-than-nvrtc x", "the NVRTC version must be like 13.0, got 'x'"),
-    ("emulate x.ptx --grid 0", "must be X[,Y[,Z]], each at least 1, got '0'"),
-    ("emulate x.ptx --trace 1", "must be BLOCK:THREAD, such as 0:5, got '1'"),
-    ("emulate x.ptx --arg f7[2]=ones", "unknown type 'f7'; types are f16, bf16, f32, f64, u8..s64"),
-    ("emulate x.ptx --arg nothing", "must be TYPE[N]=random|zeros|ones|iota|NUMBER, TYPE=NUMBER"),
-    ("prewarm --model llama-3.1-8b --dtype f32", "--dtype must be bfloat16 or float16 for --model"),
-    ("prewarm --model llama --jobs 0", "must be a whole number from 1 to 4096, got '0'"),
-]
-
-
-@pytest.mark.parametrize(("line", "text"), FLAGS, ids=[line for line, _ in FLAGS])
-def test_flags(line, text, capsys):
-    try:
-        code = cli.main(line.split())
-    except SystemExit as left:  # argparse's own
-        code = left.code
-    captured = capsys.readouterr()
-    assert (code, captured.out) == (2, "")
-    check(ValueError(captured.err), ValueError, text)
-
-
-def test_a_machine_without_a_driver_names_an_arch(kiln_command, spec_file):
-    if kiln.diagnose()["devices"]:
-        pytest.skip("a GPU is here: prewarm takes its arch")
-    run = kiln_command("prewarm", "--spec", spec_file)
-    assert run.code == 2
-    check(
-        ValueError(run.stderr),
-        ValueError,
-        "no arch was given and there is no GPU here; name an arch",
-    )
-
-
-@pytest.mark.parametrize(
-    ("variables", "text"),
-    [
-        ({"KILN_LOG": "loud"}, "KILN_LOG must be error, warning, info or debug, got 'loud'"),
-        ({"KILN_JIT": "on"}, "KILN_JIT: the jit mode must be auto, warn or off, got 'on'"),
-        ({"KILN_CACHE_MAX_SIZE": "x"}, "a whole number with an optional K, M or G, got 'x'"),
-        ({"KILN_DEVICE": "x"}, "KILN_DEVICE: the device must be auto, cuda, cuda:N, emulator"),
-        ({"KILN_TEMPLATE_DIR": "/"}, "holds no base/types.cuh; point it to a templates/ folder"),
-    ],
-)
-def test_variables(kiln_command, variables, text):
-    run = kiln_command("inspect", "gemm", "--arch", "sm_80", "--block-m", 16, **variables)
-    assert (run.code, run.stdout) == (2, "")
-    check(ValueError(run.stderr), ValueError, text)
-
-
-def test_the_fake_drivers_devices(kiln_command, fake_driver, spec_file):
-    run = kiln_command("bench", "gemm", "--m", 1, "--n", 64, "--k", 64, LD_LIBRARY_PATH=fake_driver)
-    check(ValueError(run.stderr), ValueError, "memory on the GPU comes from PyTorch or CuPy")
