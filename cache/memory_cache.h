@@ -2,6 +2,9 @@
 // same key wait for it, other keys build in parallel. A hit takes a shared lock and copies a
 // shared_ptr. A build that throws leaves no trace: waiting callers try again themselves. A build
 // may get other keys of the same cache, never its own.
+//
+// A process that forks calls the functions of fork around it: its child has none of the threads
+// that build, and would wait for them for ever.
 #pragma once
 
 #include <condition_variable>
@@ -9,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -53,6 +57,23 @@ class MemoryCache {
   void clear() {
     std::unique_lock lock(mutex_);
     values_.clear();
+  }
+
+  void before_fork() {
+    building_mutex_.lock();
+    mutex_.lock();
+  }
+  void after_fork_in_parent() {
+    mutex_.unlock();
+    building_mutex_.unlock();
+  }
+  // Made anew, because a lock knows its holder by the thread, which is another one in the child,
+  // and what is waited at still counts waiters that are not there.
+  void after_fork_in_child() {
+    new (&mutex_) std::shared_mutex;
+    new (&building_mutex_) std::mutex;
+    new (&built_) std::condition_variable;
+    building_.clear();
   }
 
  private:

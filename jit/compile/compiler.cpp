@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "jit/compile/compile_log.h"
+#include "jit/compile/compile_scope.h"
 #include "jit/compile/deep_stack.h"
 #include "jit/compile/nvrtc.h"
 
@@ -203,6 +204,7 @@ CompileResult compile(const CompileInput& input) {
   check_input(input);
   const Nvrtc& api = nvrtc();
   check_arch(api, input.arch);
+  const CompileScope under_way;
   const auto start = std::chrono::steady_clock::now();
 
   const std::string arch = "--gpu-architecture=" + std::string(input.arch);

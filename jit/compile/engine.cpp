@@ -1,5 +1,7 @@
 #include "jit/compile/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -35,6 +37,28 @@ using ResidentCache = cache::MemoryCache<ResidentId, LoadedKernel, ResidentHash>
 // reason: somebody may be about to launch from it.
 std::atomic<ResidentCache*> g_residents{new ResidentCache};
 ResidentCache& residents() { return *g_residents.load(std::memory_order_acquire); }
+
+// Maps that clear_memory_cache left behind, still reachable: no leak.
+struct Retired {
+  std::mutex mutex;
+  std::vector<ResidentCache*> maps;
+};
+auto& g_retired = *new Retired;
+
+// A child of fork keeps the kernels; those that other threads were building it builds itself.
+[[maybe_unused]] const int g_fork_handlers = pthread_atfork(
+    [] {
+      g_retired.mutex.lock();
+      residents().before_fork();
+    },
+    [] {
+      residents().after_fork_in_parent();
+      g_retired.mutex.unlock();
+    },
+    [] {
+      residents().after_fork_in_child();
+      g_retired.mutex.unlock();
+    });
 
 // Each thread's last kernels, by a direct-mapped slot: a hit here takes no lock at all.
 // `generation` changes with clear_memory_cache, which keeps the kernels themselves alive.
@@ -157,10 +181,8 @@ bool is_resident(const Specialization& spec, const runtime::Device& device) {
 std::size_t resident_count() { return residents().size(); }
 
 void clear_memory_cache() {
-  static std::mutex mutex;
-  static auto* const retired = new std::vector<ResidentCache*>;  // still reachable: no leak
-  const std::lock_guard lock(mutex);
-  retired->push_back(g_residents.exchange(new ResidentCache, std::memory_order_acq_rel));
+  const std::lock_guard lock(g_retired.mutex);
+  g_retired.maps.push_back(g_residents.exchange(new ResidentCache, std::memory_order_acq_rel));
   g_generation.fetch_add(1, std::memory_order_release);
 }
 

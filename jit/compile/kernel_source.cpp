@@ -1,7 +1,11 @@
 #include "jit/compile/kernel_source.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 
 #include "jit/compile/policy.h"
@@ -21,7 +25,7 @@ namespace {
 constexpr const char* kKeySchema = "1";
 
 std::vector<std::string>& python_paths() {
-  static std::vector<std::string> paths;
+  static auto& paths = *new std::vector<std::string>;  // never destroyed, like g_disk_cache
   return paths;
 }
 
@@ -72,6 +76,25 @@ CompileResult compile_named(const KernelSource& source) {
   }
 }
 
+// Never destroyed: calls may come from threads that outlive main.
+std::atomic<cache::DiskCache*> g_disk_cache{nullptr};
+
+// A child of fork makes its own, because another thread may have held a lock of the parent's.
+[[maybe_unused]] const int g_fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { g_disk_cache.store(nullptr); });
+
+std::unique_ptr<cache::DiskCache> make_disk_cache() {
+  const Settings& s = settings();
+  cache::CacheOptions options;
+  options.directory = s.cache_dir;
+  options.home = s.home;
+  options.directory_is_chosen = s.cache_dir_is_chosen;
+  options.read_only = s.cache_path;
+  options.max_bytes = s.cache_max_bytes;
+  options.warn = [](const std::string& text) { log(LogLevel::warning, text); };
+  return std::make_unique<cache::DiskCache>(std::move(options));
+}
+
 std::string one_decimal(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f", value);
@@ -119,19 +142,14 @@ cache::Entry compile_entry(const KernelSource& source, const std::string& why) {
 }
 
 cache::DiskCache& disk_cache() {
-  // Leaked on purpose: calls may come from threads that outlive main.
-  static auto* const cache = [] {
-    const Settings& s = settings();
-    cache::CacheOptions options;
-    options.directory = s.cache_dir;
-    options.directory_is_chosen = s.cache_dir_is_chosen;
-    options.home = s.home;
-    options.read_only = s.cache_path;
-    options.max_bytes = s.cache_max_bytes;
-    options.warn = [](const std::string& text) { log(LogLevel::warning, text); };
-    return new cache::DiskCache(std::move(options));
-  }();
-  return *cache;
+  if (cache::DiskCache* const ready = g_disk_cache.load(std::memory_order_acquire)) return *ready;
+  // Threads that come first together each make one, of which the first is kept.
+  auto made = make_disk_cache();
+  cache::DiskCache* kept = nullptr;
+  if (g_disk_cache.compare_exchange_strong(kept, made.get(), std::memory_order_acq_rel)) {
+    kept = made.release();
+  }
+  return *kept;
 }
 
 }  // namespace kiln

@@ -2,6 +2,7 @@
 #include "jit/compile/nvrtc.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <array>
@@ -270,9 +271,16 @@ struct Chosen {
 };
 
 Chosen& chosen() {
-  static Chosen* const chosen = new Chosen;
+  static Chosen* const chosen = [] {
+    // A child of fork would wait for ever for a lock that another thread held.
+    pthread_atfork([] { kiln::chosen().mutex.lock(); }, [] { kiln::chosen().mutex.unlock(); },
+                   [] { kiln::chosen().mutex.unlock(); });
+    return new Chosen;
+  }();
   return *chosen;
 }
+// Made when the library is loaded: a handler that is added while a fork is under way is not run.
+[[maybe_unused]] const auto& g_chosen = chosen();
 
 const Nvrtc* load(std::string& problem) {
   Chosen& all = chosen();

@@ -94,7 +94,8 @@ Settings read_environment() {
 }  // namespace
 
 const Settings& settings() {
-  static const Settings instance = read_environment();
+  // Never destroyed: threads may ask while the process exits.
+  static const Settings& instance = *new Settings(read_environment());
   return instance;
 }
 

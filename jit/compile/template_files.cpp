@@ -88,7 +88,8 @@ void collect(std::string_view text, std::map<std::string_view, std::string_view>
 
 std::span<const SourceFile> template_files() {
   if (!settings().template_dir.empty()) return read_folder(settings().template_dir).files;
-  static const std::vector<SourceFile> files = embedded_files();
+  // Never destroyed: threads may compile while the process exits.
+  static const auto& files = *new std::vector<SourceFile>(embedded_files());
   return files;
 }
 

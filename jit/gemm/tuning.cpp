@@ -13,7 +13,9 @@
 namespace kiln {
 namespace {
 
-const GemmTuning kUnread("", {});  // until the first question: the settings are read then
+// Until the first question: the settings are read then. Never destroyed, like the other tables,
+// because threads may ask while the process exits.
+const GemmTuning& kUnread = *new GemmTuning("", {});
 std::atomic<const GemmTuning*> g_tuning{&kUnread};
 
 bool is_before(const TunedGemm& a, const TunedGemm& b) {
@@ -25,7 +27,7 @@ std::uint64_t bucket(std::int64_t m) { return std::bit_ceil(static_cast<std::uin
 // Tables that calls may still be reading, a few in the life of a process.
 const GemmTuning* keep(GemmTuning tuning) {
   static std::mutex mutex;
-  static std::vector<std::unique_ptr<const GemmTuning>> kept;
+  static auto& kept = *new std::vector<std::unique_ptr<const GemmTuning>>;
   const std::lock_guard lock(mutex);
   return kept.emplace_back(std::make_unique<const GemmTuning>(std::move(tuning))).get();
 }

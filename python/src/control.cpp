@@ -10,6 +10,8 @@
 #include "docstrings.h"
 #include "entries.h"
 #include "errors.h"
+#include "instance.h"
+#include "jit/compile/compile_scope.h"
 #include "jit/compile/compiler.h"
 #include "kiln/control.h"
 #include "runtime/emulator/machine/emulated_device.h"
@@ -26,8 +28,9 @@ void enter_python(void* token) {
   if (token != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(token));
 }
 
-// Ctrl-C while the emulated device computes.
+// Ctrl-C while the emulated device computes. A thread that outlives Python has nobody to ask.
 void check_signals() {
+  if (!Py_IsInitialized()) return;
   const py::gil_scoped_acquire locked;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
@@ -58,6 +61,7 @@ struct ProgressRelay {
   void operator()(const PrewarmProgress& progress) {
     const py::gil_scoped_acquire gil;
     if (failure || callback.is_none()) return;
+    if (!Py_IsInitialized()) return;
     try {
       callback(progress.done, progress.total, progress.what, progress.outcome, progress.seconds);
     } catch (...) {
@@ -67,6 +71,7 @@ struct ProgressRelay {
   bool stops() {
     const py::gil_scoped_acquire gil;
     try {
+    if (!Py_IsInitialized()) return true;  // the process is about to end
       // Runs signal handlers on the main thread, nothing on others.
       if (!failure && PyErr_CheckSignals() != 0) rethrow_python_error();
     } catch (...) {
@@ -170,6 +175,7 @@ void register_control(py::module_& module) {
   using unlocked = py::call_guard<py::gil_scoped_release>;
   set_blocking_hooks({&leave_python, &enter_python});
   runtime::set_emulator_poll(&check_signals);
+  Py_AtExit(&end_compiles);
   module.def("version", &version);
   module.def("set_jit",
              [](const std::string& mode) { return mode_name(set_jit(parse_jit_mode(mode))); });

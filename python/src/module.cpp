@@ -1,4 +1,6 @@
 // The extension module kiln._core.
+#include <pybind11/pybind11.h>
+
 #include <string_view>
 
 #include "entries.h"
@@ -26,6 +28,8 @@ void register_entries(py::module_& module) {
 }  // namespace
 }  // namespace kiln::python
 
+// Python calls the entry in main_interpreter.cpp, which calls this one.
+#define PyInit__core init_by_pybind11
 PYBIND11_MODULE(_core, module) {
   module.doc() = "Kiln's compiled part; use kiln and kiln.jit.";
   kiln::python::register_exceptions(module);
@@ -35,3 +39,4 @@ PYBIND11_MODULE(_core, module) {
   kiln::python::register_emulate(module);
   kiln::python::register_torch(module);
 }
+#undef PyInit__core

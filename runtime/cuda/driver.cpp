@@ -2,6 +2,7 @@
 #include "runtime/cuda/driver.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <memory>
@@ -31,9 +32,16 @@ struct DriverStore {
 };
 
 DriverStore& store() {
-  static DriverStore* const store = new DriverStore;
+  static DriverStore* const store = [] {
+    // A child of fork would wait for ever for a lock that another thread held.
+    pthread_atfork([] { runtime::store().mutex.lock(); }, [] { runtime::store().mutex.unlock(); },
+                   [] { runtime::store().mutex.unlock(); });
+    return new DriverStore;
+  }();
   return *store;
 }
+// Made when the library is loaded: a handler that is added while a fork is under way is not run.
+[[maybe_unused]] const auto& g_store = store();
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);

@@ -1,6 +1,9 @@
 // The memory cache: one build per key, in parallel for different keys, repeated after a failure.
 #include "cache/memory_cache.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <latch>
@@ -121,4 +124,37 @@ TEST_CASE("finding, building and clearing at the same time is safe") {
   });
   CHECK(wrong == 0);
   CHECK(cache.size() <= 5);
+}
+
+TEST_CASE("a child of fork builds what other threads of its parent were building") {
+  Cache cache;
+  cache.get(1, [] { return text("known"); });
+  std::latch building(1), forked(1);
+  std::thread builder([&] {
+    cache.get(2, [&] {
+      building.count_down();
+      forked.wait();
+      return text("parent's");
+    });
+  });
+  building.wait();
+  std::thread waiter([&] { cache.get(2, [] { return text("waiter's"); }); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for the waiter to wait
+  cache.before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    cache.after_fork_in_child();
+    ::alarm(20);  // ends a child that hangs
+    const bool sound = *cache.get(2, [] { return text("child's"); }) == "child's" &&
+                       *cache.get(1, [] { return text("new"); }) == "known";
+    ::_exit(sound ? 0 : 1);
+  }
+  cache.after_fork_in_parent();
+  forked.count_down();
+  builder.join();
+  waiter.join();
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(*cache.find(2) == "parent's");
 }

@@ -1,6 +1,8 @@
 // The emulated kind of device: loading, launching, and the registry by architecture.
 #include "runtime/emulator/machine/emulated_device.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -205,9 +207,17 @@ struct Registry {
 };
 // Never destroyed: kernels refer to devices.
 Registry& registry() {
-  static Registry* const registry = new Registry;
+  static Registry* const registry = [] {
+    // A child of fork would wait for ever for a lock that another thread held.
+    pthread_atfork([] { emulator::registry().mutex.lock(); },
+                   [] { emulator::registry().mutex.unlock(); },
+                   [] { emulator::registry().mutex.unlock(); });
+    return new Registry;
+  }();
   return *registry;
 }
+// Made when the library is loaded: a handler that is added while a fork is under way is not run.
+[[maybe_unused]] const auto& g_registry = registry();
 
 }  // namespace
 
