@@ -11,7 +11,11 @@ namespace {
 
 // -1 until set_jit or the first question: the settings are read then, not at load time.
 std::atomic<int> g_mode{-1};
-thread_local int t_no_compile = 0;
+// NoCompile objects of this thread that are alive.
+std::shared_ptr<std::atomic<int>>& open_of_this_thread() {
+  thread_local auto open = std::make_shared<std::atomic<int>>(0);
+  return open;
+}
 
 }  // namespace
 
@@ -26,12 +30,12 @@ JitMode set_jit(JitMode mode) {
   return previous;
 }
 
-NoCompile::NoCompile() { ++t_no_compile; }
-NoCompile::~NoCompile() { --t_no_compile; }
+NoCompile::NoCompile() : open_(open_of_this_thread()) { ++*open_; }
+NoCompile::~NoCompile() { --*open_; }
 
 void require_compiling(const Specialization& spec, const UserTexts& texts,
                        const KernelSource& source) {
-  if (jit_mode() != JitMode::off && t_no_compile == 0) return;
+  if (jit_mode() != JitMode::off && *open_of_this_thread() == 0) return;
   const std::string text = spec_text(spec, texts);
   throw CompileDisabled(source.what + " for " + source.arch +
                             " is not in the cache and compiling is off; prewarm it with kiln "

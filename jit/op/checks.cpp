@@ -1,5 +1,6 @@
 #include "jit/op/checks.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "jit/op/device_choice.h"
@@ -93,6 +94,29 @@ void refuse_data(Subject subject, const TensorView& tensor) {
   }
   throw_value(subject, "must lie at a multiple of " + std::to_string(size_of(tensor.dtype)) +
                            " bytes, the size of a " + name(tensor.dtype) + " element");
+}
+
+bool inside_address_space_exactly(const TensorView& tensor) {
+  if (is_empty(tensor)) return true;
+  constexpr std::int64_t kLimit = std::int64_t{1} << 62;
+  std::int64_t elements = 0;
+  for (int i = 0; i < tensor.rank; ++i) {
+    std::int64_t distance = 0;
+    if (tensor.shape[i] <= 1) continue;
+    if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &distance) ||
+        distance <= -kLimit || distance >= kLimit) {
+      return false;
+    }
+    elements += distance < 0 ? -distance : distance;
+    if (elements >= kLimit) return false;
+  }
+  return elements < kLimit / std::max(size_of(tensor.dtype), 1);
+}
+
+void refuse_reach(Subject subject, const TensorView& tensor) {
+  throw_value(subject, "has the shape " + shape_text(tensor) + " and the strides " +
+                           strides_text(tensor) +
+                           ", which reach further than 2^62 bytes; correct its strides");
 }
 
 void refuse_repeats(Subject subject, const TensorView& tensor) {

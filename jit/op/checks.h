@@ -30,6 +30,7 @@ std::string number_text(double number);  // "0.5", "1e+30"
                                const char* why);
 [[noreturn]] void refuse_last_stride(Subject subject, const TensorView& tensor);
 [[noreturn]] void refuse_data(Subject subject, const TensorView& tensor);
+[[noreturn]] void refuse_reach(Subject subject, const TensorView& tensor);
 [[noreturn]] void refuse_repeats(Subject subject, const TensorView& tensor);
 
 // A rank that a view can have, and no negative size: what every other check relies on.
@@ -80,6 +81,20 @@ inline bool is_empty(const TensorView& tensor) {
   }
   return false;
 }
+// Whether the distance from the first element to the last, in bytes, is below 2^62, so that it can
+// be computed with. Exact, for sizes and strides that inside_address_space() does not settle.
+bool inside_address_space_exactly(const TensorView& tensor);
+inline bool inside_address_space(const TensorView& tensor) {
+  std::int64_t sizes = 0, strides = 0;
+  for (int i = 0; i < tensor.rank; ++i) {
+    sizes |= tensor.shape[i];
+    strides |= tensor.strides[i] ^ (tensor.strides[i] >> 63);
+  }
+  // At most five products below 2^56, of elements of at most 8 bytes.
+  if ((sizes >> 25 | strides >> 31) == 0) [[likely]]
+    return true;
+  return inside_address_space_exactly(tensor);
+}
 // Memory at a multiple of the element's size; none only where nothing is read or when
 // `may_be_null`.
 inline void check_data(Subject subject, const TensorView& tensor, bool may_be_null) {
@@ -88,6 +103,8 @@ inline void check_data(Subject subject, const TensorView& tensor, bool may_be_nu
   const bool sound = address != 0 ? (address & (size - 1)) == 0 : may_be_null || is_empty(tensor);
   if (!sound) [[unlikely]]
     refuse_data(subject, tensor);
+  if (!inside_address_space(tensor)) [[unlikely]]
+    refuse_reach(subject, tensor);
 }
 // A result may not be written twice to one place.
 inline void check_written(Subject subject, const TensorView& tensor) {

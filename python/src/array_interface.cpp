@@ -59,11 +59,7 @@ int device_ordinal(py::handle object, const void* data) {
 void read_strides(py::handle strides, int item_bytes, ArrayInterface& array, Subject subject) {
   const int rank = array.tensor.ndim;
   if (strides.is_none()) {
-    std::int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; --i) {
-      array.strides[i] = stride;
-      stride *= array.shape[i];
-    }
+    set_contiguous_strides(rank, array.shape.data(), array.strides.data());
     return;
   }
   const auto bytes = py::cast<py::tuple>(strides);

@@ -52,6 +52,8 @@ struct NoCompileContext {
   std::vector<std::unique_ptr<NoCompile>> scopes;  // a context may be entered again while open
 };
 
+auto& scopes_of(py::handle self) { return object_of<NoCompileContext>(self, "NoCompile").scopes; }
+
 // Takes the first exception of a progress callback or of a signal (Ctrl-C), which ends the work; it
 // is raised when the kernels under way are done.
 struct ProgressRelay {
@@ -59,9 +61,9 @@ struct ProgressRelay {
   std::exception_ptr failure;
 
   void operator()(const PrewarmProgress& progress) {
+    if (!Py_IsInitialized()) return;
     const py::gil_scoped_acquire gil;
     if (failure || callback.is_none()) return;
-    if (!Py_IsInitialized()) return;
     try {
       callback(progress.done, progress.total, progress.what, progress.outcome, progress.seconds);
     } catch (...) {
@@ -69,9 +71,9 @@ struct ProgressRelay {
     }
   }
   bool stops() {
+    if (!Py_IsInitialized()) return true;  // the process is about to end
     const py::gil_scoped_acquire gil;
     try {
-    if (!Py_IsInitialized()) return true;  // the process is about to end
       // Runs signal handlers on the main thread, nothing on others.
       if (!failure && PyErr_CheckSignals() != 0) rethrow_python_error();
     } catch (...) {
@@ -173,9 +175,9 @@ void register_cache(py::module_& module) {
 
 void register_control(py::module_& module) {
   using unlocked = py::call_guard<py::gil_scoped_release>;
+  Py_AtExit(&end_compiles);
   set_blocking_hooks({&leave_python, &enter_python});
   runtime::set_emulator_poll(&check_signals);
-  Py_AtExit(&end_compiles);
   module.def("version", &version);
   module.def("set_jit",
              [](const std::string& mode) { return mode_name(set_jit(parse_jit_mode(mode))); });
@@ -199,12 +201,13 @@ void register_control(py::module_& module) {
   py::class_<NoCompileContext>(module, "NoCompile", kNoCompileDoc)
       .def(py::init<>())
       .def("__enter__",
-           [](NoCompileContext& self) { self.scopes.push_back(std::make_unique<NoCompile>()); })
-      .def("__exit__", [](NoCompileContext& self, const py::args&) {
-        if (self.scopes.empty())
+           [](const py::object& self) { scopes_of(self).push_back(std::make_unique<NoCompile>()); })
+      .def("__exit__", [](const py::object& self, const py::args&) {
+        auto& scopes = scopes_of(self);
+        if (scopes.empty())
           throw std::runtime_error(
               "no_compile: left without being entered; write `with kiln.no_compile():`");
-        self.scopes.pop_back();
+        scopes.pop_back();
       });
 }
 

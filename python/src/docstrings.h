@@ -114,6 +114,7 @@ source       file and line, where the PTX has line information
 )doc";
 
 inline constexpr const char* kNoCompileDoc =
-    "The context that kiln.no_compile() returns. It may be entered more than once.";
+    "The context that kiln.no_compile() returns. It may be entered more than once, and left on "
+    "another thread.";
 
 }  // namespace kiln::python

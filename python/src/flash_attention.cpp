@@ -29,8 +29,11 @@ void read_window(PyObject* window, AttentionOptions& options) {
   const bool is_pair =
       (PyTuple_Check(window) || PyList_Check(window)) && PySequence_Fast_GET_SIZE(window) == 2;
   if (!is_pair) refuse_window(py::cast<std::string>(py::repr(window)));
-  options.window_left = int64_argument(PySequence_Fast_GET_ITEM(window, 0), subject(kWindow));
-  options.window_right = int64_argument(PySequence_Fast_GET_ITEM(window, 1), subject(kWindow));
+  // Held, because an __index__ may take them out of a list.
+  const auto left = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 0));
+  const auto right = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 1));
+  options.window_left = int64_argument(left.ptr(), subject(kWindow));
+  options.window_right = int64_argument(right.ptr(), subject(kWindow));
 }
 
 AttentionLayout read_layout(PyObject* object) {

@@ -40,9 +40,11 @@ GemmTile read_tile(PyObject* config) {
   if (PyDict_Check(config)) {
     Py_ssize_t found = 0;
     for (std::size_t i = 0; i < kTileKeys.size(); ++i) {
-      PyObject* value = PyDict_GetItemString(config, kTileKeys[i]);
-      if (value != nullptr) {
-        values[i] = int64_argument(value, subject(kConfig));
+      // Held, as an __index__ may take it out of the dict.
+      const auto value =
+          py::reinterpret_borrow<py::object>(PyDict_GetItemString(config, kTileKeys[i]));
+      if (value) {
+        values[i] = int64_argument(value.ptr(), subject(kConfig));
         ++found;
       } else if (static_cast<Py_ssize_t>(i) < kNeededTileKeys) {
         throw_value(subject(kConfig), std::string("lacks \"") + kTileKeys[i] +
@@ -54,9 +56,11 @@ GemmTile read_tile(PyObject* config) {
                   "has unknown keys; it takes block_m, block_n, block_k, stages, cluster, splits");
     }
   } else if (is_row(config)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(config); ++i) {
+    // A list is copied, as an __index__ may change it.
+    const py::object row = take(PySequence_Tuple(config));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(row.ptr()); ++i) {
       values[static_cast<std::size_t>(i)] =
-          int64_argument(PySequence_Fast_GET_ITEM(config, i), subject(kConfig));
+          int64_argument(PyTuple_GET_ITEM(row.ptr(), i), subject(kConfig));
     }
   } else {
     refuse_tile(py::cast<std::string>(py::repr(config)));

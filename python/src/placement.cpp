@@ -70,10 +70,19 @@ void Placement::refuse(PlacedTensor tensor, DlDevice device) const {
                            device_text(ordinal_) + "; move all tensors to one device");
 }
 
+void set_contiguous_strides(int rank, const std::int64_t* shape, std::int64_t* strides) {
+  std::int64_t stride = 1;
+  for (int i = rank - 1; i >= 0; --i) {
+    strides[i] = stride;
+    // An overflow is refused with the tensor, by the check of its strides.
+    if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = INT64_MAX;
+  }
+}
+
 void Placement::set_view(PlacedTensor tensor, const DlTensor& memory, TensorView& view) {
   const Subject subject{op_, tensor.argument};
   enter(tensor, memory.device);
-  if (memory.ndim > kMaxRank) {
+  if (memory.ndim < 0 || memory.ndim > kMaxRank) {
     throw_value(subject, "has " + std::to_string(memory.ndim) +
                              " dimensions; no tensor of Kiln's "
                              "has more than " +
@@ -88,11 +97,11 @@ void Placement::set_view(PlacedTensor tensor, const DlTensor& memory, TensorView
   view.device_type = device_type();
   view.device_ordinal = ordinal_;
   view.rank = memory.ndim;
-  std::int64_t contiguous = 1;
-  for (int i = memory.ndim - 1; i >= 0; --i) {
-    view.shape[i] = memory.shape[i];
-    view.strides[i] = memory.strides != nullptr ? memory.strides[i] : contiguous;
-    contiguous *= memory.shape[i];
+  for (int i = 0; i < memory.ndim; ++i) view.shape[i] = memory.shape[i];
+  if (memory.strides != nullptr) [[likely]] {
+    for (int i = 0; i < memory.ndim; ++i) view.strides[i] = memory.strides[i];
+  } else {
+    set_contiguous_strides(view.rank, view.shape, view.strides);
   }
 }
 

@@ -49,6 +49,9 @@ class Placement {
   const char* leader_ = nullptr;  // the argument that set the place
 };
 
+// Row-major strides, as of a tensor that names none.
+void set_contiguous_strides(int rank, const std::int64_t* shape, std::int64_t* strides);
+
 [[noreturn]] void refuse_grad(Subject subject);
 
 }  // namespace kiln::python

@@ -1,5 +1,7 @@
 """Arguments that are no tensors: each mistake gets one sentence that says what is allowed."""
 
+import gc
+
 import kiln
 import numpy
 import pytest
@@ -28,6 +30,44 @@ def refuses(kind, text, call, **arguments):
 @pytest.mark.parametrize("window", [3, "ab", (1,), (1, 2, 3), (1.5, 0), (True, 0), None])
 def test_window_must_be_a_pair_of_integers(window):
     refuses(TypeError, "window must be", attention, window=window)
+
+
+class Changing:
+    """A number whose conversion changes the collection that holds it."""
+
+    def __init__(self, value, change):
+        self.value, self.change = value, change
+
+    def __index__(self):
+        self.change()
+        gc.collect()
+        [bytearray(size) for size in range(200)]  # takes the memory that was freed
+        return self.value
+
+
+def test_numbers_that_empty_their_list():
+    window = []
+    window += [Changing(5, window.clear), Changing(-1, window.clear)]
+    with pytest.raises(kiln.CudaError):  # everything is fine but the device
+        attention(window=window)
+    tile = []
+    tile += [Changing(size, tile.clear) for size in (128, 128, 32, 3)]
+    with pytest.raises(kiln.CudaError):
+        gemm(config=tile)
+
+
+def test_numbers_that_lengthen_their_list():
+    tile = []
+    tile += [Changing(size, lambda: tile.extend([1] * 50)) for size in (128, 128, 32, 3)]
+    with pytest.raises(kiln.CudaError):
+        gemm(config=tile)
+
+
+def test_numbers_that_empty_their_dict():
+    tile = {}
+    sizes = {"block_m": 128, "block_n": 128, "block_k": 32, "stages": 3}
+    tile.update((key, Changing(size, tile.clear)) for key, size in sizes.items())
+    refuses(ValueError, 'config lacks "block_n"', gemm, config=tile)
 
 
 def test_window_below_minus_one():

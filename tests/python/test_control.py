@@ -1,5 +1,6 @@
 """Statistics, policy, explanation and prewarming from Python."""
 
+import concurrent.futures
 import subprocess
 import sys
 import threading
@@ -146,6 +147,31 @@ def test_no_compile_nests():
     context = kiln.no_compile()
     with context, context, kiln.no_compile():
         pass
+
+
+def test_no_compile_left_on_another_thread():
+    def compiles_something():
+        with kiln.device("emulator:sm_90a"):
+            kiln.preload(fresh_kernels(1)[0])
+
+    def leave_and_compile():
+        context.__exit__(None, None, None)
+        compiles_something()
+
+    context = kiln.no_compile()
+    context.__enter__()
+    with pytest.raises(kiln.CompileDisabled):
+        compiles_something()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(leave_and_compile).result()
+    compiles_something()
+
+
+def test_no_compile_made_by_new_alone():
+    empty = type(kiln.no_compile()).__new__(type(kiln.no_compile()))
+    for use in (empty.__enter__, lambda: empty.__exit__(None, None, None)):
+        with pytest.raises(TypeError, match="made by __new__ alone"):
+            use()
 
 
 def test_no_compile_left_without_being_entered():

@@ -135,6 +135,38 @@ def test_ranks():
     refuses(ValueError, "q has 6 dimensions", CudaArray((1, 1, 1, 16, 4, 64)))
 
 
+@pytest.mark.parametrize("rank", [-1, -(2**31), 6, 2**31 - 1])
+def test_ranks_that_no_tensor_has(rank):
+    for make in (DlpackTensor, OldDlpackTensor):
+        tensor = make(SHAPE)
+        tensor.managed.tensor.ndim = rank
+        refuses(ValueError, f"k has {rank} dimensions", None, tensor)
+
+
+FAR = [2**62, -(2**62), 2**61, -(2**63), 2**63 - 1]
+
+
+@pytest.mark.parametrize("stride", FAR)
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_strides_that_no_memory_has(stride, dimension):
+    strides = [16 * 4 * 64, 4 * 64, 64, 1]
+    strides[dimension] = stride
+    refuses(ValueError, "k has the shape", None, DlpackTensor(SHAPE, strides=tuple(strides)))
+    refuses(ValueError, "reach further than 2^62 bytes", DlpackTensor(SHAPE, strides=strides))
+
+
+@pytest.mark.parametrize("stride", FAR)
+def test_strides_of_dimensions_of_one_may_be_anything(stride):
+    strides = (stride, 4 * 64, 64, 1)
+    reaches_device(DlpackTensor(SHAPE, strides=strides))
+
+
+def test_shapes_that_no_memory_has():
+    q = CudaArray((2**40, 2**40, 4, 64))
+    with pytest.raises(ValueError):
+        attention(q)
+
+
 def test_masked_and_read_only_arrays():
     refuses(TypeError, "masked", CudaArray(SHAPE, mask=CudaArray(SHAPE, "|b1")))
     refuses(TypeError, "out is read-only", out=CudaArray(SHAPE, data=(1 << 40, True)))

@@ -2,8 +2,10 @@
 // are JSON texts, so that no public header includes a JSON library. Schemas: docs/prewarm.md.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,11 +20,17 @@ std::string version();
 enum class JitMode { automatic, warn, off };
 JitMode parse_jit_mode(const std::string& name);  // "auto", "warn", "off"
 JitMode set_jit(JitMode mode);  // for the whole process; returns the previous mode
-// While an object exists, its thread compiles nothing: a miss throws CompileDisabled.
+// While an object exists, the thread that made it compiles nothing: a miss throws CompileDisabled.
+// It may be destroyed on another thread, or after its own thread has ended.
 class NoCompile {
  public:
   NoCompile();
   ~NoCompile();
+  NoCompile(const NoCompile&) = delete;
+  NoCompile& operator=(const NoCompile&) = delete;
+
+ private:
+  std::shared_ptr<std::atomic<int>> open_;  // how many its thread has
 };
 
 // Sets the device of this thread's calls on host memory and returns the previous choice: "cuda",
