@@ -75,6 +75,7 @@ Framework find_framework(PyObject* object, Subject subject) {
     if (!is_plain_torch_type(module, name)) refuse_subclass(object, module, subject);
     framework.is_torch = true;
     framework.requires_grad = c_getter(type_object, "requires_grad");
+    framework.is_negative = find_negative_test();
     framework.api = exchange_api_of(type_object);
     framework.transport = framework.api != nullptr ? Transport::exchange : Transport::torch;
   } else if (const DlExchangeApi* api = exchange_api_of(type_object)) {

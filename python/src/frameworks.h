@@ -9,6 +9,7 @@
 
 #include "dlpack.h"
 #include "kiln/error.h"
+#include "torch_negative.h"
 
 namespace kiln::python {
 
@@ -25,6 +26,7 @@ struct Framework {
   const DlExchangeApi* api = nullptr;  // of Transport::exchange
   // PyTorch's C getter of requires_grad, a tenth of the cost of an attribute; null = ask by name.
   const PyGetSetDef* requires_grad = nullptr;
+  IsNegative* is_negative = nullptr;  // of PyTorch alone
 };
 
 // The operation and argument that a message is about; both are string literals.

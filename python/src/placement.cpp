@@ -105,6 +105,13 @@ void Placement::set_view(PlacedTensor tensor, const DlTensor& memory, TensorView
   }
 }
 
+void refuse_negative(Subject subject) {
+  throw_type(subject,
+             "is a view that PyTorch negates when it reads it (its negative bit is set, as on the "
+             "imaginary part of a conjugate), and Kiln reads the memory as it is; pass "
+             "tensor.resolve_neg(), or the part of z.resolve_conj()");
+}
+
 void refuse_grad(Subject subject) {
   throw_value(subject,
               "requires grad, and Kiln computes the forward pass only; call it under "

@@ -53,5 +53,6 @@ class Placement {
 void set_contiguous_strides(int rank, const std::int64_t* shape, std::int64_t* strides);
 
 [[noreturn]] void refuse_grad(Subject subject);
+[[noreturn]] void refuse_negative(Subject subject);
 
 }  // namespace kiln::python

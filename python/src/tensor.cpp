@@ -193,6 +193,9 @@ void TensorIntake::find_stream(std::span<TensorArgument> arguments) {
 }
 
 void TensorIntake::read_one(TensorArgument& argument) {
+  const Framework& framework = argument.framework;
+  if (framework.is_negative != nullptr && framework.is_negative(argument.object)) [[unlikely]]
+    refuse_negative({op_, argument.name});
   switch (argument.framework.transport) {
     case Transport::exchange:
       return read_exchange(argument);

@@ -48,6 +48,8 @@ bool find(void* library, const char* name, Function*& function) {
   return function != nullptr;
 }
 
+constexpr const char* kIsNegative = "_ZN2at6native6is_negERKNS_6TensorE";
+
 bool find_functions(void* library, TorchAbi& abi) {
 #define KILN_TORCH_FIND(result, name, parameters) \
   if (!find(library, #name, abi.name)) return false;
@@ -58,7 +60,8 @@ bool find_functions(void* library, TorchAbi& abi) {
   if (void* cuda = loaded("libtorch_cuda.so")) {
     find(cuda, "aoti_torch_get_current_cuda_stream", abi.aoti_torch_get_current_cuda_stream);
   }
-  return find(library, "_ZNK3c1010TensorImpl13requires_gradEv", abi.impl_requires_grad);
+  return find(library, kIsNegative, abi.is_negative) &&
+         find(library, "_ZNK3c1010TensorImpl13requires_gradEv", abi.impl_requires_grad);
 }
 
 bool find_dtypes(void* library, TorchAbi& abi) {
@@ -115,6 +118,12 @@ bool find_torch_abi(const std::string& library) {
 }
 
 const TorchAbi& torch_abi() { return g_abi; }
+
+TorchIsNegative* find_torch_is_negative() {
+  TorchIsNegative* function = nullptr;
+  if (void* library = loaded("libtorch_cpu.so")) find(library, kIsNegative, function);
+  return function;
+}
 
 std::size_t size_of(const TorchList& list) {
   std::size_t size = 0;

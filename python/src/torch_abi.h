@@ -59,6 +59,10 @@ using TorchTensorHandle = TorchTensorObject*;
   X(TorchStatus, torch_delete_string, (TorchTextObject*))
 // clang-format on
 
+// at::native::is_neg, of an at::Tensor: like impl_requires_grad below from outside of the stable
+// ABI.
+using TorchIsNegative = bool(const void* tensor);
+
 struct TorchAbi {
 #define KILN_TORCH_DECLARE(result, name, parameters) result(*name) parameters = nullptr;
   KILN_TORCH_FUNCTIONS(KILN_TORCH_DECLARE)
@@ -70,9 +74,11 @@ struct TorchAbi {
   TorchStatus (*torch_delete_stable_ivalue)(TorchSlot*) = nullptr;
   // Since 2.13: of the calling thread's last failure.
   const char* (*torch_exception_get_what)() = nullptr;
-  // c10::TensorImpl::requires_grad, the one function from outside of the stable ABI, which only
-  // sets what this asks. Called where grad mode is on.
+  // c10::TensorImpl::requires_grad, from outside of the stable ABI, which only sets what this asks.
+  // Called where grad mode is on.
   bool (*impl_requires_grad)(const void* impl) = nullptr;
+
+  TorchIsNegative* is_negative = nullptr;
 
   bool requires_grad(TorchTensorHandle tensor) const {
     // A handle is the address of a tensor, which is the address of its implementation.
@@ -97,6 +103,8 @@ inline constexpr std::uint64_t kTorchVersion = (std::uint64_t{2} << 56) | (std::
 bool find_torch_abi(const std::string& library);
 // What was found.
 const TorchAbi& torch_abi();
+// In PyTorch's library for the CPU, which must be loaded; null where it has no such function.
+TorchIsNegative* find_torch_is_negative();
 
 struct TorchDeleter {
   void operator()(TorchTensorObject* tensor) const {

@@ -72,6 +72,8 @@ void TorchIntake::read_one(TorchArgument& argument) {
   status |= abi.aoti_torch_get_device_index(argument.tensor, &device_index);
   memory.data = data_of(argument.tensor, argument.written, status);
   if (status != 0) refuse_tensor({op_, argument.name}, argument.tensor);
+  if (abi.is_negative(argument.tensor)) [[unlikely]]
+    refuse_negative({op_, argument.name});
   // The kernels stand where tensors are on CUDA or the CPU; others may be among them.
   const bool is_cuda = device_type == abi.aoti_torch_device_type_cuda();
   const bool is_cpu = device_type == abi.aoti_torch_device_type_cpu();

@@ -68,6 +68,19 @@ def test_who_has_which_kernel():
             assert not has_kernel(f"kiln_in_python::{name}", key), (name, key)
 
 
+def test_kernels_refuse_what_pytorch_did_not_resolve():
+    # PyTorch resolves the negative bit before it calls a kernel, unless it is told not to.
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.Negative)
+    negative = torch._neg_view(torch.rand(8, 1))
+    with torch._C._ExcludeDispatchKeyGuard(keys):
+        for operators_of in (native, python):
+            with pytest.raises(TypeError, match="scale_a is a view that PyTorch negates"):
+                operators_of.gemm(**gemm(scale_a=negative))
+    arguments = gemm(scale_a=negative)
+    resolved = native.gemm(**{**arguments, "scale_a": negative.resolve_neg()})
+    assert torch.equal(native.gemm(**arguments), resolved)
+
+
 def test_a_libtorch_that_is_not_loaded_or_lacks_the_functions_registers_nothing():
     for library in ("libabsent.so", "libc.so.6", "libc10.so"):
         assert _core.register_torch_kernels("kiln_absent", library) == []

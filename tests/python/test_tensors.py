@@ -244,6 +244,40 @@ def test_requires_grad():
         refuses(TypeError, "host memory", q)
 
 
+def imaginary(*shape):
+    """As PyTorch hands it out: a view with the negative bit."""
+    part = torch.randn(*shape, dtype=torch.complex64).conj().imag
+    assert part.is_neg()
+    return part
+
+
+def test_negative_views():
+    half, negative = torch.ones(SHAPE).half(), torch._neg_view(torch.ones(SHAPE).half())
+    matrix = torch.ones(8, 8).half()
+    with kiln.device("emulator"):
+        refuses(TypeError, "k is a view that PyTorch negates", half, negative, half, out=half)
+        refuses(TypeError, "resolve_neg(), or the part of z.resolve_conj()", negative)
+        refuses(TypeError, "out is a view", half, half, half, out=negative)
+        with pytest.raises(TypeError, match="scale_a is a view that PyTorch negates"):
+            jit.gemm(matrix, matrix, scale_a=imaginary(8, 1))
+        with pytest.raises(TypeError, match="weight is a view"):
+            jit.rms_norm(matrix, torch.nn.Parameter(imaginary(8), requires_grad=False))
+        with pytest.raises(TypeError, match="bias is a view that PyTorch negates"):
+            jit.Variant("v", tensors={"bias": "f32[kv]"}, logits="bias")(bias=imaginary(16))
+        scale = imaginary(8, 1)
+        scaled = jit.gemm(matrix, matrix, scale_a=scale.resolve_neg(), out_dtype=torch.float32)
+        assert torch.allclose(scaled, 8 * scale.expand(8, 8))
+
+
+def test_the_negative_bit_is_asked_for_at_every_call():
+    tensor = torch.ones(8, 8).half()
+    with kiln.device("emulator"):
+        for _ in range(3):
+            jit.gemm(tensor, tensor)
+            with pytest.raises(TypeError, match="b is a view that PyTorch negates"):
+                jit.gemm(tensor, torch._neg_view(tensor))
+
+
 def test_torch_subclasses():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
