@@ -71,7 +71,8 @@ void check_overlaps(const Plan::Impl& impl, std::span<void* const> pointers) {
     spans[i] = impl.reaches[i];
     spans[i].address += reinterpret_cast<std::uint64_t>(pointers[i]);
   }
-  if (!written_ranges_meet({spans.data(), pointers.size()})) [[likely]]
+  const std::span planned(spans.data(), pointers.size());
+  if (!written_ranges_meet(planned)) [[likely]]
     return;
   std::array<TensorView, CallArguments::kMaxPointers> views;
   CallTensors tensors;
@@ -80,7 +81,7 @@ void check_overlaps(const Plan::Impl& impl, std::span<void* const> pointers) {
     views[i].data = pointers[i];
     tensors.add({impl.tensors[i].name.c_str(), &views[i], impl.tensors[i].use});
   }
-  refuse_overlaps(impl.op, tensors.all());
+  refuse_overlaps(impl.op, tensors.all(), planned);
 }
 
 }  // namespace

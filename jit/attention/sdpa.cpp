@@ -162,12 +162,15 @@ TensorView slice(const TensorView& view, bool is_one) {
 void check_slices(std::span<const TensorView> views) {
   const TensorView& out = views[4];
   check_written(subject("out"), out);
-  const CallTensor tensors[] = {{"query", &views[0], Use::replaceable},
-                                {"key", &views[1], Use::read},
-                                {"value", &views[2], Use::read},
-                                {"attn_mask", &views[3], Use::read},
-                                {"out", &out, Use::written}};
-  refuse_overlaps(kSdpaNames.op, tensors);
+  const char* const names[] = {"query", "key", "value", "attn_mask", "out"};
+  CallTensors tensors;
+  std::array<runtime::MemorySpan, 5> spans;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    const Use use = i == 0 ? Use::replaceable : i == 4 ? Use::written : Use::read;
+    tensors.add({names[i], &views[i], use});
+    spans[i] = CallArguments::span_of(views[i], use == Use::written);
+  }
+  refuse_overlaps(kSdpaNames.op, tensors.all(), spans);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct Problem {
 // The last check of every call, once all tensors are added.
 inline void check_overlaps(const Problem& problem) {
   if (written_ranges_meet(problem.arguments().spans())) [[unlikely]]
-    refuse_overlaps(problem.op, problem.tensors.all());
+    refuse_overlaps(problem.op, problem.tensors.all(), problem.arguments().spans());
 }
 
 runtime::Device& device_of(int ordinal);     // CudaError when there is none

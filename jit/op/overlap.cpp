@@ -108,7 +108,7 @@ bool is_same_place(const TensorView& a, const TensorView& b) {
 bool shares_elements(const TensorView& a, const TensorView& b) {
   const runtime::MemorySpan span_a = CallArguments::span_of(a, false);
   const runtime::MemorySpan span_b = CallArguments::span_of(b, false);
-  if (span_a.bytes == 0 || span_b.bytes == 0 || !ranges_meet(span_a, span_b)) return false;
+  if (span_a.bytes == 0 || span_b.bytes == 0) return false;
   Sums sums;
   add_dimensions(sums, a);
   add_dimensions(sums, b);
@@ -135,11 +135,14 @@ bool repeats_elements(const TensorView& tensor) {
   return repeats || sums.count(none, 2) > 1;
 }
 
-void refuse_overlaps(const char* op, std::span<const CallTensor> tensors) {
-  for (const CallTensor& written : tensors) {
+void refuse_overlaps(const char* op, std::span<const CallTensor> tensors,
+                     std::span<const runtime::MemorySpan> spans) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const CallTensor& written = tensors[i];
     if (written.use != Use::written || written.view->data == nullptr) continue;
-    for (const CallTensor& other : tensors) {
-      if (&other == &written || other.view->data == nullptr) continue;
+    for (std::size_t j = 0; j < tensors.size(); ++j) {
+      const CallTensor& other = tensors[j];
+      if (i == j || other.view->data == nullptr || !ranges_meet(spans[i], spans[j])) continue;
       const bool replaces =
           other.use == Use::replaceable && is_same_place(*written.view, *other.view);
       if (!replaces && shares_elements(*written.view, *other.view)) {

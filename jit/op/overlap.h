@@ -80,7 +80,8 @@ inline bool written_ranges_meet(std::span<const runtime::MemorySpan> spans) {
 }
 
 // Throws std::invalid_argument where a written tensor shares an element with another that it may
-// not replace. `op`: the operation that the message names.
-void refuse_overlaps(const char* op, std::span<const CallTensor> tensors);
+// not replace. `op`: the operation that the message names. `spans`: of the tensors, in their order.
+void refuse_overlaps(const char* op, std::span<const CallTensor> tensors,
+                     std::span<const runtime::MemorySpan> spans);
 
 }  // namespace kiln

@@ -120,9 +120,17 @@ struct BiasTensor : DefaultHooks<BiasTensor<T, kPairs>> {
 
  private:
   __device__ __forceinline__ static float sum(float logit, float added) {
-    const float biased = logit + added;
-    // Not fmaxf(), which gives the other operand of a NaN.
-    return added == -KILN_INFINITY ? added : biased < kLeast ? kLeast : biased;
+    return added == -KILN_INFINITY ? added : at_least(logit + added);
+  }
+  // The larger of x and kLeast, or NaN: fmaxf() would give kLeast. Compilers for sm_100 and later
+  // find the instruction in the comparison, and move its constant for each use where it is written
+  // out; those for earlier GPUs need up to 19 registers more for the comparison.
+  __device__ __forceinline__ static float at_least(float x) {
+    float larger = x < kLeast ? kLeast : x;
+    if constexpr (__CUDA_ARCH__ < 1000) {
+      asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(kLeast));
+    }
+    return larger;
   }
 };
 
