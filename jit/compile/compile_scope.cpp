@@ -56,10 +56,6 @@ void end_compiles() {
 }
 
 CompileScope::CompileScope() {
-  // Handlers of exit run in reverse order: this one before the destructors of NVRTC, which is
-  // loaded. The destructor below adds another one, because NVRTC registers more destructors in its
-  // first compile.
-  [[maybe_unused]] static const int registered = std::atexit(&end_compiles);
   UnderWay& all = under_way();
   const std::lock_guard lock(all.mutex);
   if (all.was_forked_within) {
@@ -77,6 +73,8 @@ CompileScope::CompileScope() {
 }
 
 CompileScope::~CompileScope() {
+  // Handlers of exit run in reverse order, and NVRTC registers destructors until its first compile
+  // has ended. An older handler would wait for a compile under which they have run.
   [[maybe_unused]] static const int registered = std::atexit(&end_compiles);
   UnderWay& all = under_way();
   const std::lock_guard lock(all.mutex);

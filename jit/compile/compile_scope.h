@@ -5,9 +5,9 @@
 
 namespace kiln {
 
-// One compile. Construct it when NVRTC is loaded. exit() waits until the compiles under way have
-// ended. Throws CompileError where NVRTC can no longer be used: in a process that is exiting, and
-// in one that was forked while another thread compiled.
+// One compile. exit() waits until the compiles under way have ended, unless one of them is the
+// first of the process. Throws CompileError where NVRTC can no longer be used: in a process that is
+// exiting, and in one that was forked while another thread compiled.
 class CompileScope {
  public:
   CompileScope();
@@ -17,7 +17,7 @@ class CompileScope {
 };
 
 // Waits until the compiles under way have ended, and lets no other begin. For a language's own end,
-// which comes before that of the process; exit() calls it too.
+// which comes before exit() and so serves for the first compile too.
 void end_compiles();
 
 }  // namespace kiln
