@@ -1,5 +1,6 @@
-// The parts of the standard library that most files of runtime/ include: precompiled for all of them
-// (kiln_share_headers). Each file still includes what it uses; `make asan` compiles without this.
+// The parts of the standard library that most files of runtime/ include: precompiled for all of
+// them (kiln_share_headers). Each file still includes what it uses; `make asan` compiles without
+// this.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,5 +1,5 @@
-// The entries of jit.rms_norm and jit.layer_norm. The two differ in their tensors and in the function
-// that takes them, which the caller gives.
+// The entries of jit.rms_norm and jit.layer_norm. The two differ in their tensors and in the
+// function that takes them, which the caller gives.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ struct NormCall {
       constexpr Subject subject = subject_of<Signature>(Signature::kActivation);
       options.activation = norm_activation(string_argument(name, subject), subject);
     }
-    out_dtype = dtype_argument(slots[Signature::kOutDtype],
-                               subject_of<Signature>(Signature::kOutDtype));
+    out_dtype =
+        dtype_argument(slots[Signature::kOutDtype], subject_of<Signature>(Signature::kOutDtype));
     intake.read(tensors.all);
     options.residual = tensors.residual().view;
     options.residual_out = tensors.residual_out().view;

@@ -19,8 +19,8 @@ void compute_norm(TorchSlot* stack, std::size_t new_results, Compute&& compute) 
   NormOptions options;
   given.set_numbers(options);
   if (given.activation) {
-    options.activation = norm_activation(view_of(given.activation),
-                                         subject_of<Signature>(Signature::kActivation));
+    options.activation =
+        norm_activation(view_of(given.activation), subject_of<Signature>(Signature::kActivation));
   }
   const DType asked = asked_dtype(given.out_dtype, subject_of<Signature>(Signature::kOutDtype));
   TorchIntake intake(Signature::kOp);

@@ -41,11 +41,11 @@ struct AttentionOptions {
 // others are free. `lse` may be left out; it is f32 [batch, heads, len_q] with a last stride of 1,
 // the natural logarithm, without the sink. A row without visible keys gives out = 0 and lse =
 // -infinity.
-// A row with a logit of 2^26 (f16) or 2^30 (bf16) or more, scaled and with its mask, may give NaN or
-// 0 instead of the textbook's result, and so may one whose products overflow f32. A NaN in attn_mask
-// makes its row NaN. out may be q itself, with its shape and strides; otherwise out and lse must not
-// overlap an input or each other: std::invalid_argument where addresses and strides prove that they
-// do.
+// A row with a logit of 2^26 (f16) or 2^30 (bf16) or more, scaled and with its mask, may give NaN
+// or 0 instead of the textbook's result, and so may one whose products overflow f32. A NaN in
+// attn_mask makes its row NaN. out may be q itself, with its shape and strides; otherwise out and
+// lse must not overlap an input or each other: std::invalid_argument where addresses and strides
+// prove that they do.
 void flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                      const TensorView& out, const TensorView& lse,
                      const AttentionOptions& options = {}, void* stream = nullptr);
