@@ -37,36 +37,51 @@ Kind kind_of(const AttentionConfig& config) {
                                : Kind::many;
 }
 
-bool serves(const AttentionConfig& config, const AttentionTraits& traits, int arch) {
-  const int dim =
-      std::max(attention_padded_dim(traits.head_dim), attention_padded_dim(traits.head_dim_v));
-  const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
-  const Arch& limits = arch_table()[static_cast<std::size_t>(arch)];
-  if (dim < config.min_dim || config.max_dim < dim || limits.number < config.since) return false;
-  if (limits.number / 10 == config.spills_on) return false;
-  const Work work = work_of(traits);
-  if (work > config.work) return false;
-  // What fits a mask by pairs spills with medium code on sm_100 and sm_120.
-  if (config.work == Work::pairs && work != Work::pairs) return false;
-  if (config.masks != Masks::any && config.masks != masks) return false;
-  if (config.max_keys > 0 && traits.mask != Mask::window) return false;
-  // Partners split the columns of V at a multiple of 64.
-  if (attention_padded_dim(traits.head_dim_v) % (64 * config.partners) != 0 &&
-      config.partners > 1) {
-    return false;
-  }
-  const int bytes = shared_bytes(config, traits);
-  return bytes <= limits.shared_bytes &&
-         config.residents * (bytes + 1024) <= limits.shared_bytes_per_sm;
-}
+// The rows that traits can use on an arch. What the traits ask for is worked out once, as a call
+// looks at up to three kinds of rows.
+class Rows {
+ public:
+  Rows(const AttentionTraits& traits, int arch)
+      : traits_(traits),
+        limits_(arch_table()[static_cast<std::size_t>(arch)]),
+        major_(limits_.number / 10),
+        dim_v_(attention_padded_dim(traits.head_dim_v)),
+        dim_(std::max(attention_padded_dim(traits.head_dim), dim_v_)),
+        masks_(traits.mask == Mask::none ? Masks::none : Masks::some),
+        work_(work_of(traits)) {}
 
-int first_row(const AttentionTraits& traits, int arch, Kind kind) {
-  for (int row = 0; row < static_cast<int>(attention_configs().size()); ++row) {
-    const AttentionConfig& config = config_at(row);
-    if (kind_of(config) == kind && serves(config, traits, arch)) return row;
+  // -1: none.
+  int first(Kind kind) const {
+    const std::span<const AttentionConfig> configs = attention_configs();
+    for (std::size_t row = 0; row < configs.size(); ++row) {
+      if (kind_of(configs[row]) == kind && serves(configs[row])) return static_cast<int>(row);
+    }
+    return -1;
   }
-  return -1;
-}
+
+ private:
+  bool serves(const AttentionConfig& config) const {
+    if (dim_ < config.min_dim || config.max_dim < dim_ || limits_.number < config.since ||
+        major_ == config.spills_on || work_ > config.work) {
+      return false;
+    }
+    // What fits a mask by pairs spills with medium code on sm_100 and sm_120.
+    if (config.work == Work::pairs && work_ != Work::pairs) return false;
+    if (config.masks != Masks::any && config.masks != masks_) return false;
+    if (config.max_keys > 0 && traits_.mask != Mask::window) return false;
+    // Partners split the columns of V at a multiple of 64.
+    if (config.partners > 1 && dim_v_ % (64 * config.partners) != 0) return false;
+    const int bytes = shared_bytes(config, traits_);
+    return bytes <= limits_.shared_bytes &&
+           config.residents * (bytes + 1024) <= limits_.shared_bytes_per_sm;
+  }
+
+  const AttentionTraits& traits_;
+  const Arch& limits_;
+  int major_, dim_v_, dim_;
+  Masks masks_;
+  Work work_;
+};
 
 // How many CTAs share a tile's keys. Decoding warps have enough loads under way with one CTA on
 // each multiprocessor; a second split only adds to what must be combined, which pays where less
@@ -94,9 +109,10 @@ std::string tile_name(const AttentionConfig& config) {
 }
 
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch) {
+  const Rows served(traits, arch);
   std::vector<int> rows;
   for (const Kind kind : {Kind::decode, Kind::few, Kind::narrow, Kind::many}) {
-    if (const int row = first_row(traits, arch, kind); row >= 0) rows.push_back(row);
+    if (const int row = served.first(kind); row >= 0) rows.push_back(row);
   }
   return rows;
 }
@@ -105,23 +121,24 @@ AttentionChoice choose_attention(const AttentionTraits& traits, int arch,
                                  const AttentionExtent& extent, int sm_count, bool may_split) {
   const std::int64_t rows =
       extent.len_q * (extent.heads / std::max<std::int64_t>(extent.heads_kv, 1));
+  const Rows served(traits, arch);
   const auto tiles_of = [&](const AttentionConfig& config) {
     return attention_tiles(extent.batch, extent.heads, extent.heads_kv, extent.len_q,
                            config.block_q, config.splits);
   };
   const auto split_choice = [&](Kind kind) {
-    const int row = first_row(traits, arch, kind);
+    const int row = served.first(kind);
     const AttentionConfig& config = config_at(row);
     return AttentionChoice{
         row, may_split ? splits_of(config, tiles_of(config), extent.keys, sm_count) : 1};
   };
   if (rows <= 16) return split_choice(Kind::decode);
   if (rows <= 64) return split_choice(Kind::few);
-  if (const int narrow = first_row(traits, arch, Kind::narrow);
+  if (const int narrow = served.first(Kind::narrow);
       narrow >= 0 && extent.keys <= config_at(narrow).max_keys) {
     return {narrow, 1};
   }
-  const AttentionChoice many{first_row(traits, arch, Kind::many), 1};
+  const AttentionChoice many{served.first(Kind::many), 1};
   if (tiles_of(config_at(many.row)) >= sm_count) return many;
   const AttentionChoice few = split_choice(Kind::few);
   return few.splits > 1 ? few : many;

@@ -33,27 +33,4 @@ const char* name(DType dtype) {
   return "none";
 }
 
-int size_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-    case DType::bf16:
-      return 2;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::f64:
-    case DType::i64:
-      return 8;
-    case DType::u8:
-    case DType::boolean:
-    case DType::f8_e4m3:
-    case DType::f8_e5m2:
-      return 1;
-    case DType::none:
-    case DType::other:
-      return 0;
-  }
-  return 0;
-}
-
 }  // namespace kiln

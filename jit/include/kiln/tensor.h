@@ -23,7 +23,12 @@ enum class DType : std::uint8_t {
   other
 };
 const char* name(DType dtype);  // "float16", "bfloat16", "float8_e4m3fn", …
-int size_of(DType dtype);       // bytes; 0 for none and other
+// Bytes of an element; 0 for none and other.
+constexpr int size_of(DType dtype) {
+  constexpr signed char kBytes[] = {0, 2, 2, 4, 8, 4, 8, 1, 1, 1, 1, 0};  // in the order of DType
+  static_assert(sizeof kBytes == static_cast<unsigned>(DType::other) + 1);
+  return dtype <= DType::other ? kBytes[static_cast<unsigned>(dtype)] : 0;
+}
 
 // Tensors in host memory (cpu) are computed in place on the emulated device; see set_device in
 // kiln/control.h. Their device_ordinal is ignored.
