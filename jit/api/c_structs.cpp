@@ -81,7 +81,7 @@ VariantDefinition definition_of(const kiln_variant_definition* given) {
   definition.file_text = text_of(c.file_text);
   definition.file_name = text_of(c.file_name);
   for_each_declaration("params", c.params, [&](const std::string& name, const std::string& type) {
-    definition.params.push_back({name, parse_short_dtype(type)});
+    definition.params.push_back(parse_param_declaration(name, type));
   });
   for_each_declaration("tensors", c.tensors, [&](const std::string& name, const std::string& type) {
     definition.tensors.push_back(parse_tensor_declaration(name, type));

@@ -56,6 +56,13 @@ bool is_identifier(const std::string& text) {
   });
 }
 
+// What C++ keeps for its implementation, where macros and built-in names may have it: NULL,
+// __device__, _Bool.
+bool belongs_to_compiler(const std::string& name) {
+  return name == "NULL" || name.find("__") != std::string::npos ||
+         (name[0] == '_' && name[1] >= 'A' && name[1] <= 'Z');
+}
+
 [[noreturn]] void refuse(const VariantDefinition& d, const std::string& what) {
   throw std::invalid_argument("Variant '" + d.name + "': " + what);
 }
@@ -64,11 +71,11 @@ void check_name(const VariantDefinition& d, const std::string& name, std::set<st
   const auto listed = [&](const auto& list) {
     return std::find(std::begin(list), std::end(list), name) != std::end(list);
   };
-  if (!is_identifier(name) || listed(kReserved) || listed(kKeywords)) {
+  if (!is_identifier(name) || listed(kReserved) || listed(kKeywords) || belongs_to_compiler(name)) {
     refuse(d, "'" + name +
-                  "' cannot name a parameter or tensor: it must be a C++ identifier, no "
-                  "keyword, and other than logit, q, row, kv, b, h, h_kv, len_q, len_kv, at, kiln, "
-                  "arguments");
+                  "' cannot name a parameter or tensor: it must be a C++ identifier that is not a "
+                  "keyword, not NULL, without __ and without a capital letter after a first _, and "
+                  "other than logit, q, row, kv, b, h, h_kv, len_q, len_kv, at, kiln, arguments");
   }
   if (!seen.insert(name).second) refuse(d, "the name '" + name + "' is used twice");
 }

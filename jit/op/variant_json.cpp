@@ -54,14 +54,21 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const json& list,
   return pairs;
 }
 
-}  // namespace
-
-DType parse_short_dtype(const std::string& text) {
+// none: there is no such name.
+DType dtype_of_short_name(const std::string& text) {
   for (const auto& [name, dtype] : kShortNames) {
     if (text == name) return dtype;
   }
-  throw std::invalid_argument("Variant: the type must be f32, f16, bf16, i32, u8 or bool, got '" +
-                              text + "'");
+  return DType::none;
+}
+
+}  // namespace
+
+VariantParam parse_param_declaration(const std::string& name, const std::string& text) {
+  const DType dtype = dtype_of_short_name(text);
+  if (dtype == DType::f32 || dtype == DType::i32) return {name, dtype};
+  throw std::invalid_argument("Variant: the type of the parameter '" + name +
+                              "' must be \"f32\" or \"i32\", got \"" + text + "\"");
 }
 
 VariantTensor parse_tensor_declaration(const std::string& name, const std::string& text) {
@@ -70,7 +77,11 @@ VariantTensor parse_tensor_declaration(const std::string& name, const std::strin
     throw std::invalid_argument("Variant: tensor '" + name +
                                 "' must be declared as \"f32[h, q, kv]\", got \"" + text + "\"");
   }
-  VariantTensor tensor{name, parse_short_dtype(text.substr(0, open)), {}};
+  VariantTensor tensor{name, dtype_of_short_name(text.substr(0, open)), {}};
+  if (tensor.dtype == DType::none) {
+    throw std::invalid_argument("Variant: the type of the tensor '" + name +
+                                "' must be f32, f16, bf16, i32, u8 or bool, got \"" + text + "\"");
+  }
   std::string index;
   for (char c : text.substr(open + 1)) {
     if (c == ',' || c == ']') {
@@ -104,7 +115,7 @@ VariantDefinition variant_from_json(const json& object) {
       *text = item.value().get<std::string>();
     } else if (field == "params") {
       for (const auto& [name, type] : pairs_of(item.value(), field)) {
-        d.params.push_back({name, parse_short_dtype(type)});
+        d.params.push_back(parse_param_declaration(name, type));
       }
     } else if (field == "tensors") {
       for (const auto& [name, declared] : pairs_of(item.value(), field)) {

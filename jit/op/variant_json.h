@@ -10,9 +10,9 @@ namespace kiln {
 nlohmann::json variant_to_json(const VariantDefinition& definition);
 VariantDefinition variant_from_json(const nlohmann::json& object);
 
-// "f32", "f16", "bf16", "i32", "u8", "bool". Throws std::invalid_argument.
-DType parse_short_dtype(const std::string& text);
-// "f32[h, q, kv]" -> dtype and indices of a tensor of that name.
+// What a parameter or tensor of that name is declared as: "f32" or "i32", and "f32[h, q, kv]". Both
+// throw std::invalid_argument.
+VariantParam parse_param_declaration(const std::string& name, const std::string& text);
 VariantTensor parse_tensor_declaration(const std::string& name, const std::string& text);
 
 }  // namespace kiln

@@ -38,6 +38,10 @@ void read_window(PyObject* window, AttentionOptions& options) {
 
 AttentionLayout read_layout(PyObject* object) {
   if (object == nullptr) return AttentionLayout::bshd;
+  if (object == Py_None) {
+    throw_value(subject(kLayout),
+                "must be \"bshd\" or \"bhsd\", got None; leave it out for \"bshd\"");
+  }
   return attention_layout(string_argument(object, subject(kLayout)));
 }
 

@@ -248,12 +248,14 @@ py::object TensorIntake::export_dlpack(const TensorArgument& argument) const {
 
 void TensorIntake::read_dlpack(TensorArgument& argument) {
   const Subject subject{op_, argument.name};
-  place_.enter(placed(argument), dlpack_device(argument.object));
   py::object capsule;
   try {
+    place_.enter(placed(argument), dlpack_device(argument.object));
     capsule = export_dlpack(argument);
-  } catch (py::error_already_set& error) {
-    throw_type(subject, std::string("could not be exported through __dlpack__: ") + error.what());
+  } catch (py::error_already_set& error) {  // its what() has the whole traceback
+    throw_type(subject, "could not be exported through __dlpack__: " +
+                            py::cast<std::string>(py::str(error.type().attr("__name__"))) + ": " +
+                            py::cast<std::string>(py::str(error.value())));
   }
   read_capsule(argument, capsule);
   // Not renamed to "used_…": its own destructor then frees the export when the call is over.

@@ -68,7 +68,7 @@ PyVariant make_variant(const py::object& name, const py::object& params, const p
   VariantDefinition definition;
   definition.name = required_text(name, "name");
   for (const auto& [key, type] : declarations(params, "params")) {
-    definition.params.push_back({key, parse_short_dtype(type)});
+    definition.params.push_back(parse_param_declaration(key, type));
   }
   for (const auto& [key, text] : declarations(tensors, "tensors")) {
     definition.tensors.push_back(parse_tensor_declaration(key, text));

@@ -121,7 +121,17 @@ CALLS = [
     (lambda: attention(softmax_scale=1.0), TypeError, "'softmax_scale'; its name here is 'scale'"),
     (lambda: attention(window_size=(8, 0)), TypeError, "'window_size'; its name here is 'window'"),
     (lambda: jit.gemm(array(2, 2)), TypeError, "() is missing the argument 'b'"),
-    (lambda: variant(params={"p": "f16"}, logits="p"), ValueError, "'p' must be f32 or i32"),
+    (
+        lambda: variant(params={"p": "f16"}, logits="p"),
+        ValueError,
+        """the type of the parameter 'p' must be "f32" or "i32", got "f16\"""",
+    ),
+    (
+        lambda: variant(tensors={"t": "f64[h]"}, logits="t"),
+        ValueError,
+        "the type of the tensor 't' must be f32, f16, bf16, i32, u8 or bool, got",
+    ),
+    (lambda: attention(layout=None), ValueError, 'or "bhsd", got None; leave it out for "bshd"'),
     (
         lambda: variant(params={f"p{i}": "f32" for i in range(17)}, logits="p0"),
         ValueError,
@@ -138,6 +148,9 @@ CALLS = [
         "has the index 'x'; expected b, h, h_kv, row, q or kv",
     ),
     (lambda: variant(params={"int": "f32"}, logits="1"), ValueError, "'int' cannot name a par"),
+    (lambda: variant(params={"NULL": "f32"}, logits="1"), ValueError, "'NULL' cannot name a par"),
+    (lambda: variant(params={"a__b": "f32"}, logits="1"), ValueError, "'a__b' cannot name a par"),
+    (lambda: variant(params={"_Bool": "f32"}, logits="1"), ValueError, "'_Bool' cannot name a"),
     (lambda: variant(), ValueError, "changes nothing: give logits=, mask= or a template file"),
     (lambda: variant(logits="a\n#b"), ValueError, "must be one line without preprocessor direct"),
     (lambda: variant(params={"p": "f32"}, logits="p")(1.0), TypeError, "values are passed by name"),

@@ -183,7 +183,15 @@ def test_exports_that_fail_name_the_argument():
         def __dlpack__(self, **_):
             raise BufferError("traced")
 
-    refuses(TypeError, "q could not be exported through __dlpack__", Tracer(SHAPE))
+    class Lost(DlpackTensor):
+        def __dlpack_device__(self):
+            raise RuntimeError("gone")
+
+    with pytest.raises(TypeError) as error:
+        attention(Tracer(SHAPE))
+    expected = "q could not be exported through __dlpack__: BufferError: traced"
+    assert str(error.value) == f"flash_attention: {expected}"  # and no traceback within it
+    refuses(TypeError, "through __dlpack__: RuntimeError: gone", Lost(SHAPE))
 
 
 def test_producers_are_told_the_stream():

@@ -177,7 +177,7 @@ def test_tensor_declarations(spec):
 
 
 def test_bad_definitions():
-    with pytest.raises(ValueError, match="f32 or i32"):
+    with pytest.raises(ValueError, match='"f32" or "i32", got "f16"'):
         jit.Variant("v", params={"x": "f16"}, logits="x")
     with pytest.raises(ValueError):
         jit.Variant("v", params={"not a name": "f32"}, logits="logit")
