@@ -106,6 +106,11 @@ void check_file(const VariantDefinition& d) {
 }
 
 void check_definition(const VariantDefinition& d) {
+  for (const std::string* text : {&d.name, &d.logits, &d.mask, &d.file_text, &d.file_name}) {
+    if (!is_utf8(*text)) {
+      throw std::invalid_argument("Variant: its name, expressions and files must be UTF-8 text");
+    }
+  }
   if (d.params.size() > kMaxParams) refuse(d, "at most 16 parameters are supported");
   if (d.tensors.size() > kMaxTensors) refuse(d, "at most 8 tensors are supported");
   std::set<std::string> seen;

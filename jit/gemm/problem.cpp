@@ -186,6 +186,7 @@ void add_tensors(const TensorView& a, const TensorView& b, const TensorView& out
 }  // namespace
 
 Digest128 epilogue_digest(std::string_view expression) {
+  if (!is_utf8(expression)) throw_value({kGemmOp, "epilogue"}, "must be UTF-8 text");
   if (!is_plain_expression(expression)) {
     throw_value({kGemmOp, "epilogue"}, "must be one line without preprocessor directives");
   }

@@ -161,6 +161,39 @@ bool mentions_name(std::string_view expression, std::string_view name) {
   return false;
 }
 
+bool is_utf8(std::string_view text) {
+  struct Form {
+    unsigned first, last;      // first bytes of this form
+    unsigned low, high;        // its second byte
+    std::size_t continuation;  // how many bytes follow the first
+  };
+  constexpr std::array<Form, 8> kForms{{{0x00, 0x7f, 0, 0, 0},
+                                        {0xc2, 0xdf, 0x80, 0xbf, 1},
+                                        {0xe0, 0xe0, 0xa0, 0xbf, 2},
+                                        {0xe1, 0xec, 0x80, 0xbf, 2},
+                                        {0xed, 0xed, 0x80, 0x9f, 2},
+                                        {0xee, 0xef, 0x80, 0xbf, 2},
+                                        {0xf0, 0xf0, 0x90, 0xbf, 3},
+                                        {0xf1, 0xf4, 0x80, 0xbf, 3}}};
+  const auto byte_at = [&](std::size_t at) {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const unsigned first = byte_at(at);
+    const auto form = std::ranges::find_if(
+        kForms, [first](const Form& f) { return f.first <= first && first <= f.last; });
+    if (form == kForms.end()) return false;
+    for (std::size_t i = 1; i <= form->continuation; ++i) {
+      const unsigned low = i == 1 ? form->low : 0x80;
+      // The last code point is 10ffff.
+      const unsigned high = i == 1 && first == 0xf4 ? 0x8f : i == 1 ? form->high : 0xbf;
+      if (byte_at(at + i) < low || byte_at(at + i) > high) return false;
+    }
+    at += 1 + form->continuation;
+  }
+  return true;
+}
+
 bool is_plain_expression(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];

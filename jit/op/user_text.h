@@ -6,6 +6,9 @@
 
 namespace kiln {
 
+// Text that a spec, which is JSON, can hold. RFC 3629: no overlong forms, no surrogates.
+bool is_utf8(std::string_view text);
+
 // One line on which no preprocessor directive can begin, however it is spelled.
 bool is_plain_expression(std::string_view text);
 

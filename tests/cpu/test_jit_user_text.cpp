@@ -2,7 +2,9 @@
 #include <string_view>
 #include <utility>
 
+#include "jit/gemm/problem.h"
 #include "jit/op/user_text.h"
+#include "kiln/variant.h"
 #include "tests/support/catch.h"
 
 using namespace kiln;
@@ -34,4 +36,30 @@ TEST_CASE("an expression mentions the names that it is made of") {
        {"acc + my_bias", "bias2", "\"bias\"", "'bias'", "acc /* bias */", "acc // bias", "1bias"}) {
     CHECK_FALSE(mentions_name(other, "bias"));
   }
+}
+TEST_CASE("UTF-8 is told from other bytes") {
+  for (const std::string_view text :
+       {"", "acc",
+        "gr\xc3\xb6\xc3\x9f"
+        "e",
+        "\xe2\x82\xac", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x9f\x94\xa5", "\xf4\x8f\xbf\xbf"}) {
+    CAPTURE(text);
+    CHECK(is_utf8(text));
+  }
+  for (const std::string_view text :
+       {"\xff", "\x80", "\xc3", "\xc0\x80", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+        "\xf4\x90\x80\x80", "\xe2\x82", "\xe2\x82z", "\xf5\x80\x80\x80"}) {
+    CHECK_FALSE(is_utf8(text));
+  }
+}
+
+TEST_CASE("text that no spec can hold is refused before a spec is made of it") {
+  CHECK_THROWS_WITH(epilogue_digest("acc \xff"), "gemm: epilogue must be UTF-8 text");
+  VariantDefinition d;
+  d.name = "v\xff";
+  d.logits = "logit";
+  CHECK_THROWS_WITH(Variant(d), "Variant: its name, expressions and files must be UTF-8 text");
+  d.name = "v";
+  d.logits = "logit /* \xc3 */";
+  CHECK_THROWS_WITH(Variant(d), "Variant: its name, expressions and files must be UTF-8 text");
 }
