@@ -58,7 +58,23 @@ CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bo
 
 bool is_gated(Activation activation) { return activation >= Activation::swiglu; }
 
+namespace {
+
+// An option whose number is none of its type, as a cast can make.
+template <class Option>
+void check_option(const char* argument, Option value, Option last, const char* type) {
+  if (value <= last) [[likely]]
+    return;
+  throw_value({kGemmOp, argument}, std::string("must be a value of ") + type + ", got " +
+                                       std::to_string(static_cast<int>(value)));
+}
+
+}  // namespace
+
 Gate check_gate(const GemmOptions& options, std::int64_t columns) {
+  check_option("activation", options.activation, Activation::geglu_tanh, "kiln::Activation");
+  check_option("gate", options.gate, Gate::interleaved, "kiln::Gate");
+  check_option("accumulator", options.accumulator, Accumulator::f16, "kiln::Accumulator");
   if (!is_gated(options.activation)) {
     if (options.gate == Gate::none) return Gate::none;
     throw_value({kGemmOp, "gate"},

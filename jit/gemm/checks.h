@@ -18,7 +18,8 @@ CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bo
                          bool batched);
 
 bool is_gated(Activation activation);
-// Where b's pairs of columns lie; none: the outputs are not gated. `columns`: of b.
+// Checks the options that are enumerations, and says where b's pairs of columns lie; none: the
+// outputs are not gated. `columns`: of b.
 Gate check_gate(const GemmOptions& options, std::int64_t columns);
 
 // What an epilogue expression may name: throws std::invalid_argument for a bias or residual that

@@ -131,6 +131,22 @@ TEST_CASE("a layout that is none is reported") {
                  "layout must be AttentionLayout::bshd (0) or AttentionLayout::bhsd (1), got 9"));
 }
 
+TEST_CASE("options of gemm that are no value of their type are reported") {
+  const TensorView a = contiguous_view(kMemory, DType::f16, 0, 8, 8);
+  const TensorView out = contiguous_view(static_cast<char*>(kMemory) + 4096, DType::f16, 0, 8, 8);
+  const auto message = [&](const GemmOptions& options) {
+    const Status status = try_gemm(a, a, out, options);
+    CHECK(status.code == StatusCode::invalid_argument);
+    return status.message;
+  };
+  CHECK(message({.activation = static_cast<Activation>(99)}) ==
+        "gemm: activation must be a value of kiln::Activation, got 99");
+  CHECK(message({.gate = static_cast<Gate>(9)}) ==
+        "gemm: gate must be a value of kiln::Gate, got 9");
+  CHECK(message({.accumulator = static_cast<Accumulator>(9)}) ==
+        "gemm: accumulator must be a value of kiln::Accumulator, got 9");
+}
+
 TEST_CASE("structs of C with such a view are reported when they are read") {
   const std::int64_t shape[] = {2, -4};
   const kiln_tensor negative = kiln_contiguous(kMemory, KILN_BF16, KILN_CUDA, 0, 2, shape);
