@@ -86,7 +86,7 @@ class Search {
     const char* package = allows(kMajors.front()) ? "" : "-cu12";
     return "no usable NVRTC was found (tried: " + tried_ +
            "): install it with `pip install nvidia-cuda-nvrtc" + package +
-           "` or set KILN_NVRTC to the path of libnvrtc.so";
+           "` or with the CUDA Toolkit, or set KILN_NVRTC to the path of libnvrtc.so";
   }
 
  private:

@@ -46,18 +46,21 @@ void refuse_device(Subject subject, const TensorView& tensor, int ordinal) {
   if (!tensor.given()) throw_type(subject, "is missing");
   const bool is_host = tensor.device_type == DeviceType::cpu;
   if (is_host && ordinal < 0) {
-    throw_type(subject,
-               "is in host memory; move it to a GPU first (tensor.cuda() in PyTorch), or choose "
-               "the emulated device (KILN_DEVICE=emulator or kiln.device(\"emulator\"))");
+    throw_type(
+        subject,
+        "is in host memory; move it to a GPU first (cudaMemcpy, or tensor.cuda() in PyTorch), "
+        "or choose the emulated device (KILN_DEVICE=emulator, set_device() in C++ or "
+        "kiln.device(\"emulator\") in Python)");
   }
   if (is_host) {
-    throw_type(subject, "is in host memory but the first tensor is on cuda:" +
-                            std::to_string(ordinal) + "; move it there (tensor.cuda() in PyTorch)");
+    throw_type(subject,
+               "is in host memory but the first tensor is on cuda:" + std::to_string(ordinal) +
+                   "; move it there (cudaMemcpy, or tensor.cuda() in PyTorch)");
   }
   if (is_emulated(ordinal)) {
     throw_type(subject, "is on cuda:" + std::to_string(tensor.device_ordinal) +
                             " but the first tensor is in host memory; move all of them to the GPU "
-                            "(tensor.cuda() in PyTorch) or all to the host");
+                            "(cudaMemcpy, or tensor.cuda() in PyTorch) or all to the host");
   }
   throw_value(subject, "is on cuda:" + std::to_string(tensor.device_ordinal) +
                            " but the first tensor is on cuda:" + std::to_string(ordinal) +
