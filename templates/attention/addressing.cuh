@@ -1,12 +1,12 @@
-// Which rows of which tensors a CTA works on. All pointer arithmetic of the attention kernels is
-// here, so that another storage of Q and KV is another class with these functions.
+// Maps a CTA to the rows of the tensors that it works on. All pointer arithmetic of attention is
+// here, so another storage of Q and KV is another class with these functions.
 #pragma once
 #include "/kiln/attention/params.h"
 #include "/kiln/attention/variant.cuh"
 
 namespace kiln {
 
-// Rows at a stride, for load_tile().
+// Walks over rows at a constant stride, for load_tile().
 template <class Element>
 struct StridedRows {
   const Element* pointer;
@@ -16,17 +16,18 @@ struct StridedRows {
   __device__ __forceinline__ void skip(int count) { pointer += count * stride; }
 };
 
-// Every batch entry has the same lengths, every tensor its strides. A tile's rows are neighbouring
-// queries of one head; packed, they are those of all heads that share a KV head, heads innermost,
-// so that few queries fill a tile and keys are read once for all of these heads.
+// Every batch entry has the same lengths, and every tensor has its own strides. The rows of a tile
+// are neighbouring queries of one head. Packed, they are the queries of all heads that share a KV
+// head, heads innermost, so that few queries fill a tile and keys are read once for these heads.
 template <class Config>
 class DenseAddressing {
  public:
   using Element = typename Config::Element;
 
-  // CTA -> query tile of a head, and share of its keys. Heads that share a KV head are neighbours,
-  // so that their keys come from L2. KV heads are taken in groups whose keys and values fit there;
-  // within a group the last query tiles come first, since under a causal mask they take longest.
+  // Maps a CTA to a query tile of a head and a share of its keys. Heads that share a KV head get
+  // neighbouring CTAs, so that their keys come from L2. KV heads are taken in groups whose keys and
+  // values fit there; in a group the last query tiles come first, as a causal mask makes them
+  // slowest.
   __device__ __forceinline__ DenseAddressing(const AttentionParams& params, u32 cta) : p_(params) {
     constexpr u32 kGroupBytes = 24 << 20;
     group_ = static_cast<u32>(p_.heads) / static_cast<u32>(p_.heads_kv);
@@ -49,8 +50,8 @@ class DenseAddressing {
     first_row_ = (tiles - 1 - index / width) * Config::kBlockQ;
   }
 
-  // Some rows of the query tile. kExact: only those that exist; else, one register less, the last
-  // may lie beyond.
+  // Returns the positions of `count` rows of the query tile. With kExact all of them exist; without
+  // it the last may lie past the end, which saves one register.
   template <bool kExact>
   __device__ __forceinline__ TileRows tile_rows(int tile_row, int count) const {
     const int shift = p_.len_kv - p_.len_q;
@@ -62,15 +63,15 @@ class DenseAddressing {
     const int last = min(first + count, all_rows()) - 1;
     return {b_, query(first).row + shift, query(last).row + shift, p_.len_q, p_.len_kv};
   }
-  // Rows of the query tile that exist.
+  // The number of rows of the query tile that exist.
   __device__ __forceinline__ int rows() const {
     return min(Config::kBlockQ, all_rows() - first_row_);
   }
-  // The query tile's number in the launch, and which share of its keys this CTA has.
+  // tile() is the query tile's index in the launch, split() this CTA's share of its keys.
   __device__ __forceinline__ u32 tile() const { return tile_; }
   __device__ __forceinline__ int split() const { return split_; }
 
-  // `tile_row` counts from the query tile's first row; kv from the sequence's first key.
+  // `tile_row` counts from the query tile's first row, `kv` from the sequence's first key.
   __device__ __forceinline__ Position position(int tile_row, int kv) const {
     const Query at = query(min(first_row_ + tile_row, all_rows() - 1));
     const int shift = p_.len_kv - p_.len_q;
@@ -84,7 +85,7 @@ class DenseAddressing {
       return StridedRows<Element>{base + h_ * p_.q_head + first_row_ * p_.q_row, p_.q_row};
     }
   }
-  // Of this CTA's KV head. Formed for each tile, as two pointers would take four registers.
+  // K and V rows of this CTA's KV head, formed for each tile: two pointers take four registers.
   __device__ __forceinline__ StridedRows<Element> k_rows() const {
     return {static_cast<const Element*>(p_.k) + opaque(b_) * p_.k_batch + opaque(h_kv_) * p_.k_head,
             p_.k_row};
@@ -108,7 +109,7 @@ class DenseAddressing {
   struct Query {
     int row, h;
   };
-  // The query tile's rows, for load_tile(); those past the last are not read.
+  // Walks over the rows of a packed query tile for load_tile(), which reads none past the last.
   struct PackedRows {
     const Element* pointer;
     const DenseAddressing& tile;
@@ -123,7 +124,7 @@ class DenseAddressing {
     __device__ __forceinline__ void skip(int count) { seek(row + count); }
   };
 
-  // Rows of all the tiles that share this CTA's K and V pointers and, unless packed, its head.
+  // Counts the rows of all tiles with this CTA's K and V pointers and, unless packed, its head.
   __device__ __forceinline__ int all_rows() const {
     return Config::kPacked ? p_.len_q * static_cast<int>(group_) : p_.len_q;
   }

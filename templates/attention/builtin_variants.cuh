@@ -1,11 +1,11 @@
-// The variants behind the keyword arguments: softcap, alibi_slopes, attn_mask, causal, window,
-// sinks. Their Slots are written by the host in this order.
+// The variants behind the keyword arguments softcap, alibi_slopes, attn_mask, causal, window and
+// sinks. The host writes their Slots in this order.
 #pragma once
 #include "/kiln/attention/variant.cuh"
 
 namespace kiln {
 
-// kv <= q.
+// Keeps the keys with kv <= q.
 struct Causal : DefaultHooks<Causal> {
   static constexpr bool kMasks = true;
   static constexpr bool kMasksByRange = true;
@@ -20,7 +20,7 @@ struct Causal : DefaultHooks<Causal> {
   }
 };
 
-// q - left <= kv <= q + right. Either may be 2^30 (open), and q may be 2^30 - 2: sums just fit.
+// Keeps q - left <= kv <= q + right. A bound may be 2^30 (open), q 2^30 - 2: sums just fit an int.
 struct Window : DefaultHooks<Window> {
   Slot<int> left, right;
   static constexpr bool kMasks = true;
@@ -42,7 +42,7 @@ struct Window : DefaultHooks<Window> {
   }
 };
 
-// cap * tanh(logit / cap).
+// Computes cap * tanh(logit / cap).
 struct Softcap : DefaultHooks<Softcap> {
   Slot<float> cap;
   static constexpr bool kTransformsLogits = true;
@@ -52,7 +52,7 @@ struct Softcap : DefaultHooks<Softcap> {
   }
 };
 
-// logit - slope * |q - kv|, a slope for each head.
+// Computes logit - slope * |q - kv|, with one slope for each head.
 struct Alibi : DefaultHooks<Alibi> {
   Slot<const float*> slopes;
   Slot<i64> batch_stride, head_stride;
@@ -64,8 +64,8 @@ struct Alibi : DefaultHooks<Alibi> {
   }
 };
 
-// Two neighbouring elements by one load, where tensors [batch, heads, len_q, len_kv] allow it: keys
-// are neighbours in memory and of even number, other strides even, the address that of a pair.
+// Loads two neighbouring elements at once. Tensors [batch, heads, len_q, len_kv] allow this if keys
+// are contiguous and even in number, other strides are even and the address is aligned to a pair.
 template <class T>
 __device__ __forceinline__ auto load_two(const VariantTensor<T, 4>& tensor, const Position& at) {
   const i64 row = at.b * tensor.strides[0].value + at.h * tensor.strides[1].value +
@@ -84,8 +84,8 @@ __device__ __forceinline__ auto load_two(const VariantTensor<T, 4>& tensor, cons
   }
 }
 
-// Tensors [batch, heads, len_q, len_kv] of the caller's, with a stride of 0 where they broadcast:
-// true where the key is visible, or added to the logit. kPairs: see load_two.
+// The caller's tensors [batch, heads, len_q, len_kv], with stride 0 where they broadcast. A mask is
+// true where the key is visible; a bias is added to the logit. kPairs selects load_two().
 template <bool kPairs>
 struct MaskTensor : DefaultHooks<MaskTensor<kPairs>> {
   VariantTensor<bool, 4> shown;
@@ -99,10 +99,11 @@ struct MaskTensor : DefaultHooks<MaskTensor<kPairs>> {
     return load_two(shown, at);
   }
 };
-// Many masks hide keys by the least float instead of by -inf. A row of nothing else must be the
-// mean of all, as it is by the textbook, but of numbers that large a logit's rounding alone, times
-// log2(e), is more than an exponent holds. No weight differs from 0 as far down as kLeast. A NaN
-// stays one, as in PyTorch: it is a fault of the caller's data that must show.
+// Many masks hide keys with the most negative float instead of -inf. A row of only such keys must
+// be the mean of all values, as in the textbook, but at that size the rounding of a logit alone,
+// times log2(e), overflows an exponent. Logits are clamped to kLeast, where a weight beside
+// ordinary logits is already 0. A NaN stays NaN, as in PyTorch: it is an error in the caller's data
+// that must show.
 template <class T, bool kPairs>
 struct BiasTensor : DefaultHooks<BiasTensor<T, kPairs>> {
   VariantTensor<T, 4> bias;
@@ -122,9 +123,9 @@ struct BiasTensor : DefaultHooks<BiasTensor<T, kPairs>> {
   __device__ __forceinline__ static float sum(float logit, float added) {
     return added == -KILN_INFINITY ? added : at_least(logit + added);
   }
-  // The larger of x and kLeast, or NaN: fmaxf() would give kLeast. Compilers for sm_100 and later
-  // find the instruction in the comparison, and move its constant for each use where it is written
-  // out; those for earlier GPUs need up to 19 registers more for the comparison.
+  // Returns the larger of x and kLeast, or NaN where fmaxf() would return kLeast. Compilers for
+  // sm_100 and later turn the comparison into max.NaN, but move the constant for each use of an
+  // explicit one. Those for earlier GPUs need up to 19 more registers for the comparison.
   __device__ __forceinline__ static float at_least(float x) {
     float larger = x < kLeast ? kLeast : x;
     if constexpr (__CUDA_ARCH__ < 1000) {
@@ -134,7 +135,7 @@ struct BiasTensor : DefaultHooks<BiasTensor<T, kPairs>> {
   }
 };
 
-// One more logit for each head, unscaled, that takes weight but has no value.
+// Adds one unscaled logit for each head, which takes weight but has no value.
 template <class T>
 struct Sinks : DefaultHooks<Sinks<T>> {
   Slot<const T*> sinks;

@@ -1,5 +1,5 @@
-// The epilogue where several teams, or several CTAs, have each seen some of the keys: joins their
-// partial results, always in the same order, and writes output and LSE.
+// The epilogue where several teams or several CTAs have each processed some of the keys. It joins
+// their partial results, always in the same order, and writes the output and the LSE.
 #pragma once
 #include "/kiln/attention/params.h"
 #include "/kiln/attention/softmax.cuh"
@@ -9,12 +9,12 @@
 
 namespace kiln {
 
-// A row of a partial result, in shared memory or in the workspace: the unfinished outputs, then the
-// row's maximum and sum.
+// One row of a partial result, in shared memory or in the workspace: the unnormalised outputs, then
+// the row's maximum and sum.
 template <int kHeadDimV>
 struct PartialRow {
   static constexpr int kColumns = attention_padded_dim(kHeadDimV);
-  static constexpr int kFloats = kColumns + 4;  // attention_partial_floats()
+  static constexpr int kFloats = kColumns + 4;  // see attention_partial_floats()
 
   float* at;
 
@@ -32,10 +32,10 @@ struct PartialRow {
 
 struct CombinedOutputs {
   RowSum sum;
-  float4 outputs;  // of four neighbouring columns
+  float4 outputs;  // four neighbouring columns
 };
 
-// One row's four columns over `count` partial results; `row(i)` is the i-th one's PartialRow.
+// Joins four columns of a row of `count` partial results; `row(i)` returns the i-th PartialRow.
 template <class Row>
 __device__ __forceinline__ CombinedOutputs combine_partials(int count, int column, Row row) {
   float largest = -KILN_INFINITY;
@@ -89,7 +89,7 @@ __device__ __forceinline__ void store_combined(const Variant& variant, const Add
   });
 }
 
-// `softmax` after finish(). Partners have equal maxima and sums.
+// Called after softmax.finish(). Partners hold equal maxima and sums.
 template <class Config, class Map, class OutMap, class Variant, class Addressing, class Place>
 __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>& out,
                                              const OnlineSoftmax<Map>& softmax,
@@ -101,7 +101,7 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
   const auto of_team = [&](int i, int row) {
     return Row{in_shared + (i * Config::kBlockQ + row) * Row::kFloats};
   };
-  __syncthreads();  // nobody reads Q, K or V any more
+  __syncthreads();  // all warps have finished reading Q, K and V
 #pragma unroll
   for (int r = 0; r < OutMap::kRows; ++r) {
     const Row row = of_team(place.team, place.row + OutMap::row(r));

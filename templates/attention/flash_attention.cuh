@@ -1,22 +1,22 @@
-// Attention forward for tensor cores with mma.sync (sm_80 and later): one CTA computes a tile of
-// queries of one head, or of all heads that share a KV head, walking over tiles of keys with the
+// Attention forward on tensor cores with mma.sync (sm_80 and later). One CTA computes a tile of
+// queries of one head, or of all heads that share a KV head, and walks over tiles of keys with the
 // online softmax.
 //
-// Shared memory, rows in SwizzledRows, no padding between; each team of warps has its own ring:
+// Shared memory holds rows in SwizzledRows without padding; each team of warps has its own ring:
 //
 //   | Q: kBlockQ x dim | kTeams times kStages times (K: kBlockKv x dim | V: kBlockKv x dim_v) |
 //
 //   tile j     arrived | S = Q K^T, softmax, O += P V
-//   loading            | tiles j + 1 .. j + kStages - 1, the last into the place of tile j - 1
+//   loading            | tiles j + 1 .. j + kStages - 1, the last in the place of tile j - 1
 //
-// Where two stages would cost a second CTA its place on the multiprocessor, kStages is 1:
+// kStages is 1 where a second stage would leave no room for a second CTA on the multiprocessor:
 //
 //   tile j   K arrived | S = Q K^T            | softmax, O += P V
 //   loading            | V of tile j          | K of tile j + 1
 //
-// With one team the warps split the queries; with kTeams, each team is a warp that holds all of
-// them and takes every kTeams-th tile of keys, waiting for nobody until the end: few queries then
-// still keep many loads under way. Over that, kSplits lets several CTAs share the keys.
+// With one team, the warps split the queries. With kTeams teams, each team is one warp that holds
+// all queries and takes every kTeams-th tile of keys, without synchronising until the end, so few
+// queries still keep many loads in flight. kSplits also lets several CTAs share the keys.
 #pragma once
 #include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/builtin_variants.cuh"
@@ -32,8 +32,8 @@
 
 namespace kiln {
 
-// The argument block: the parameters, then the variant's 8-byte slots. Bases and not members, since
-// an empty variant must take no space.
+// The argument block: the parameters, then the variant's 8-byte slots. They are bases rather than
+// members because an empty variant must take no space.
 template <class Variant>
 struct AttentionArgs : AttentionParams, Variant {
   __device__ __forceinline__ const AttentionParams& params() const { return *this; }
@@ -77,7 +77,7 @@ struct AttentionTiles {
   using ScoreMap = FragMap<kWarpRows / 16, kWarpKeys / 8>;
   using OutMap = FragMap<kWarpRows / 16, kWarpColumns / 8>;
   using Weights =
-      SwizzledRows<Config::kBlockKv / 8>;  // of a tile, where partners need each other's
+      SwizzledRows<Config::kBlockKv / 8>;  // a tile's weights, exchanged between partners
 
   static constexpr u32 kStageBytes = K::kBytes + V::kBytes;
   static constexpr u32 kRingBytes = Config::kStages * kStageBytes;
@@ -92,7 +92,7 @@ struct AttentionTiles {
                 "flash_attention: the tiles must fit what attention_shared_bytes() asks for");
 };
 
-// What a team has waited for becomes visible to all of its threads.
+// Makes what each thread of a team has waited for visible to the whole team.
 template <class Config>
 __device__ __forceinline__ void sync_team() {
   if constexpr (Config::kTeams == 1) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void sync_team() {
   }
 }
 
-// The main loop, for any variant, addressing and walk over the keys.
+// The main loop, generic over the variant, the addressing and the walk over the keys.
 template <class Config, class Place, class Variant, class Addressing, class Walk, class Softmax,
           class Out>
 __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, float scale,
@@ -111,7 +111,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
   using Tiles = AttentionTiles<Config>;
   using Element = typename Config::Element;
   constexpr int kStages = Config::kStages;
-  constexpr int kAhead = kStages == 1 ? 1 : kStages - 1;  // tiles under way, the current included
+  constexpr int kAhead = kStages == 1 ? 1 : kStages - 1;  // tiles in flight, with the current one
   const u32 q_tile = shared_address(shared_memory);
   const u32 ring = q_tile + Tiles::Q::kBytes + place.team * Tiles::kRingBytes;
   const Partners<Tiles> partners{place,
@@ -128,14 +128,14 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
                                  rows.v_rows());
   };
 
-  // The sign of the scale goes to Q and its size, if nothing sees the logits, into the exponent,
-  // where a scale of 0 becomes tiny instead: 0 * -inf would be no number.
+  // Q takes the sign of the scale. Its magnitude goes into the exponent if no hook sees the logits;
+  // 0 is then replaced by a tiny scale, because 0 * -inf is NaN.
   const float size = fabsf(scale);
   const float exponent_scale = Variant::kTransformsLogits ? kLog2e : fmaxf(size * kLog2e, 1e-30f);
 
   load_tile<typename Tiles::Q>(q_tile, 0, {0, rows.rows()}, threadIdx.x, rows.q_rows());
   commit_copies<Config::kAligned>();
-  int tiles[kAhead + 1];  // their first keys; tiles[0] is at hand, the others are under way
+  int tiles[kAhead + 1];  // first keys: tiles[0] is the current tile, the others are in flight
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
     tiles[i] = walk.next();
@@ -145,16 +145,16 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
   }
   if (Config::kTeams > 1 || scale < 0.0f) {
     wait_copies<Config::kAligned, kAhead>();
-    __syncthreads();  // Q is there, loaded by all teams
+    __syncthreads();  // all teams have loaded their part of Q
     if (scale < 0.0f) {
       negate_tile<typename Tiles::Q>(shared_memory, threadIdx.x);
-      if constexpr (Config::kTeams > 1) __syncthreads();  // one team's is in the loop
+      if constexpr (Config::kTeams > 1) __syncthreads();  // one team synchronises in the loop
     }
   }
   u32 read = 0;
   while (tiles[0] != Walk::kEnd) {
     wait_copies<Config::kAligned, kAhead - 1>();
-    sync_team<Config>();  // this tile is there, and no warp reads the last one any more
+    sync_team<Config>();  // this tile has arrived, and no warp still reads the previous one
     if constexpr (kStages == 1) {
       load_v(tiles[0], 0);
     } else {
@@ -164,7 +164,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
       load_v(tiles[kAhead], last);
     }
     commit_copies<Config::kAligned>();
-    // A warp works only on what its own rows see.
+    // A warp computes only the tiles that its own rows see.
     const Tile kind = walk.kind(tiles[0], warp_rows);
     Fragment<typename Tiles::ScoreMap> scores;
     if (kind != Tile::skip) {
@@ -174,7 +174,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     if constexpr (kStages == 1) {
       tiles[kAhead] = walk.next();
       wait_copies<Config::kAligned, 0>();
-      sync_team<Config>();  // V is there, and no warp reads this K any more
+      sync_team<Config>();  // V has arrived, and no warp still reads this K
       load_k(tiles[kAhead], 0);
       commit_copies<Config::kAligned>();
     }
@@ -182,7 +182,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
       if constexpr (Variant::kTransformsLogits) {
         transform_logits(scores, variant, rows, place.row, tiles[0] + place.key(), size);
       }
-      // One loop with a branch: two loops, with and without mask, compile 40 % longer.
+      // This is one loop with a branch: two loops, with and without mask, compile 40 % longer.
       if (kind == Tile::partial) {
         mask_scores(scores, variant, rows, place.row, tiles[0] + place.key(), range);
       }
@@ -205,7 +205,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) tiles[i] = tiles[i + 1];
   }
-  // Without any tile Q is still under way, to where the epilogue writes.
+  // If there was no tile, Q is still being copied to the memory that the epilogue writes.
   if constexpr (Config::kTeams == 1) wait_copies<Config::kAligned, kAhead>();
   softmax.finish([&](auto& sums) {
     partners.template join<typename Tiles::ScoreMap>(sums, [](float a, float b) { return a + b; });
@@ -240,7 +240,7 @@ __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& ar
                      variant, rows.template tile_rows<true>(0, Config::kBlockQ), rows.split(),
                      Config::kSplits ? params.splits : 1, place.team),
                  softmax, out);
-  // Found anew, so that the main loop need not keep it in registers.
+  // The addressing is recomputed so that the main loop need not keep it in registers.
   const DenseAddressing<Config> stored(params, opaque(blockIdx.x));
   if constexpr (Config::kSplits) {
     combine_rows<Config>(shared_memory, out, softmax, params, variant, stored, place);

@@ -1,4 +1,4 @@
-// Loads a tile of rows from global into swizzled shared memory.
+// Loads a tile of rows from global memory into swizzled shared memory.
 #pragma once
 #include "/kiln/attention/variant.cuh"
 #include "/kiln/base/copy.cuh"
@@ -6,8 +6,8 @@
 
 namespace kiln {
 
-// kDim elements of 16 bits a row, padded in shared memory to whole tensor-core steps. kThreads copy
-// it together.
+// A tile of rows of kDim 16-bit elements, padded in shared memory to whole tensor-core steps.
+// kThreads threads copy it together.
 template <int kRows_, int kDim_, int kThreads_, bool kAligned_>
 struct TileShape {
   static constexpr int kRows = kRows_;
@@ -19,8 +19,8 @@ struct TileShape {
   static constexpr u32 kBytes = kRows * Layout::kRowBytes;
 };
 
-// Starts the copy of one 16-byte chunk, or writes zeros. Chunks of an unaligned row are gathered
-// element by element and have arrived on return.
+// Starts the copy of one 16-byte chunk, or writes zeros if it is not valid. Chunks of an unaligned
+// row are gathered element by element and have arrived on return.
 template <bool kAligned, class Element>
 __device__ __forceinline__ void load_chunk(u32 destination, const Element* source, bool valid) {
   if constexpr (kAligned) {
@@ -39,19 +39,19 @@ __device__ __forceinline__ void load_chunk(u32 destination, const Element* sourc
   }
 }
 
-// Rows first .. first + kRows - 1, of which those outside of `valid` and the padding columns are
-// zeros and never read: they may hold NaN, and 0 * NaN is not 0. `rows` walks over the rows in
-// memory: seek(row) goes to one, skip(count) goes on, `pointer` is where it stands. `thread` counts
-// those that load this tile.
+// Loads rows first .. first + kRows - 1. Rows outside of `valid` and padding columns become zeros
+// and are never read: they may hold NaN, and 0 * NaN is not 0. `rows` walks over the rows in
+// memory: seek(row) goes to a row, skip(count) advances, `pointer` is the current row. `thread` is
+// the index among the threads that load this tile.
 template <class Shape, class Rows>
 __device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int thread, Rows rows) {
-  // As many threads share a row as fill a 128-byte line, or fewer, so that their number divides its
-  // chunks: then a thread stays in its columns, and needs few addresses to keep in registers.
+  // Up to 8 threads share a row, a 128-byte line. Their number divides its chunks, so that a thread
+  // stays in its columns and keeps few addresses in registers.
   constexpr int kSharing = Shape::kChunks % 8 == 0 ? 8 : Shape::kChunks & -Shape::kChunks;
   constexpr int kRowStep = Shape::kThreads / kSharing;
   const int column = thread % kSharing;
   const int first_row = thread / kSharing;
-  // Elements that pass through registers must not take those of the accumulators.
+  // An unaligned load passes through registers; unrolled, it would take those of the accumulators.
   constexpr int kUnroll = Shape::kAligned ? 64 : 1;
   rows.seek(first + first_row);
 #pragma unroll(kUnroll)
@@ -69,7 +69,7 @@ __device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int 
   }
 }
 
-// Changes the sign of every element of a tile that has arrived.
+// Negates every element of a tile that has arrived.
 template <class Shape>
 __device__ __forceinline__ void negate_tile(u8* tile, int thread) {
   for (u32 i = thread * 4; i < Shape::kBytes; i += Shape::kThreads * 4) {

@@ -1,11 +1,11 @@
-// Applies a variant's logit and mask hooks to a tile of scores, through the fragment map.
+// Applies a variant's logit and mask hooks to a tile of scores through the fragment map.
 #pragma once
 #include "/kiln/attention/variant.cuh"
 #include "/kiln/base/frag.cuh"
 
 namespace kiln {
 
-// logits = hooks(|scale| * score), for every element: of padding too, which is masked afterwards.
+// Computes logits = hooks(|scale| * score) for every element, even padding, which is masked later.
 template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Variant& variant,
                                                  const Addressing& addressing, int tile_row,
@@ -30,8 +30,8 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
   }
 }
 
-// Hides the keys outside of `range` and those that the variant's mask hides. Row by row, so that
-// what a mask asks of a row is asked once.
+// Hides the keys outside of `range` and those that the variant's mask hides. It works row by row,
+// so that the part of a mask that depends only on the row is evaluated once.
 template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void mask_scores(Fragment<Map>& scores, const Variant& variant,
                                             const Addressing& addressing, int tile_row,
@@ -44,7 +44,7 @@ __device__ __forceinline__ void mask_scores(Fragment<Map>& scores, const Variant
       shown = intersection(range, variant.visible(addressing.position(row, 0)));
     }
     const u32 count = max(shown.end - shown.begin, 0);
-    const u32 first = kv_first + Map::col(0) - shown.begin;  // wraps below the run
+    const u32 first = kv_first + Map::col(0) - shown.begin;  // wraps around below shown.begin
     const auto position = [&](int c) { return addressing.position(row, kv_first + Map::col(c)); };
     constexpr int kStep = Variant::kKeeps && Variant::kTakesTwo ? 2 : 1;
 #pragma unroll

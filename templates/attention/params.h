@@ -5,11 +5,11 @@
 namespace kiln {
 
 struct AttentionParams {
-  const void* q;  // [batch, len_q, heads, head_dim] through the strides below
+  const void* q;  // [batch, len_q, heads, head_dim] with the strides below
   const void* k;  // [batch, len_kv, heads_kv, head_dim]
   const void* v;  // [batch, len_kv, heads_kv, head_dim_v]
   void* out;      // [batch, len_q, heads, head_dim_v]
-  float* lse;     // [batch, heads, len_q], natural logarithm; null when not wanted
+  float* lse;     // [batch, heads, len_q], natural logarithm; null if not wanted
   long long q_batch, q_row, q_head;
   long long k_batch, k_row, k_head;
   long long v_batch, v_row, v_head;
@@ -17,24 +17,24 @@ struct AttentionParams {
   long long lse_batch, lse_head;
   int batch, heads, heads_kv, len_q, len_kv;
   float scale;               // any finite value; the kernel moves its sign to q
-  void* workspace;           // attention_workspace_bytes(); unused where splits is 1
-  unsigned long long nonce;  // of this launch, not 0; see base/ticket.cuh
-  int splits;                // CTAs that share the keys of a query tile, from 1 on
+  void* workspace;           // attention_workspace_bytes() bytes; unused if splits is 1
+  unsigned long long nonce;  // the launch's nonce, never 0; see base/ticket.cuh
+  int splits;                // CTAs that share the keys of a query tile, at least 1
   int reserved;
 };
 static_assert(sizeof(AttentionParams) % 8 == 0, "the variant's 8-byte slots follow this struct");
 
-// Head dims are padded to the 16 of one tensor-core step, in shared memory only.
+// Head dims are padded to a multiple of 16, one tensor-core step, in shared memory only.
 constexpr int attention_padded_dim(int head_dim) { return (head_dim + 15) / 16 * 16; }
 
-// A partial result, in fp32: for each row its unfinished outputs, its maximum and its sum.
+// A partial result in fp32 is, for each row, the unnormalised outputs, the maximum and the sum.
 constexpr int attention_partial_floats(int block_q, int head_dim_v) {
   return block_q * (attention_padded_dim(head_dim_v) + 4);
 }
 
-// Dynamic shared memory of one CTA: the Q tile, for each team `stages` of a K and a V tile, and
-// what partners exchange, all of `element_bytes` bytes; afterwards the output tile, or with
-// `splits` the teams' partial results.
+// Dynamic shared memory of one CTA: the Q tile, `stages` K and V tiles for each team, and what
+// partners exchange, with elements of `element_bytes` bytes. The epilogue reuses it for the output
+// tile or, with `splits`, for the teams' partial results.
 constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
                                      int stages, int teams, int partners, bool splits,
                                      int element_bytes) {
@@ -47,14 +47,14 @@ constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, 
   return inputs > outputs ? inputs : outputs;
 }
 
-// Query tiles of a launch. Packed, a tile holds rows of all the heads that share a KV head.
+// Counts the query tiles of a launch. A packed tile holds rows of all heads that share a KV head.
 constexpr long long attention_tiles(long long batch, long long heads, long long heads_kv,
                                     long long len_q, int block_q, bool packed) {
   const long long rows = packed && heads_kv > 0 ? len_q * (heads / heads_kv) : len_q;
   return batch * (packed ? heads_kv : heads) * ((rows + block_q - 1) / block_q);
 }
 
-// The workspace of a launch with splits: a flag of 8 bytes for each (query tile, split), see
+// The workspace of a launch with splits: an 8-byte flag for each (query tile, split), see
 // base/ticket.cuh, then their partial results.
 constexpr long long attention_flag_bytes(long long tiles, int splits) {
   return (tiles * splits * 8 + 15) / 16 * 16;

@@ -1,18 +1,18 @@
-// Warps that hold the same query rows: each has the scores of its share of a tile's keys and its
-// share of the output's columns. With 32 rows, but half of a head dim of 256, the accumulators of O
-// fit the registers, and K and V are read from shared memory half as often as with 16 rows.
+// Partners are warps that hold the same query rows. Each has its share of the scores of a tile and
+// of the output columns. With 32 rows but half of a head dim of 256, the accumulators of O fit in
+// registers, and K and V are read from shared memory half as often as with 16 rows.
 #pragma once
 #include "/kiln/base/frag.cuh"
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
 
-// Where a warp stands in its team: kPartners neighbouring warps share rows.
+// The place of a warp in its team; kPartners neighbouring warps share rows.
 template <class Tiles>
 struct WarpPlace {
-  int team, thread;  // and the thread in its team
-  int row;           // first query row, in the tile
-  int partner;       // which share of keys and columns
+  int team, thread;  // `thread` is the index in the team
+  int row;           // first query row in the tile
+  int partner;       // which share of keys and columns it has
 
   __device__ __forceinline__ WarpPlace()
       : team(threadIdx.x / Tiles::kTeamThreads),
@@ -23,7 +23,7 @@ struct WarpPlace {
   __device__ __forceinline__ int column() const { return partner * Tiles::kWarpColumns; }
 };
 
-// What partners tell each other, through `scratch` in shared memory: a float for each row of each.
+// The exchange between partners through `scratch` in shared memory, one float per row and partner.
 template <class Tiles>
 struct Partners {
   const WarpPlace<Tiles>& place;
@@ -35,7 +35,7 @@ struct Partners {
       asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(Tiles::kPartners * 32) : "memory");
     }
   }
-  // values[r], the same in all lanes of a row, becomes join() over the partners, in their order.
+  // Replaces values[r], equal in all lanes of a row, by join() over the partners in their order.
   template <class Map, int kRows, class Join>
   __device__ __forceinline__ void join(float (&values)[kRows], Join join) const {
     if constexpr (Tiles::kPartners > 1) {

@@ -1,4 +1,4 @@
-// The two matrix products of a warp, from shared memory: scores = Q K^T and out += weights V.
+// The two matrix products of a warp from shared memory: scores = Q K^T and out += weights V.
 #pragma once
 #include "/kiln/base/frag.cuh"
 #include "/kiln/base/layout.cuh"
@@ -6,9 +6,9 @@
 
 namespace kiln {
 
-// What this lane gives to ldmatrix for a tile in SwizzledRows: `row` and `half` (0 or 1) are the
-// lane's own; at() moves by whole 8-row groups and even chunks, both constants. An address then
-// costs one XOR and no register, as the rest is the instruction's immediate offset.
+// This lane's ldmatrix addresses for a tile in SwizzledRows. `row` and `half` (0 or 1) are the
+// lane's own; at() moves by whole 8-row groups and even chunks, both constants. An address costs
+// one XOR and no register, as the rest is the instruction's immediate offset.
 template <class Layout>
 struct LaneChunks {
   u32 base;
@@ -21,12 +21,12 @@ struct LaneChunks {
   }
 };
 
-// `q` and `k` are the tiles' shared addresses; the warp's rows start at `tile_row`.
+// `q` and `k` are the shared addresses of the tiles; the warp's rows start at `tile_row`.
 template <class Element, class QLayout, class KLayout, class Map>
 __device__ __forceinline__ void multiply_qk(Fragment<Map>& scores, u32 q, u32 k, int tile_row) {
   constexpr int kSteps = QLayout::kRowBytes / 32;
   const int lane = threadIdx.x % 32;
-  // Q stays where it is: without opaque() all its addresses would be kept in registers.
+  // Q never moves, so without opaque() the compiler would keep all its addresses in registers.
   const LaneChunks<QLayout> q_lane(opaque(q), tile_row + lane % 16, lane / 16);
   const LaneChunks<KLayout> k_lane(k, lane / 16 * 8 + lane % 8, lane / 8 % 2);
   scores.clear();
@@ -50,8 +50,8 @@ __device__ __forceinline__ void multiply_qk(Fragment<Map>& scores, u32 q, u32 k,
   }
 }
 
-// `weights` are rounded to the element type; as accumulators of one product they lie just where the
-// next one wants its A operand.
+// `weights` are rounded to the element type. The accumulators of the first product already have the
+// register layout of the second product's A operand.
 template <class Element, class VLayout, class Map, class OutMap>
 __device__ __forceinline__ void multiply_pv(Fragment<OutMap>& out, const Fragment<Map>& weights,
                                             u32 v) {
@@ -81,8 +81,8 @@ __device__ __forceinline__ void multiply_pv(Fragment<OutMap>& out, const Fragmen
   }
 }
 
-// The weights of a warp's share of a tile's keys, rounded, as a tile of all warps in shared memory;
-// its rows start at `row` and its keys at `column`.
+// Stores the warp's weights of its share of a tile's keys, rounded, into a tile of all warps in
+// shared memory. The warp's rows start at `row` and its keys at `column`.
 template <class Element, class Layout, class Map>
 __device__ __forceinline__ void store_weights(u32 tile, const Fragment<Map>& weights, int row,
                                               int column) {
@@ -100,14 +100,14 @@ __device__ __forceinline__ void store_weights(u32 tile, const Fragment<Map>& wei
   }
 }
 
-// out += weights V with such a tile of kKeys keys; the warp's output starts at chunk `v_chunk` of
-// V.
+// Computes out += weights V with such a tile of kKeys keys; the warp's output starts at chunk
+// `v_chunk` of V.
 template <class Element, class WeightLayout, class VLayout, int kKeys, class OutMap>
 __device__ __forceinline__ void multiply_stored_pv(Fragment<OutMap>& out, u32 weights, int row,
                                                    u32 v, int v_chunk) {
   const int lane = threadIdx.x % 32;
   const LaneChunks<WeightLayout> weight_lane(weights, row + lane % 16, lane / 16);
-  // Behind a multiple of the swizzle's period, chunks lie as at the row's start.
+  // v_chunk is a multiple of the swizzle period, so chunks are laid out as at the start of a row.
   const LaneChunks<VLayout> v_lane(v + v_chunk * 16, lane % 16, lane / 16);
 #pragma unroll
   for (int k = 0; k < kKeys / 8; k += 2) {

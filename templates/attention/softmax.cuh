@@ -1,5 +1,5 @@
 // Online softmax: the running maximum and sum of each row of a warp, and the rescaling of the
-// output when the maximum grows. State is in powers of two.
+// output when the maximum grows. The state is kept in powers of two.
 #pragma once
 #include "/kiln/attention/variant.cuh"
 #include "/kiln/base/frag.cuh"
@@ -8,9 +8,9 @@ namespace kiln {
 
 template <class Map>
 struct OnlineSoftmax {
-  RowSum row[Map::kRows];  // the sums are this lane's share until finish()
+  RowSum row[Map::kRows];  // until finish(), the sums cover only this lane's columns
 
-  // Before any tile; `initial(r)` is the RowSum that the lane's row r starts from.
+  // Called before any tile; `initial(r)` returns the RowSum from which the lane's row r starts.
   template <class Initial>
   __device__ __forceinline__ void start(Initial initial) {
 #pragma unroll
@@ -20,11 +20,11 @@ struct OnlineSoftmax {
     }
   }
 
-  // Turns a tile's scores into weights 2^(scale * score - maximum) and moves `out` to the new
-  // maximum. scale > 0. A maximum is kept while it is at most 2^kSlack too small for every row of
-  // the warp: weights up to that size lose nothing, and most tiles then leave `out` alone.
-  // `share(maximum)` gives the rows' maxima to the other warps that have scores of these rows, and
-  // takes theirs.
+  // Turns a tile's scores into weights 2^(scale * score - maximum), scale > 0, and rescales `out`
+  // to the new maximum. A maximum is kept while it is too small by at most 2^kSlack for every row
+  // of the warp: weights up to that size lose no precision, and most tiles then leave `out` alone.
+  // `share(maximum)` exchanges the rows' maxima with the other warps that have scores of these
+  // rows.
   template <class OutMap, class Share>
   __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out, float scale,
                                        Share share) {
@@ -34,8 +34,8 @@ struct OnlineSoftmax {
       float largest = scores.at(r, 0);
 #pragma unroll
       for (int c = 1; c < Map::kCols; ++c) largest = fmaxf(largest, scores.at(r, c));
-      // The scaled maximum is what is kept: rescaling then agrees with the weights to the last bit
-      // even where logits are so large that the product is rounded.
+      // The scaled maximum is kept, so that rescaling agrees with the weights to the last bit even
+      // where logits are so large that the product is rounded.
       maximum[r] = fmaxf(row[r].max, Map::row_max(largest) * scale);
     }
     share(maximum);
@@ -65,7 +65,7 @@ struct OnlineSoftmax {
     }
   }
 
-  // After all tiles. `share(sums)` adds the sums of the other warps that have keys of these rows.
+  // Called after all tiles. `share(sums)` adds the sums of the other warps with keys of these rows.
   template <class Share>
   __device__ __forceinline__ void finish(Share share) {
     float sums[Map::kRows];
@@ -79,7 +79,7 @@ struct OnlineSoftmax {
  private:
   static constexpr float kSlack = 8.0f;
 
-  // What is subtracted from a row's logits: 0 if it has seen no key, as -inf - -inf is no number.
+  // Returns what is subtracted from a row's logits: 0 if it has seen no key, as -inf - -inf is NaN.
   __device__ __forceinline__ static float finite(float maximum) {
     return maximum == -KILN_INFINITY ? 0.0f : maximum;
   }

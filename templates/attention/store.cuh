@@ -1,5 +1,5 @@
-// The epilogue of a CTA that has seen all keys: normalises a warp's accumulators and writes output
-// and LSE, through shared memory, so that global stores are whole vectors of whole lines.
+// The epilogue of a CTA that has seen all keys: it normalises a warp's accumulators and writes
+// output and LSE. Output passes through shared memory so that stores are full vectors and lines.
 #pragma once
 #include "/kiln/attention/load.cuh"
 #include "/kiln/attention/params.h"
@@ -7,8 +7,8 @@
 
 namespace kiln {
 
-// What the accumulators of a row are multiplied with. `sum` gives the LSE, with what the variant
-// adds at the end it is the denominator. A row without any key has sum 0 and accumulators 0.
+// Returns the factor of the accumulators of a row. `sum` gives the LSE; with what the variant adds
+// at the end it is the denominator. A row without any key has sum 0 and accumulators 0.
 template <class Variant>
 __device__ __forceinline__ float row_factor(RowSum sum, const Variant& variant,
                                             const Position& at) {
@@ -16,7 +16,7 @@ __device__ __forceinline__ float row_factor(RowSum sum, const Variant& variant,
   float numerator = 1.0f;
   if constexpr (Variant::kFinishesRows) {
     variant.row_finish(denominator, at);
-    // -inf - -inf is no number, but then the denominator is 0.
+    // -inf - -inf is NaN, but the denominator is then 0, and so is the result.
     numerator = exp2_approx(sum.max - denominator.max);
   }
   return denominator.sum == 0.0f ? 0.0f : numerator * reciprocal_approx(denominator.sum);
@@ -26,7 +26,7 @@ __device__ __forceinline__ float lse_of(RowSum sum) {
   return (sum.max + log2_approx(sum.sum)) * kLn2;
 }
 
-// Words of two elements each, to an address that is a multiple of all of them or of one element.
+// Stores words of two elements each, to an address aligned to all of them or to one element.
 template <bool kAligned, class Element, int kWords>
 __device__ __forceinline__ void store_words(Element* destination, const u32 (&words)[kWords]) {
   static_assert(kWords == 2 || kWords == 4, "store_words: 8 or 16 bytes");
@@ -43,7 +43,7 @@ __device__ __forceinline__ void store_words(Element* destination, const u32 (&wo
   }
 }
 
-// `softmax` after finish(). Partners have equal maxima and sums.
+// Called after softmax.finish(). Partners hold equal maxima and sums.
 template <class Config, class Map, class OutMap, class Variant, class Addressing, class Place>
 __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& out,
                                            const OnlineSoftmax<Map>& softmax,
@@ -51,7 +51,7 @@ __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& 
                                            const Place& place) {
   using Element = typename Config::Element;
   using Tile = TileShape<Config::kBlockQ, Config::kHeadDimV, 32, Config::kAligned>;
-  __syncthreads();  // nobody reads Q, K or V any more
+  __syncthreads();  // all warps have finished reading Q, K and V
 #pragma unroll
   for (int r = 0; r < OutMap::kRows; ++r) {
     const int row = place.row + OutMap::row(r);
@@ -75,7 +75,7 @@ __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& 
     }
   }
   __syncwarp();
-  // A warp writes what it wrote above: 32 chunks of 16 bytes at a time, row by row.
+  // Each warp stores the rows that it wrote above: 32 chunks of 16 bytes at a time, row by row.
   constexpr int kColumns = OutMap::kColTiles * 8, kWarpRows = OutMap::kRowTiles * 16;
   constexpr int kChunks = (kColumns < Config::kHeadDimV ? kColumns : Config::kHeadDimV) / 8;
 #pragma unroll 2

@@ -1,11 +1,11 @@
-// The tile iterator: which tiles of keys a tile of queries visits, and which of them need a mask.
+// The tile iterator decides which tiles of keys a tile of queries visits and which need a mask.
 #pragma once
 #include "/kiln/attention/variant.cuh"
 
 namespace kiln {
 
-// Every tile of kBlockKv keys that the variant's range touches and tile() does not skip, in order:
-// of the `split`-th of `splits` equal runs of them, and there every kTeams-th from the `team`-th.
+// Visits in order the tiles of kBlockKv keys that the variant's range touches and tile() does not
+// skip: in the `split`-th of `splits` equal runs, every kTeams-th tile from the `team`-th.
 template <int kBlockKv, int kTeams, class Variant>
 class TileIterator {
  public:
@@ -25,21 +25,21 @@ class TileIterator {
     next_ = first + team * kBlockKv;
   }
 
-  // No key outside of it is visible, nor may be read.
+  // No key outside of this range is visible, and none may be read.
   __device__ __forceinline__ Range range() const { return range_; }
 
-  // The first key of the next tile; kEnd after the last.
+  // Returns the first key of the next tile, or kEnd after the last.
   static constexpr int kEnd = 0x7fffffff;
   __device__ __forceinline__ int next() {
     while (next_ < range_.end) {
       const int first = next_;
       next_ += kBlockKv * kTeams;
-      // A mask by range hides nothing between the ends of its range.
+      // A mask by range hides no tile between the ends of its range.
       if (!Variant::kKeeps || kind(first, rows_) != Tile::skip) return first;
     }
     return kEnd;
   }
-  // What some of the tile's queries see of a tile of keys.
+  // Returns what `rows`, queries of the tile, see of the tile of keys that starts at `first`.
   __device__ __forceinline__ Tile kind(int first, const TileRows& rows) const {
     const bool cut = first < range_.begin || first + kBlockKv > range_.end;
     Tile kind = Tile::full;

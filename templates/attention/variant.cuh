@@ -1,24 +1,24 @@
-// The variant interface: everything that changes attention's logits, mask, denominator or output
-// is a variant, never a flag in the main loop. Also the composition of several variants.
+// The variant interface and the composition of variants. Everything that changes attention's
+// logits, mask, denominator or output is a variant, never a flag in the main loop.
 #pragma once
 #include "/kiln/base/math.cuh"
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
 
-// Where a logit stands. Always inside the sequence: of padding, whose result is thrown away, a hook
-// sees the last row and key instead, so that it may index tensors without checks. Hooks about a
+// The position of a logit, always inside the sequence. For padding, whose result is discarded, a
+// hook sees the last row and key instead, so that it may index tensors without checks. Hooks for a
 // whole row get kv = 0.
 struct Position {
   int b, h, h_kv;  // batch entry, query head, KV head
   int row;         // query index, 0 .. len_q - 1
-  int q;           // row + len_kv - len_q: the query's place among the keys; negative if len_q is
-                   // the longer and the row early
+  int q;           // row + len_kv - len_q: the query's position among the keys; negative for
+                   // early rows if len_q > len_kv
   int kv;          // key index, 0 .. len_kv - 1
   int len_q, len_kv;
 };
 
-// Of a key and of the one behind it.
+// Values for a key and for the next one.
 template <class T>
 struct Two {
   T first, second;
@@ -27,7 +27,7 @@ struct Two {
 enum class Tile { skip, full, partial };
 
 struct Range {
-  int begin, end;  // begin <= end where contains() is asked
+  int begin, end;  // contains() requires begin <= end
 
   __device__ __forceinline__ bool contains(int kv) const {
     return static_cast<u32>(kv - begin) < static_cast<u32>(end - begin);
@@ -38,18 +38,18 @@ __device__ __forceinline__ Range intersection(Range a, Range b) {
   return {max(a.begin, b.begin), min(a.end, b.end)};
 }
 
-// The queries of one tile, as positions q. Heads are not told: a tile may hold rows of several.
+// The queries of one tile as positions q. Heads are not given: a tile may hold rows of several.
 struct TileRows {
   int b;
   int q_first, q_last;
   int len_q, len_kv;
 };
 
-// The number sum * 2^max. The online softmax keeps one for each row.
+// Represents the number sum * 2^max. The online softmax keeps one for each row.
 struct RowSum {
   float max, sum;
 
-  // Adds e^logit. -inf adds nothing, +inf outweighs everything.
+  // Adds e^logit. -inf adds nothing, and +inf outweighs everything.
   __device__ __forceinline__ void add(float logit) {
     const float x = logit * kLog2e;
     const float larger = fmaxf(max, x);
@@ -59,10 +59,10 @@ struct RowSum {
   }
 };
 
-// A variant is a struct of Slots and VariantTensors, in the kernel's argument block, with hooks. It
-// derives from VariantDefaults and redefines what it needs; a hook counts only if its trait is set.
-// Hooks with the trait unset cost nothing. (The parameter keeps the bases of different variants
-// different: equal empty bases may not share an address, which would move the Slots.)
+// A variant is a struct of Slots and VariantTensors in the kernel's argument block, with hooks. It
+// derives from VariantDefaults and redefines what it needs. A hook is used only if its trait is set
+// and costs nothing otherwise. (Unique keeps the bases of different variants distinct: equal empty
+// bases may not share an address, which would move the Slots.)
 template <class Unique>
 struct DefaultHooks {
   static constexpr bool kTransformsLogits = false;  // logits()
@@ -71,31 +71,31 @@ struct DefaultHooks {
   static constexpr bool kStartsRows = false;        // row_init()
   static constexpr bool kFinishesRows = false;      // row_finish()
   static constexpr bool kTransformsOutput = false;  // out()
-  // Two keys at once: Two<float> logits_of_two(Two<float> logits, const Position& first) in place
-  // of logits(), Two<bool> keep_two(const Position& first) in place of keep(). The first key is
-  // even, unless it is the last of all; what it is then said about the second is thrown away.
+  // Handles two keys at once: Two<float> logits_of_two(Two<float> logits, const Position& first)
+  // replaces logits(), Two<bool> keep_two(const Position& first) replaces keep(). The first key is
+  // even unless it is the last of all; the result for the second is then discarded.
   static constexpr bool kTakesTwo = false;
 
-  // The new logit. `logit` is already scaled.
+  // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
 
-  // Whether the key is visible. Called only for tiles that tile() calls partial.
+  // Returns whether the key is visible. Called only for tiles that tile() calls partial.
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
-  // The same for a mask that shows each row one run of keys, which is cheaper. It may reach beyond
-  // the sequence and be empty (end <= begin).
+  // The same for a mask that shows each row one run of keys, which is cheaper. The run may reach
+  // beyond the sequence and may be empty (end <= begin).
   __device__ __forceinline__ Range visible(const Position& row) const { return {0, row.len_kv}; }
 
-  // Keys outside are visible to no row of the tile; keys inside may be. Uniform over the CTA.
+  // Returns a range outside of which no row of the tile sees a key. Uniform over the CTA.
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const { return {0, rows.len_kv}; }
-  // What queries q_first..q_last see of keys kv_first..kv_last: nothing, all, or ask keep().
-  // Uniform over the CTA. Without bounds of its own a mask is asked everywhere.
+  // Returns what queries q_first..q_last see of keys kv_first..kv_last: nothing, all, or what
+  // keep() says. Uniform over the CTA. By default the mask is evaluated everywhere.
   __device__ __forceinline__ Tile tile(int, int, int, int) const { return Tile::partial; }
 
-  // What a row's sum of e^logit starts from. It counts in the LSE.
+  // Sets what a row's sum of e^logit starts from. This counts in the LSE.
   __device__ __forceinline__ void row_init(RowSum&, const Position&) const {}
-  // What is added to the sum at the end, to the denominator only. It does not count in the LSE.
+  // Adds to the sum at the end, for the denominator only. This does not count in the LSE.
   __device__ __forceinline__ void row_finish(RowSum&, const Position&) const {}
-  // The new value of an output element, before it is rounded.
+  // Returns the new value of an output element, before it is rounded.
   __device__ __forceinline__ float out(float o, const Position&) const { return o; }
 };
 using VariantDefaults = DefaultHooks<void>;
@@ -113,7 +113,7 @@ __device__ __forceinline__ auto load_constant(const T* address) {
   }
 }
 
-// A tensor read by a variant: at() gives a float, int or bool. A stride of 0 broadcasts.
+// A tensor read by a variant; at() returns a float, int or bool. A stride of 0 broadcasts.
 template <class T, int kRank>
 struct VariantTensor {
   Slot<const T*> data;
@@ -134,7 +134,7 @@ struct VariantTensor<T, 0> {
   __device__ __forceinline__ auto at() const { return load_constant(data.value); }
 };
 
-// Several variants as one: logits in the order of the list, masks ANDed, ranges intersected.
+// Composes variants: logits change in the order of the list, masks are ANDed, ranges intersected.
 template <class... Vs>
 struct Variants : Vs... {
   static constexpr bool kTransformsLogits = (Vs::kTransformsLogits || ...);
@@ -145,7 +145,7 @@ struct Variants : Vs... {
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
-  // Bytes in the argument block.
+  // The number of bytes in the argument block.
   static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
 
   template <class V>
@@ -160,7 +160,7 @@ struct Variants : Vs... {
   __device__ __forceinline__ bool keep(const Position& at) const {
     return ((!Vs::kMasks || Vs::kMasksByRange || get<Vs>().keep(at)) && ...);
   }
-  // Of the keys at `at`, which is even, and at `next`, behind it.
+  // Returns the logits of the key at `at`, which is even, and of the next key, at `next`.
   __device__ __forceinline__ Two<float> logits_of_two(Two<float> logits, const Position& at,
                                                       const Position& next) const {
     (transform<Vs>(logits, at, next), ...);

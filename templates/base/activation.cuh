@@ -1,4 +1,4 @@
-// Activations of one value, in fp32.
+// Activation functions of one fp32 value.
 #pragma once
 #include "/kiln/base/math.cuh"
 
@@ -9,7 +9,7 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu };
 template <Activation kActivation>
 __device__ __forceinline__ float activate(float x) {
   if constexpr (kActivation == Activation::relu) {
-    return x < 0.0f ? 0.0f : x;  // unlike max, keeps NaN
+    return x < 0.0f ? 0.0f : x;  // keeps NaN, unlike max
   } else if constexpr (kActivation == Activation::gelu) {
     return x * normal_cdf_fast(x);
   } else if constexpr (kActivation == Activation::gelu_tanh) {

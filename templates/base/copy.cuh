@@ -47,21 +47,21 @@ __device__ __forceinline__ void store_shared_16(u32 address, const uint4& value)
 }
 
 // Copies `valid_bytes` (0..16) from global memory and fills the rest of the 16 bytes with zeros.
-// With 0 valid bytes nothing is read, so `source` may then be any address. With 1 to 15 the
-// hardware fetches the aligned word and drops the rest: compute-sanitizer reports that as a read of
-// 16 bytes where the tensor ends within them.
+// With 0 valid bytes nothing is read, so `source` may be any address. With 1 to 15 the hardware
+// fetches all 16 aligned bytes and drops the rest; if the tensor ends within them,
+// compute-sanitizer reports a read of 16 bytes.
 __device__ __forceinline__ void copy_async_16(u32 destination, const void* source,
                                               int valid_bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
                "r"(valid_bytes)
                : "memory");
 }
-// kAsync of these two: false where the loader stores by itself and nothing is under way.
+// In these two, kAsync is false where the loader stores by itself and no copy is in flight.
 template <bool kAsync>
 __device__ __forceinline__ void commit_copies() {
   if constexpr (kAsync) asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits until at most kPending of this thread's committed groups are still under way.
+// Waits until at most kPending of this thread's committed groups are still in flight.
 template <bool kAsync, int kPending>
 __device__ __forceinline__ void wait_copies() {
   if constexpr (kAsync) asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");

@@ -1,14 +1,14 @@
-// Which element of a tile each register of a warp's accumulators holds. Softmax, mask, variant and
-// epilogue code reach accumulators only through such a map, so that kernels on mma.sync and on
-// wgmma, whose accumulators are laid out alike, share it.
+// Maps each register of a warp's accumulators to its element of a tile. Softmax, mask, variant and
+// epilogue code reaches accumulators only through such a map, so that kernels on mma.sync and on
+// wgmma share it: their accumulators have the same layout.
 #pragma once
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
 
-// One warp's part of a tile: kRowTiles x kColTiles blocks of 16 x 8. A lane holds kRows rows and,
-// in each, kCols columns; the four lanes of a quad share their rows. (A warp of a wgmma holds 16
-// rows: kRowTiles = 1.)
+// One warp's part of a tile: kRowTiles x kColTiles blocks of 16 x 8. A lane holds kRows rows of
+// kCols columns each; the four lanes of a quad share their rows. (A warp of a wgmma holds 16 rows,
+// so kRowTiles is 1.)
 template <int kRowTiles_, int kColTiles_>
 struct FragMap {
   static constexpr int kRowTiles = kRowTiles_;
@@ -16,14 +16,14 @@ struct FragMap {
   static constexpr int kRows = 2 * kRowTiles;
   static constexpr int kCols = 2 * kColTiles;
 
-  // The tile's row of the lane's row r, and its column of the lane's column c.
+  // row() and col() map the lane's row r and column c to the tile's.
   __device__ __forceinline__ static int row(int r) {
     return (r >> 1) * 16 + (r & 1) * 8 + (threadIdx.x % 32) / 4;
   }
   __device__ __forceinline__ static int col(int c) {
     return (c >> 1) * 8 + (threadIdx.x % 4) * 2 + (c & 1);
   }
-  // True in one of the lanes that share a row.
+  // True in exactly one of the lanes that share a row.
   __device__ __forceinline__ static bool leads_row() { return threadIdx.x % 4 == 0; }
 
   __device__ __forceinline__ static float row_max(float x) {
@@ -36,7 +36,7 @@ struct FragMap {
   }
 };
 
-// The accumulators themselves, in the register order of the matrix instructions.
+// The accumulators in the register order of the matrix instructions.
 template <class Map_>
 struct Fragment {
   using Map = Map_;

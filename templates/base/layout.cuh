@@ -1,15 +1,15 @@
-// Where a 16-byte chunk of a tile lies in shared memory.
+// The position of a 16-byte chunk of a tile in shared memory.
 //
-// A tile is rows of kChunks 16-byte chunks without padding. Eight rows read at one chunk column by
-// ldmatrix must fall on eight different 16-byte banks groups of the 128-byte bank line. Row r
-// starts at group (r * kChunks) mod 8, which already moves by 8 >> t groups a row, where 2^t is the
-// largest power of two (at most 8) that divides kChunks; the other t bits come from XOR with the
+// A tile consists of rows of kChunks 16-byte chunks without padding. Eight rows that ldmatrix reads
+// at one chunk column must fall on eight different 16-byte bank groups of the 128-byte bank line.
+// Row r starts at group (r * kChunks) mod 8, which takes 8 >> t different values, where 2^t is the
+// largest power of two (at most 8) that divides kChunks; the other t bits come from an XOR with the
 // row:
 //
 //   kChunks 8, 16, ..: chunk ^ (row & 7)      kChunks 4, 12, ..: chunk ^ (row / 2 & 3)
 //   kChunks 2, 6, ..:  chunk ^ (row / 4 & 1)  odd:               chunk
 //
-// XOR with t bits stays inside an aligned group of 2^t chunks, hence inside the row.
+// An XOR with t bits stays inside an aligned group of 2^t chunks and therefore inside the row.
 #pragma once
 #include "/kiln/base/types.cuh"
 

@@ -1,5 +1,5 @@
 // Integer and element types of all templates. Device code includes no header from outside this
-// folder: parsing CUDA's own would cost more than compiling the kernel.
+// folder, because parsing CUDA's own would take longer than compiling the kernel.
 #pragma once
 
 namespace kiln {
@@ -42,8 +42,8 @@ using conditional = typename Conditional<kCondition, T, F>::type;
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 __host__ __device__ constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 
-// Hides where a value comes from: what is computed from it stays where it is written, instead of
-// ahead of a loop in registers that the accumulators need.
+// Hides the origin of a value from the compiler, so that computations from it stay where they are
+// written and are not hoisted out of a loop into registers that the accumulators need.
 __device__ __forceinline__ u32 opaque(u32 value) {
   asm volatile("" : "+r"(value));
   return value;
@@ -83,7 +83,7 @@ __device__ __forceinline__ bf16 from_float<bf16>(float x) {
   return y;
 }
 
-// Two 16-bit elements in one register, the first in the low half.
+// Packs two 16-bit elements into one register, the first in the low half.
 template <class T>
 __device__ __forceinline__ u32 pack2(float low, float high) {
   static_assert(is_same<T, f16> || is_same<T, bf16>, "pack2: the element must be f16 or bf16");
@@ -96,8 +96,8 @@ __device__ __forceinline__ u32 pack2(float low, float high) {
   return packed;
 }
 
-// A run-time value in a kernel's argument block. Always 8 bytes, so that the host can write a
-// block of such values as an array of 64-bit words without knowing the struct.
+// A run-time value in a kernel's argument block. It always takes 8 bytes, so that the host can
+// write a block of such values as an array of 64-bit words without knowing the struct.
 template <class T>
 union Slot {
   T value;

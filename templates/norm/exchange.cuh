@@ -1,5 +1,5 @@
-// The statistics of a row from those of the threads that share it: in a CTA by sums, in a cluster
-// (sm_90 and later) by joining what its CTAs found.
+// Combines the statistics of a row over the threads that share it: in a CTA by sums, in a cluster
+// (sm_90 and later) by joining the results of its CTAs.
 #pragma once
 #include "/kiln/base/copy.cuh"
 #include "/kiln/norm/lane.cuh"
@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-// Into the same place of the shared memory of a CTA of the cluster, the own one included.
+// Stores to the same shared address in a CTA of the cluster, which may be the calling CTA.
 __device__ __forceinline__ void store_shared_of(u32 cta, u32 address, const float4& quad) {
   asm volatile(
       "{\n"
@@ -19,21 +19,21 @@ __device__ __forceinline__ void store_shared_of(u32 cta, u32 address, const floa
       : "memory");
 }
 
-// The CTA's place among those that share a row.
+// Returns the CTA's rank among the CTAs that share a row.
 template <class Config>
 __device__ __forceinline__ u32 rank_of_row() {
   if constexpr (Config::kCluster > 1) return cluster_rank();
   return 0;
 }
 
-// A CTA's shared memory may be written only while it runs: CTAs of a cluster call this before the
-// first row.
+// A CTA's shared memory may be written only while that CTA runs, so the CTAs of a cluster call this
+// before the first row.
 template <class Config>
 __device__ __forceinline__ void begin_exchange() {
   if constexpr (Config::kCluster > 1) sync_cluster();
 }
 
-// The columns of a row that the CTA of this rank holds.
+// Returns how many columns of a row the CTA of this rank holds.
 template <class Config>
 __device__ __forceinline__ float columns_of_rank(u32 columns, u32 rank) {
   constexpr u32 kTurn = Config::kVector * Config::kThreadsPerRow, kCluster = Config::kCluster;
@@ -43,9 +43,9 @@ __device__ __forceinline__ float columns_of_rank(u32 columns, u32 rank) {
   return static_cast<float>(own);
 }
 
-// The sum, or two, over the threads of a CTA that share a row; called by all, with `set` 0 and 1 in
-// turns: one barrier for each sum is enough, as nobody writes a set again before all have come
-// to the barrier of the other one, behind their reads of it.
+// Returns the sum, or two sums, over the threads of a CTA that share a row. All threads call it,
+// with `set` alternating between 0 and 1. One barrier per sum is then enough: a set is written
+// again only after all threads have read it and reached the barrier of the other set.
 template <class Config, class T>
 __device__ __forceinline__ T sum_threads(T sum, u32 set) {
   using Shape = NormShape<Config>;
@@ -67,7 +67,7 @@ __device__ __forceinline__ T sum_threads(T sum, u32 set) {
   return sum;
 }
 
-// Of the part of a row that a CTA holds, `count` columns; `turn` counts its rows.
+// Returns the statistics of the `count` columns of a row that a CTA holds; `turn` counts its rows.
 template <class Config>
 __device__ __forceinline__ Statistics gather(const NormLane<Config>& lane,
                                              const RowValues<Config>& values, float count,
@@ -78,14 +78,14 @@ __device__ __forceinline__ Statistics gather(const NormLane<Config>& lane,
     const float mean = mean_of(sum_threads<Config>(lane.sum(values), 0), count);
     const float2 sums = lane.distances(values, mean);
     if constexpr (!NormLane<Config>::kFine) return {count, mean, sum_threads<Config>(sums.x, 1)};
-    // What rounding took from the mean.
+    // `rest` is what rounding took from the mean.
     const float2 all = sum_threads<Config>(sums, 1);
     const float rest = mean_of(all.y, count);
     return {count, mean + rest, all.x - rest * all.y};
   }
 }
 
-// Of a whole row, from what each CTA of the cluster gathered. Two sets of slots in turns, as above.
+// Joins what each CTA of the cluster gathered of a row. Two sets of slots alternate, as above.
 template <class Config>
 __device__ __forceinline__ Statistics exchange(const Statistics& own, float columns, u32 rank,
                                                u32 turn) {

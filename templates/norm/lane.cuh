@@ -1,4 +1,4 @@
-// One thread's share of a row: its loads, its part of the statistics, its outputs.
+// One thread's share of a row: its loads, its part of the statistics and its outputs.
 #pragma once
 #include "/kiln/base/activation.cuh"
 #include "/kiln/base/copy.cuh"
@@ -11,19 +11,19 @@ namespace kiln {
 template <class T>
 inline constexpr bool is_norm_element = is_same<T, f16> || is_same<T, bf16> || is_same<T, float>;
 
-// What follows from a Config, and what it must fulfil; norm.cuh lists its fields.
+// Constants derived from a Config, and the conditions it must meet; norm.cuh lists its fields.
 template <class Config>
 struct NormShape {
   static constexpr int kThreads = Config::kThreadsPerRow * Config::kRowsPerBlock;
   static constexpr int kLanes = Config::kThreadsPerRow < 32 ? Config::kThreadsPerRow : 32;
-  static constexpr int kWarps = ceil_div(Config::kThreadsPerRow, 32);  // that share a row in a CTA
+  static constexpr int kWarps = ceil_div(Config::kThreadsPerRow, 32);  // warps per row in a CTA
   static constexpr int kCtaColumns =
       norm_cta_columns(Config::kVector, Config::kVectors, Config::kThreadsPerRow);
-  // From a thread's vector to its next one. The CTAs of a cluster take turns, so that each has
-  // work in a row that does not fill them.
+  // The distance from a thread's vector to its next one. The CTAs of a cluster take turns, so that
+  // each has work even in a row that does not fill them.
   static constexpr int kStep = Config::kVector * Config::kThreadsPerRow * Config::kCluster;
 
-  // Of a row that a thread holds in shared memory, x and residual.
+  // The vectors of a row, x and residual, that a thread holds in shared memory.
   static constexpr int kStageVectors = Config::kVectors * (Config::kResidual ? 2 : 1);
 
   static_assert(is_norm_element<typename Config::Input> &&
@@ -54,7 +54,7 @@ __device__ __forceinline__ u8* norm_stages() {
   return norm_shared_memory;
 }
 
-// What a thread has loaded of a row.
+// The part of a row that a thread has loaded.
 template <class Config>
 struct LoadedRow {
   using Part = Pack<typename Config::Input, Config::kVector>;
@@ -62,7 +62,7 @@ struct LoadedRow {
   Part residual[Config::kResidual ? Config::kVectors : 1];
 };
 
-// s, in fp32 where it is a sum, else in Input's own bits, which take less registers.
+// The values s: in fp32 if they are sums, else in Input's own bits, which take fewer registers.
 template <class Config>
 struct RowValues {
   using Part = conditional<Config::kResidual, Pack<float, Config::kVector>,
@@ -104,10 +104,10 @@ class NormLane {
   using Values = RowValues<Config>;
   using Weights = RowWeights<Config>;
 
-  // Whether a row may have distances from its mean that are small beside the mean.
+  // True if the distances of a row from its mean may be small compared with the mean.
   static constexpr bool kFine = Config::kResidual || sizeof(Input) == 4;
 
-  // `first`: the thread's first column.
+  // `first` is the thread's first column.
   __device__ __forceinline__ NormLane(const NormParams& params, int first)
       : params_(params), first_(first) {}
 
@@ -118,9 +118,9 @@ class NormLane {
     }
   }
 
-  // The same by way of shared memory, where each thread reads what it has copied itself and nobody
-  // waits for others. After each fetch() a group of copies is committed, and a row is taken when
-  // kStages - 1 further ones are.
+  // The same through shared memory. Each thread reads only what it copied itself, so it waits for
+  // no other. A group of copies is committed after each fetch(), and a row is taken once
+  // kStages - 1 further groups are.
   __device__ __forceinline__ void fetch(u32 stage, u32 row) const {
     fetch(slot(stage, 0), params_.x, params_.x_rows, row);
     if constexpr (Config::kResidual) {
@@ -138,7 +138,7 @@ class NormLane {
     for (int v = 0; v < kVectors; ++v) load(weights, v);
   }
 
-  // Over the thread's columns; absent ones are zeros. Chains of their own for each vector.
+  // Sums the thread's columns; absent ones are zeros. Each vector has its own chain of additions.
   __device__ __forceinline__ float sum(const Values& values) const {
     float sum = 0.0f;
 #pragma unroll
@@ -151,7 +151,7 @@ class NormLane {
     }
     return sum;
   }
-  // Of the squared distances from `mean`, and of the distances.
+  // Returns the sums of the squared distances from `mean` and of the distances.
   __device__ __forceinline__ float2 distances(const Values& values, float mean) const {
     float squares = 0.0f, sum = 0.0f;
 #pragma unroll
@@ -185,7 +185,7 @@ class NormLane {
     }
   }
 
-  // `weights` are loaded here, column by column, unless Config::kEarlyWeights.
+  // Stores the outputs, and loads `weights` vector by vector unless Config::kEarlyWeights is set.
   __device__ __forceinline__ void store(const Values& values, Normalizer normalizer,
                                         Weights& weights, u32 row) const {
     if (row >= static_cast<u32>(params_.rows)) return;
@@ -211,15 +211,15 @@ class NormLane {
   }
 
  private:
-  // Vectors are whole: kVector divides the columns.
+  // A vector exists as a whole or not at all, because kVector divides the columns.
   __device__ __forceinline__ bool has(int v) const {
     return v * Shape::kStep < params_.columns - first_;
   }
-  // Of the thread's first vector; the others follow at multiples of kStep.
+  // The address of the thread's first vector; the others follow at multiples of kStep.
   template <class T>
   __device__ __forceinline__ T* place(void* tensor, const NormRows& rows, u32 row) const {
     const u32 inner = static_cast<u32>(params_.inner_rows);
-    // The division costs as much as a whole vector does.
+    // One run of rows needs no division, which costs as much as a whole vector.
     const i64 start = params_.inner_rows == params_.rows
                           ? static_cast<i64>(row) * rows.inner
                           : static_cast<i64>(row / inner) * rows.outer +
@@ -232,8 +232,8 @@ class NormLane {
     return place<T>(const_cast<void*>(tensor), rows, row);
   }
 
-  // In a loop over rows, hides that a vector has been read before: else its elements, which take
-  // twice the registers in fp32, would be kept from one use to the next, those of weights for ever.
+  // In a loop over rows, hides from the compiler that a vector has been read before. Its elements,
+  // twice the registers in fp32, would otherwise be kept between uses, those of weights for good.
   template <class T>
   __device__ __forceinline__ static Pack<T, kVector> unread(Pack<T, kVector> pack) {
     if constexpr (Config::kStages > 0 && sizeof(T) == 2) {
@@ -253,7 +253,7 @@ class NormLane {
     }
   }
 
-  // Of the thread's vector `index`.
+  // Returns the shared address of the thread's vector `index`.
   __device__ __forceinline__ u32 slot(u32 stage, u32 index) const {
     return shared_address(norm_stages()) +
            ((stage * Shape::kStageVectors + index) * Shape::kThreads + threadIdx.x) * 16;

@@ -1,23 +1,25 @@
-// RMS norm and layer norm in one launch: a row is read once, waits in registers for its statistics
-// and is written once. A rendered kernel calls norm<Config>(params) with a Config of
-//   Input, Weight, Bias, Output     of x, residual and residual_out; weight; bias; out. Weight and
-//                                   Bias are any of the three where there is none
+// RMS norm and layer norm in one launch: a row is read once, stays in registers until its
+// statistics are known and is written once. A rendered kernel calls norm<Config>(params) with a
+// Config of
+//   Input, Weight, Bias, Output     the dtypes: Input of x, residual and residual_out, the others
+//                                   of weight, bias and out. An absent one has any of them
 //   kNorm, kActivation              Norm::rms or layer; Activation::none, relu, gelu, ..
 //   kWeight, kBias, kResidual       whether there is one
-//   kVector                         elements of an access, which divide the columns. Tensors begin,
-//                                   and rows follow each other, at multiples of kVector elements of
-//                                   their own or of 16 bytes, whichever is less
-//   kVectors, kThreadsPerRow        kVector * kVectors * kThreadsPerRow * kCluster columns or fewer
-//   kRowsPerBlock                   groups of so many threads in a CTA, with a row each
-//   kCluster                        CTAs that share a row: 1, or from sm_90 on 2 to 8, which the
-//                                   launch gives as its cluster
+//   kVector                         elements of an access; it divides the columns. Tensors begin
+//                                   and rows follow each other at multiples of kVector of their
+//                                   own elements or of 16 bytes, whichever is less
+//   kVectors, kThreadsPerRow        kVector * kVectors * kThreadsPerRow * kCluster is at least the
+//                                   number of columns
+//   kRowsPerBlock                   groups of kThreadsPerRow threads in a CTA, each with a row
+//   kCluster                        CTAs that share a row: 1 or, from sm_90 on, 2 to 8, which the
+//                                   launch sets as its cluster size
 //   kEarlyWeights                   weights and bias are loaded with x and kept, not when needed
-//   kStages                         0: a group of threads has one row. Else, from sm_80 on and with
-//                                   vectors of 16 bytes, it goes from row to row, and so many of
-//                                   the next ones are on their way to shared memory: while a row
-//                                   waits for its statistics, and is written, memory is never idle
-// The launch: norm_blocks() CTAs or, with kStages, any fewer that are whole clusters, of
-// kThreadsPerRow * kRowsPerBlock threads, with norm_shared_bytes() of dynamic shared memory.
+//   kStages                         0: a group of threads has one row. Otherwise (sm_80 and later,
+//                                   vectors of 16 bytes) it loops over rows and keeps kStages of
+//                                   the next ones in flight to shared memory, so that memory is
+//                                   never idle while a row waits for its statistics or is written
+// The launch has norm_blocks() CTAs or, with kStages, any smaller number of whole clusters, of
+// kThreadsPerRow * kRowsPerBlock threads with norm_shared_bytes() of dynamic shared memory.
 #pragma once
 #include "/kiln/norm/exchange.cuh"
 #include "/kiln/norm/lane.cuh"
@@ -35,12 +37,12 @@ __device__ __forceinline__ void norm(const NormParams& params) {
   const float columns = static_cast<float>(params.columns);
   const float held = columns_of_rank<Config>(params.columns, rank);
 
-  // The row of the thread's group; `first` is that of the CTA's first group.
+  // Each group of threads has a row; `first` is the row of the CTA's first group.
   u32 first = blockIdx.x / Config::kCluster * kRows;
   const u32 group = threadIdx.x / kThreadsPerRow;
   const u32 step = gridDim.x / Config::kCluster * kRows;
   const u32 rows = params.rows;
-  // Each is a group of copies; behind the last row they are empty.
+  // Each call commits one group of copies, which is empty past the last row.
   const auto fetch = [&](u32 stage, u32 of_first_group) {
     if (of_first_group < rows) lane.fetch(stage, of_first_group + group);
     commit_copies<true>();

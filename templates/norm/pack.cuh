@@ -1,12 +1,13 @@
-// Neighbouring elements of a row that one thread holds, as they lie in memory. Any power of two of
-// them, whatever their size, so that tensors of several dtypes are walked in step.
+// Neighbouring elements of a row that one thread holds, in their memory layout. Their number is any
+// power of two, whatever their size, so that tensors of several dtypes are walked in step.
 #pragma once
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
 
-// Loads 2, 4, 8 or 16 bytes, zeros where they do not exist. Past L1, which is for the weights: who
-// streams rows reads nothing twice. Volatile, so that all loads of a row come before what follows.
+// Loads 2, 4, 8 or 16 bytes if they exist, into words that the caller has zeroed. The load does not
+// allocate in L1, which is kept for the weights: streamed rows are read only once. It is volatile
+// so that all loads of a row come before what follows.
 template <int kBytes>
 __device__ __forceinline__ void load_once(u32* words, const void* source, bool exists) {
   const u32 guard = exists;
@@ -56,7 +57,7 @@ __device__ __forceinline__ void load_once(u32* words, const void* source, bool e
   }
 }
 
-// The same for what other CTAs read too.
+// The same for data that other CTAs read too.
 template <int kBytes>
 __device__ __forceinline__ void load_cached(u32* words, const void* source, bool exists) {
   if (!exists) return;
@@ -86,11 +87,11 @@ __device__ __forceinline__ void store_words(void* destination, const u32* words)
   }
 }
 
-// Its address is a multiple of its bytes, or of 16 where it has more.
+// The address must be a multiple of the size, or of 16 bytes if the size is larger.
 template <class T, int kCount>
 struct Pack {
   static constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-  static constexpr int kPiece = kBytes < 16 ? kBytes : 16;  // of one access
+  static constexpr int kPiece = kBytes < 16 ? kBytes : 16;  // bytes per access
   static constexpr int kPieceWords = ceil_div(kPiece, 4);
   u32 words[ceil_div(kBytes, 4)];
 
@@ -113,7 +114,7 @@ struct Pack {
     }
   }
 
-  // All of it exists, or nothing, which reads as zeros.
+  // Either the whole pack exists, or none of it does and it reads as zeros.
   __device__ __forceinline__ void load_once_from(const T* source, bool exists) {
     clear();
 #pragma unroll

@@ -1,13 +1,13 @@
 // RMS norm and layer norm in two launches, for few rows of many columns and for rows that no CTA
-// can hold: norm_partial<Config>(params) writes the statistics of each part of each row to the
-// workspace, norm_apply<Config>(params) joins those of its row and normalizes its part, which it
+// can hold. norm_partial<Config>(params) writes the statistics of each part of each row to the
+// workspace. norm_apply<Config>(params) joins those of its row and normalizes its part, which it
 // reads again, mostly from L2.
 //
-// The Config is norm()'s, with kRowsPerBlock and kCluster 1 and kThreadsPerRow at least 32; a part
-// is the columns of a CTA, norm_cta_columns(). kStages is 0. One more field:
-//   kOverlaps    from sm_90 on: the second launch is a programmatic dependent one, which loads its
-//                rows while the first still runs. The first must be an ordinary launch, as the
-//                second does not wait for what comes before it
+// The Config is norm()'s, with kRowsPerBlock 1, kCluster 1, kStages 0 and kThreadsPerRow at least
+// 32. A part is the columns of a CTA, norm_cta_columns(). There is one more field:
+//   kOverlaps    from sm_90 on: the second launch is a programmatic dependent launch, which loads
+//                its rows while the first still runs. The first must be an ordinary launch, because
+//                the second does not wait for what comes before it
 // Both launch params.rows * params.splits CTAs; CTA i has part i % splits of row i / splits.
 #pragma once
 #include "/kiln/norm/exchange.cuh"
@@ -23,8 +23,8 @@ struct NormPart {
                     Config::kStages == 0,
                 "norm: in two launches a CTA of 32 threads or more has a part of one row");
   u32 row;
-  int first;    // column of the thread
-  float count;  // columns of the part
+  int first;    // the thread's first column
+  float count;  // number of columns of the part
 
   __device__ __forceinline__ explicit NormPart(const NormParams& params) {
     const u32 splits = params.splits;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void norm_apply(const NormParams& params) {
   lane.load(loaded, part.row);
   typename Lane::Weights weights;
   if constexpr (Config::kEarlyWeights) lane.load(weights);
-  // Before the first write too: the other launch may still read what is overwritten in place.
+  // The first write must wait too: the other launch may still read what is overwritten in place.
   if constexpr (Config::kOverlaps) asm volatile("griddepcontrol.wait;" ::: "memory");
   const typename Lane::Values values(loaded);
   lane.store_sums(values, part.row);

@@ -1,5 +1,5 @@
-// What a norm must know of a row, gathered from parts of it. Sums are taken in an order that
-// depends on the columns alone: a row's result has the same bits in any batch and in every launch.
+// The statistics of a row, gathered from its parts. The order of summation depends only on the
+// columns, so a row gives the same bits in any batch and in every launch.
 #pragma once
 #include "/kiln/base/math.cuh"
 
@@ -12,9 +12,9 @@ struct Normalizer {
   float mean, scale;
 };
 
-// Of a row or of a part of it: columns, their mean, and the sum of squared distances from it. RMS
-// norm has no mean and keeps it 0. A difference of two large sums would lose the variance of rows
-// whose mean is large; sums of distances from a mean that is known do not.
+// The statistics of a row or of a part of it: the number of columns, their mean, and the sum of
+// squared distances from it. RMS norm has no mean and keeps it 0. A difference of two large sums
+// would lose the variance of rows with a large mean; sums of distances from a known mean do not.
 struct Statistics {
   float count = 0.0f, mean = 0.0f, squares = 0.0f;
 
@@ -27,15 +27,15 @@ struct Statistics {
   }
 };
 
-// sum / count, 0 of nothing. The second step takes what rounding left, so that the mean of equal
-// elements is that element.
+// Returns sum / count, or 0 for no elements. The second step adds what rounding left, so that the
+// mean of equal elements is that element.
 __device__ __forceinline__ float mean_of(float sum, float count) {
   const float share = reciprocal_approx(fmaxf(count, 1.0f));
   const float mean = sum * share;
   return mean + fmaf(-mean, count, sum) * share;
 }
 
-// Of kLanes neighbouring lanes, a power of two. All get the same bits.
+// Sums over kLanes neighbouring lanes, a power of two. All lanes get the same bits.
 template <int kLanes>
 __device__ __forceinline__ float sum_lanes(float sum) {
 #pragma unroll
@@ -48,14 +48,14 @@ __device__ __forceinline__ float2 sum_lanes(float2 sums) {
   return {sum_lanes<kLanes>(sums.x), sum_lanes<kLanes>(sums.y)};
 }
 
-// Of the parts of a row, `part(0)` to `part(count - 1)`; called by whole warps. kMost: 8 for at
-// most so many, or 32 for any number.
+// Joins the parts of a row, `part(0)` to `part(count - 1)`; called by whole warps. kMost is 8 for
+// at most 8 parts, or 32 for any number.
 template <Norm kNorm, int kMost, class Part>
 __device__ __forceinline__ Statistics join_parts(int count, float columns, Part part) {
   const int lane = threadIdx.x % kMost;
   float mean = 0.0f, squares = 0.0f;
   if constexpr (kNorm == Norm::layer) {
-    // Of distances from one of the means, which are smaller and lose less to rounding.
+    // Averages distances from one of the means: they are smaller and lose less to rounding.
     const float origin = part(0).mean;
     float sum = 0.0f;
 #pragma unroll 1
