@@ -1,4 +1,4 @@
-// From accumulators to the output: activation, bias, residual, conversion and guarded stores.
+// Turns accumulators into output: bias, activation, residual, conversion and guarded stores.
 #pragma once
 #include "/kiln/base/activation.cuh"
 #include "/kiln/gemm/gate.cuh"
@@ -8,8 +8,8 @@
 
 namespace kiln {
 
-// The shape of every epilogue: `acc` is alpha times the sum times the scales; an absent bias or
-// residual is 0.
+// Every epilogue has this interface. `acc` is alpha times the sum times the scales; an absent bias
+// or residual is passed as 0.
 template <Activation kActivation, bool kHasBias, bool kHasResidual>
 struct StandardEpilogue {
   static constexpr bool kBias = kHasBias, kResidual = kHasResidual;
@@ -20,7 +20,7 @@ struct StandardEpilogue {
   }
 };
 
-// Where Config::kGate says so: of a gate and its partner, each with its own scales and bias.
+// Used if Config::kGate is set; `gate` and its partner `up` already have their scales and bias.
 template <Activation kActivation, bool kHasBias, bool kHasResidual>
 struct GatedEpilogue {
   static constexpr bool kBias = kHasBias, kResidual = kHasResidual;
@@ -34,7 +34,7 @@ struct Pair {
   float first, second;
 };
 
-// kCount neighbouring elements in registers, as they lie in memory.
+// Holds kCount neighbouring elements in registers, packed as in memory.
 template <class T, int kCount>
 struct Vector {
   static constexpr int kWords = kCount * static_cast<int>(sizeof(T)) / 4;
@@ -59,8 +59,8 @@ struct Vector {
   }
 };
 
-// kAligned: all elements exist and the address is a multiple of 16 bytes, or of the whole vector.
-// Else `count` of them exist, which may be more than the vector holds, or negative.
+// If kAligned, all elements exist and the address is a multiple of 16 bytes or of the vector's
+// size. Otherwise only the first `count` exist; `count` may be negative or exceed kCount.
 template <bool kAligned, class T, int kCount>
 __device__ __forceinline__ void load_vector(Vector<T, kCount>& vector, const T* source, int count) {
   constexpr int kWords = Vector<T, kCount>::kWords;
@@ -99,7 +99,7 @@ __device__ __forceinline__ void store_vector(T* destination, const float (&value
   }
 }
 
-// Half `half` of a 16 x 8 accumulator: two neighbouring elements of row g + 8 * half.
+// Returns two neighbouring elements of row lane / 4 + 8 * half of a 16 x 8 accumulator.
 __device__ __forceinline__ Pair accumulator_pair(const float (&acc)[4], int half) {
   return {acc[half * 2], acc[half * 2 + 1]};
 }
@@ -116,12 +116,12 @@ __device__ __forceinline__ void copy_accumulators(Word (&to)[kTiles][kWords],
     to[i / kWords][i % kWords] = from[i / kWords][i % kWords];
 }
 
-// A warp's own part of shared memory, through which 16 rows at a time of its accumulators go from
-// mma.sync's order to rows: global accesses become whole lines, and the epilogue becomes a loop,
-// which compiles several times faster than one copy for each register.
+// Each warp reorders its accumulators from mma.sync's layout to rows, 16 at a time, in its own part
+// of shared memory. Global accesses then cover whole lines, and the epilogue is a loop, which
+// compiles several times faster than one copy of the code for each register.
 template <int kColumns>
 struct EpilogueRows {
-  static constexpr int kStride = kColumns + 8;  // floats; lanes 4g + t write to 32 different banks
+  static constexpr int kStride = kColumns + 8;  // in floats; lanes 4g + t hit 32 different banks
   static constexpr int kBytes = 16 * kStride * 4;
 
   float* rows;
@@ -152,12 +152,12 @@ struct EpilogueRows {
   }
 };
 
-// What b's columns have each, of kCount neighbouring columns of the output.
+// Holds the biases or scales of b's columns that belong to kCount neighbouring output columns.
 template <class T, int kCount, Gate kGate>
 struct ColumnVector {
   Vector<T, kCount> parts[kGate == Gate::none ? 1 : 2];
 
-  // `source`: of the first column of `n`.
+  // `source` points to the value of the first of `n` output columns.
   template <bool kAligned>
   __device__ __forceinline__ void load(const T* source, int column, int n) {
     const int left = n - column;
@@ -183,8 +183,8 @@ struct ColumnVector {
   }
 };
 
-// One lane's share of a warp's tile: the same columns of every kLaneRows-th row. A slab is 16 rows,
-// kPasses of which a lane visits. kColumns: of the output.
+// Stores one lane's share of a warp's tile: the same columns of every kLaneRows-th row. A slab is
+// 16 rows, of which a lane visits kPasses. kColumns counts the warp's columns of the output.
 template <class Config, class Epilogue, int kColumns>
 class OutputLane {
   using Output = typename Config::Output;
@@ -193,20 +193,20 @@ class OutputLane {
   static constexpr bool kAligned = Config::kAlignedStores;
   static constexpr bool kColumnScales = Config::kScaleB == Scale::vector;
   static constexpr int kVector = kAligned ? 16 / static_cast<int>(sizeof(Output)) : 2;
-  static constexpr int kVectors = kColumns / kVector;  // in a row
+  static constexpr int kVectors = kColumns / kVector;  // per row
   static constexpr int kLaneColumns = kVectors & -kVectors & 31 ? kVectors & -kVectors : 32;
   static constexpr int kLaneRows = 32 / kLaneColumns;
-  static constexpr int kSteps = kVectors / kLaneColumns;  // vectors of this lane in a row
+  static constexpr int kSteps = kVectors / kLaneColumns;  // vectors of this lane per row
   static constexpr int kPasses = ceil_div(16, kLaneRows);
   static constexpr Gate kGate = Config::kGate;
-  // Gates that lie side by side in the sums, before as many partners: see TileLoader.
+  // The sums alternate between kRun gates and the kRun partners of these; see TileLoader.
   static constexpr int kRun = kGate == Gate::halves && Config::kMajorB == Major::mn
                                   ? 16 / static_cast<int>(sizeof(typename Config::Input))
                                   : 1;
 
  public:
   using Sums = EpilogueRows<kColumns * kGateFactor<Config>>;
-  // Of a slab. A lane asks for them long before it needs them: memory is far away.
+  // The residuals of a slab. A lane loads them long before it uses them to hide memory latency.
   using Residuals = Vector<Residual, kVector>[kPasses][kSteps];
   static constexpr int kResidualWords = sizeof(Residuals) / 4;
 
@@ -260,8 +260,8 @@ class OutputLane {
                                         int slab) const {
     Output* destination = static_cast<Output*>(params_.out) + batch_ * params_.out_batch +
                           (row_ + slab * 16) * params_.out_ld;
-    // Residuals are in registers, which only an unrolled loop can index. Two passes of gates and
-    // their partners at once would spill: a 64 x 64 warp tile leaves no registers for them.
+    // Residuals are in registers, which only an unrolled loop can index. Two unrolled passes of
+    // gates and partners would spill: a 64 x 64 warp tile leaves no registers for both.
 #pragma unroll(Epilogue::kResidual ? kPasses : kGate == Gate::none ? 2 : 1)
     for (int pass = 0; pass < kPasses; ++pass) {
       const int row = row_ + slab * 16 + pass * kLaneRows;
@@ -289,7 +289,7 @@ class OutputLane {
   }
 
  private:
-  // Of column `i` of the vector at `step`.
+  // Computes the output in column `i` of the vector at `step`.
   __device__ __forceinline__ float finish(float sum, float up_sum, float scale, float residual,
                                           int row, int step, int i) const {
     const Epilogue epilogue;
@@ -338,15 +338,15 @@ class OutputLane {
   ColumnVector<float, kVector, kGate> column_scales_[kSteps];
 };
 
-// Writes a warp's tile, whose first row and column in the output are `row` and `column`. Every
-// warp must be done with the stages, whose shared memory is used again.
+// Writes a warp's tile, which starts at `row` and `column` of the output. It reuses the shared
+// memory of the stages, so every warp must be done with them.
 template <class Config, class Epilogue, class Accumulator, int kTilesM, int kTilesN>
 __device__ __forceinline__ void store_tile(const GemmParams& params,
                                            Accumulator (&accumulators)[kTilesM][kTilesN], int batch,
                                            int row, int column, int warp, int lane) {
   using Lane = OutputLane<Config, Epilogue, kTilesN * 8 / kGateFactor<Config>>;
   using Rows = typename Lane::Sums;
-  // As many slabs as fit in the registers that the main loop no longer needs.
+  // Residuals are loaded ahead for as many slabs as fit in registers that the main loop has freed.
   constexpr int kFit = 64 / Lane::kResidualWords;
   constexpr int kAhead = kFit < 1 ? 1 : kFit < kTilesM ? kFit : kTilesM;
   const Rows rows = {reinterpret_cast<float*>(shared_memory() + warp * Rows::kBytes)};
@@ -362,7 +362,7 @@ __device__ __forceinline__ void store_tile(const GemmParams& params,
     __syncwarp();
     output.store(rows, residuals[0], i);
     if constexpr (kTilesM > 1) __syncwarp();
-    // The registers move up a place: indexing them by `i` would need an unrolled loop.
+    // Shift the registers by one tile: indexing them by `i` would need an unrolled loop.
 #pragma unroll
     for (int j = 1; j < kTilesM; ++j) copy_accumulators(accumulators[j - 1], accumulators[j]);
     if constexpr (Epilogue::kResidual) {

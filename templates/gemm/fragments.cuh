@@ -6,11 +6,11 @@
 
 namespace kiln {
 
-// A warp's kExtent rows of A or columns of B. One tensor-core step is 32 bytes of K: 16 elements
-// of 16 bits or 8 of tf32. A fragment is 16 rows of A, or two neighbouring 8 columns of B:
+// Loads a warp's kExtent rows of A or columns of B. A tensor-core step covers 32 bytes of K: 16
+// elements of 16 bits or 8 of tf32. A fragment covers 16 rows of A or 16 columns of B:
 //   A: r[0..1] = rows 0-7 and 8-15 of the first half of K, r[2..3] = of the second half
 //   B: r[0..1] = first and second half of K of columns 0-7, r[2..3] = of columns 8-15
-// Hence both read four 8 x 8 matrices and differ only in their order.
+// Both therefore read four 8 x 8 matrices and differ only in the order of the matrices.
 template <class Tile, bool kIsA, int kExtent>
 class FragmentLoader {
  public:
@@ -18,7 +18,7 @@ class FragmentLoader {
 
   // `first` is the warp's first row of A or column of B in the tile.
   __device__ __forceinline__ FragmentLoader(int first, int lane) {
-    const int matrix = lane / 8;  // whose row address this lane gives to ldmatrix
+    const int matrix = lane / 8;  // this lane gives ldmatrix the address of one of its rows
     const int mn_half = kIsA ? matrix % 2 : matrix / 2;
     const int k_half = kIsA ? matrix / 2 : matrix % 2;
     int row, chunk, byte = 0;
@@ -38,8 +38,8 @@ class FragmentLoader {
     mix_ = Layout::offset(row, 0) - row * Layout::kRowBytes;
   }
 
-  // Reads the fragments of step `step` of the tile at `stage` in shared memory. They have to be
-  // rounded before they are multiplied.
+  // Reads the fragments of step `step` of the tile at `stage` in shared memory. The caller must
+  // round() them before it multiplies them.
   __device__ __forceinline__ void load(u32 (&fragments)[kCount][4], u32 stage, int step) const {
     const u32 base = shared_address(shared_memory()) + stage + row_offset_;
     const u32 k_major = Tile::kKMajor ? base + (opaque(chunk_offset_ ^ mix_) ^ (step * 32)) : 0;
@@ -69,11 +69,11 @@ class FragmentLoader {
 
  private:
   using Layout = typename Tile::Layout;
-  // Then `chunks` below changes other bits than the lane's chunk, so that one XOR replaces an
-  // addition and an XOR, and far fewer registers hold addresses.
+  // If true, `chunks` below has no set bits in common with the lane's chunk. One XOR then replaces
+  // an addition and an XOR, and addresses take far fewer registers.
   static constexpr bool kDisjoint = (kExtent & (kExtent - 1)) == 0;
 
-  // Of the chunk that lies `chunks` after this lane's.
+  // Returns the offset of the chunk that lies `chunks` after this lane's.
   __device__ __forceinline__ u32 chunk_offset(int chunks) const {
     if constexpr (kDisjoint) return opaque(chunk_offset_ ^ mix_) ^ (chunks * 16);
     return (chunk_offset_ + chunks * 16) ^ mix_;

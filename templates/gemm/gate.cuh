@@ -1,17 +1,18 @@
-// Gated epilogues: an output column is activate(gate) * up, of two columns of b.
+// Gated epilogues compute an output column as activate(gate) * up from two columns of b.
 #pragma once
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
 
-// Where b has the two columns of output column c, out of n: c and n + c, or 2 c and 2 c + 1.
+// Output column c of n uses columns c and n + c of b (halves) or 2 c and 2 c + 1 (interleaved).
 enum class Gate { none, halves, interleaved };
 
-// Columns of b for each column of the output.
+// The number of columns of b for each column of the output.
 template <class Config>
 inline constexpr int kGateFactor = Config::kGate == Gate::none ? 1 : 2;
 
-// Of `column`'s gate, or of what it has alone; `n` counts the output's columns.
+// Return the column of b with the gate, or the only value, and the one with the partner of output
+// column `column`; the output has `n` columns.
 template <Gate kGate>
 __device__ __forceinline__ int gate_column(int column) {
   return kGate == Gate::interleaved ? column * 2 : column;

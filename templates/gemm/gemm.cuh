@@ -16,7 +16,7 @@ namespace kiln {
 template <class T>
 inline constexpr bool is_gemm_element = is_same<T, f16> || is_same<T, bf16> || is_same<T, float>;
 
-// What follows from a Config, and what it must fulfil.
+// Derives constants and types from a Config and checks its limits.
 template <class Config>
 struct GemmShape {
   using Input = typename Config::Input;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   const TileShare share = tile_share<Config::kBlockK>(params, blockIdx.x);
   const TilePosition start =
       tile_position<Config::kBlockM, Shape::kOutputN>(params.m, params.n, share.tile);
-  // Wait in shared memory for the end of the main loop, which leaves no registers for them.
+  // These two stay in shared memory because the main loop leaves no registers for them.
   __shared__ TilePosition position;
   __shared__ TileShare kept;
   if (threadIdx.x == 0) {

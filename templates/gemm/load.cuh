@@ -1,5 +1,5 @@
-// Copies K-tiles of one operand from global to shared memory. What lies outside the matrix is
-// filled with zeros and never read.
+// Copies K-tiles of one operand from global to shared memory. Elements outside the matrix are never
+// read and become zeros.
 #pragma once
 #include "/kiln/base/copy.cuh"
 #include "/kiln/gemm/tile.cuh"
@@ -12,21 +12,21 @@ __device__ __forceinline__ void copy_async_4(u32 destination, const void* source
                : "memory");
 }
 
-// Threads form a grid of kThreadRows x kThreadColumns chunks, which steps over the tile.
+// The threads form a grid of kThreadRows x kThreadColumns chunks, which steps over the tile.
 //
-// kHalves: of a gated epilogue's b, whose second half of columns has the partners of the first. A
-// tile then alternates between the halves: by columns where K is contiguous, else by chunks of
-// columns. A thread stays in one half, so its way through the tile is as straight as without.
+// kHalves is set for b of a gated epilogue whose second half of columns holds the partners of the
+// first. A tile then alternates between the halves: by column if K is contiguous, else by chunk of
+// columns. A thread stays in one half, so its steps through the tile are as regular as without.
 template <class Tile, int kThreads, bool kAligned, bool kHalves = false>
 class TileLoader {
  public:
   using Element = typename Tile::Element;
-  // cp.async copies 4, 8 or 16 aligned bytes; else the elements pass through registers.
+  // cp.async copies 4, 8 or 16 aligned bytes; unaligned 16-bit elements pass through registers.
   static constexpr bool kAsync = kAligned || sizeof(Element) == 4;
 
-  // `matrix` is the operand of this batch entry, `ld` its other stride, and `first` the tile's
-  // first row of A or column of B, out of `extent`; with kHalves both count gates and their
-  // partners. The tiles lie in K from `k_begin` up to `k_end`.
+  // `matrix` is the operand of this batch entry, `ld` the stride of its dimension that is not
+  // contiguous and `first` the tile's first row of A or column of B, out of `extent`; with kHalves
+  // both count gates and partners. The tiles cover K from `k_begin` up to `k_end`.
   __device__ __forceinline__ TileLoader(const Element* matrix, i64 ld, int first, int extent,
                                         int k_begin, int k_end, int thread)
       : row_(thread / kThreadColumns),
@@ -49,9 +49,9 @@ class TileLoader {
     destination_ = shared_address(shared_memory()) + Tile::Layout::offset(row_, chunk_);
   }
 
-  // Starts part `part` of `parts` of the copy of the next K-tile to `offset` in shared memory; all
-  // parts, in order, copy the tile. Both numbers must be constants after unrolling. Tiles past the
-  // end of K are all zeros.
+  // Starts part `part` of `parts` of the copy of the next K-tile to `offset` in shared memory. All
+  // parts must be started, in order, and both numbers must be constants after unrolling. Tiles past
+  // the end of K are all zeros.
   __device__ __forceinline__ void load_part(u32 offset, int part, int parts) {
     constexpr int kCopies = kRowSteps * kChunkSteps;
 #pragma unroll(kUnroll)
@@ -78,29 +78,29 @@ class TileLoader {
                 "gemm: kBlockK must be a multiple of the rows that the threads copy at once");
   static_assert(!kHalves || (Tile::kKMajor ? kRowStep : kThreadColumns) % 2 == 0,
                 "gemm: a thread of a gated kernel must stay in one half of b's columns");
-  // Every 8 rows the layout repeats.
+  // The layout repeats every 8 rows.
   static constexpr bool kSameChunks = kRowStep % 8 == 0 && kChunkSteps == 1;
-  // Copies of single elements are too many to unroll, and must not take registers.
+  // Element-wise copies are not unrolled: they are too many and must not take registers.
   static constexpr int kUnroll = kAligned ? 64 : 1;
 
   __device__ __forceinline__ void load_chunk(u32 offset, int row_step, int chunk_step) {
     const int row = row_step * kRowStep, chunk = chunk_step * kThreadColumns;
-    // In memory, from the thread's first chunk.
+    // `column` counts elements in memory from the thread's first chunk.
     const int column = chunk / (Tile::kKMajor ? 1 : kFactor) * Tile::kChunkElements;
     if (Tile::kRows % kThreadRows == 0 || row_ + row < Tile::kRows) {
       const u32 destination = kSameChunks ? destination_ + offset + row * Tile::Layout::kRowBytes
                                           : shared_address(shared_memory()) + offset +
                                                 Tile::Layout::offset(row_ + row, chunk_ + chunk);
-      // One comparison for each copy: the chunk's columns are judged once for all rows.
+      // The chunk's columns are compared once for all rows, so each copy needs one comparison.
       const int rows = columns_left_ > column ? rows_left_ : 0;
       copy(destination, source_ + column, row < rows ? columns_left_ - column : 0);
     }
-    // One addition after another: the products for all rows would fill the registers.
+    // The pointer advances row by row: offsets of all rows, precomputed, would fill the registers.
     if (chunk_step == kChunkSteps - 1) source_ += step_;
   }
 
-  // `count` elements of the chunk exist; it may be negative or more than a chunk holds. kAligned: a
-  // chunk exists as a whole or not at all.
+  // Only the first `count` elements of the chunk exist; `count` may be negative or exceed the
+  // chunk. With kAligned a chunk exists as a whole or not at all.
   __device__ __forceinline__ static void copy(u32 destination, const Element* source, int count) {
     if constexpr (kAligned) {
       copy_async_16(destination, source, count > 0 ? 16 : 0);
@@ -118,11 +118,11 @@ class TileLoader {
   }
 
   int row_, chunk_;
-  u32 destination_;               // of the first chunk, in a stage at 0
+  u32 destination_;               // address of the first chunk in a stage at 0
   i64 step_;                      // elements between two rows of this thread
-  i64 next_tile_;                 // elements from behind its last row to the next K-tile
-  const Element* source_;         // its next chunk
-  int rows_left_, columns_left_;  // of the matrix, from the K-tile's first chunk on
+  i64 next_tile_;                 // elements from past its last row to the next K-tile
+  const Element* source_;         // this thread's next chunk
+  int rows_left_, columns_left_;  // of the matrix, from this K-tile's first chunk on
 };
 
 }  // namespace kiln

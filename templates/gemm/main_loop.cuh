@@ -1,5 +1,5 @@
-// Multiplies the K-tiles of one output tile: copies into a ring of stages, fragments from there,
-// products into accumulators.
+// Multiplies the K-tiles of one output tile: copies them into a ring of stages, reads fragments
+// from there and accumulates their products.
 #pragma once
 #include "/kiln/base/copy.cuh"
 #include "/kiln/base/mma.cuh"
@@ -11,9 +11,9 @@
 
 namespace kiln {
 
-// A warp's tile times one step of K is worked through in slots: one fragment of B, 16 columns,
-// times all of A's. Every other slot goes through A backwards: the fragment at which two slots meet
-// is read from the register file once less.
+// A warp multiplies one step of K of its tile in slots: each slot multiplies one fragment of B, 16
+// columns, by all fragments of A. Every other slot goes through A backwards, so the fragment at
+// which two slots meet is read from the register file one time fewer.
 template <class Input, int kTilesM, int kTilesN, class Accumulator>
 __device__ __forceinline__ void multiply_slot(Accumulator (&accumulators)[kTilesM][kTilesN],
                                               const u32 (&a)[kTilesM][4], const u32 (&b)[4],
@@ -31,20 +31,20 @@ __device__ __forceinline__ void multiply_slot(Accumulator (&accumulators)[kTiles
   }
 }
 
-// Shared memory, kStages times (A tile, B tile); the ring position of K-tile i is i % kStages:
+// Shared memory holds kStages pairs of an A tile and a B tile; K-tile i is in stage i % kStages:
 //
 //   | A 0 | B 0 | A 1 | B 1 | ... | A kStages-1 | B kStages-1 |
 //
 //   K major:  kBlockM (kBlockN) rows of kBlockK elements, read by ldmatrix
-//   MN major: kBlockK rows of kBlockM (kBlockN) elements, read by ldmatrix.trans, tf32 by words
+//   MN major: kBlockK rows of kBlockM (kBlockN) elements, read by ldmatrix.trans (tf32 by words)
 //
-// While a step is multiplied, all fragments of the next one are read, across the border of K-tiles
-// as well, into a second set of registers. They are read at once: where reads were spread among the
-// products, waiting for one meant waiting for later ones too (a warp has six counters for all that
-// it waits for), and 256 x 128 lost 8 %. The copies to shared memory are spread over the slots of
-// all steps but the last, which gains 1 to 2 % over one burst: they share its bandwidth with the
-// reads. Loads past the last K-tile fill with zeros instead of being skipped: the loop stays free
-// of branches, and no stage is read before it was written.
+// While one step is multiplied, all fragments of the next one, which may be in the next K-tile, are
+// read into a second set of registers. They are read in one burst: when the reads were spread among
+// the products, a wait for one also waited for later ones (a warp has six counters for everything
+// that it waits for), and 256 x 128 lost 8 %. Spreading the copies to shared memory over the slots
+// of all steps but the last gains 1 to 2 % over one burst, because they share its bandwidth with
+// the reads. Loads past the last K-tile write zeros instead of being skipped: the loop needs no
+// branches, and no stage is read before it is written.
 template <class Config, class Shape>
 __device__ __forceinline__ void main_loop(
     const GemmParams& params, const TilePosition& at, const TileShare& share, int warp_row,
@@ -87,7 +87,7 @@ __device__ __forceinline__ void main_loop(
 
   const FragmentsA fragments_a(warp_row, thread % 32);
   const FragmentsB fragments_b(warp_column, thread % 32);
-  u32 a[2][FragmentsA::kCount][4], b[2][kSlots][4];  // of this step and of the next
+  u32 a[2][FragmentsA::kCount][4], b[2][kSlots][4];  // for this step and the next
   const auto load_fragments = [&](u32 stage, int step) {
     fragments_a.load(a[step % 2], stage, step);
     fragments_b.load(b[step % 2], stage + Shape::TileA::kBytes, step);
@@ -97,7 +97,7 @@ __device__ __forceinline__ void main_loop(
   u32 read = 0;
 #pragma unroll 1
   for (int left = ceil_div(share.k_end - share.k_begin, Config::kBlockK); left > 0; --left) {
-    // The stage before is free: every warp read its last fragments before it last waited.
+    // The previous stage is free: every warp read its last fragments before the last wait.
     const u32 write = (read == 0 ? Shape::kSharedBytes : read) - Shape::kStageBytes;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {

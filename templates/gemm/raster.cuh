@@ -1,4 +1,4 @@
-// Which output tile, or which part of its K, a CTA of the linear grid computes.
+// Assigns an output tile, or a part of its K, to each CTA of the linear grid.
 #pragma once
 #include "/kiln/base/types.cuh"
 #include "/kiln/gemm/params.h"
@@ -9,8 +9,9 @@ struct TilePosition {
   int batch, row, column;  // first row and column of the tile
 };
 
-// Of a matrix of rows x columns. CTAs that run together should share operands in L2: walk down
-// kGroup tile rows before moving to the next tile column, instead of along a whole row of tiles.
+// Returns the position of tile `index` in a rows x columns matrix. Tiles are numbered down kGroup
+// tile rows before the next tile column, not along a whole row, so that CTAs that run together
+// share operands in L2.
 template <int kBlockM, int kBlockN, int kGroup = 8>
 __device__ __forceinline__ TilePosition tile_position(int rows, int columns, int index) {
   const int tiles_m = ceil_div(rows, kBlockM);
@@ -23,18 +24,18 @@ __device__ __forceinline__ TilePosition tile_position(int rows, int columns, int
   return {batch, (first + in_group % group_rows) * kBlockM, in_group / group_rows * kBlockN};
 }
 
-// What one CTA computes: a tile, or one of the `parts` parts of its K, which are whole K-tiles and
-// differ by at most one.
+// The work of one CTA: a tile, or one of `parts` parts of its K. The parts are whole K-tiles, and
+// their numbers of K-tiles differ by at most one.
 struct TileShare {
   int tile;
   int part, parts;
-  int first_part;    // of the tile, among all parts of the launch
-  int launch_parts;  // how many these are
+  int first_part;    // the tile's first part among all parts of the launch
+  int launch_parts;  // number of parts of the launch
   int k_begin, k_end;
 };
 
-// A CTA for each whole tile, in order; then `params.splits` for each of the others. So many tiles
-// may be split as a last wave would leave multiprocessors idle, or all of them.
+// The first CTAs compute one whole tile each, in order; then `params.splits` CTAs share each of the
+// others. A split covers all tiles, or a last wave that would leave multiprocessors idle.
 template <int kBlockK>
 __device__ __forceinline__ TileShare tile_share(const GemmParams& params, int cta) {
   TileShare share{cta, 0, 1, 0, 0, 0, params.k};

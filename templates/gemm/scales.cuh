@@ -1,20 +1,20 @@
-// The scales of a GEMM's operands: factors of its sums, read where the output is made.
+// The scales of a GEMM's operands, which multiply its sums and are read in the epilogue.
 #pragma once
 #include "/kiln/gemm/params.h"
 
 namespace kiln {
 
-// What a scale is a factor of: all outputs, or each row (of A) or column (of B) its own.
+// A scale has one value for all outputs (tensor) or one for each row of A or column of B (vector).
 enum class Scale { none, tensor, vector };
 
-// What all outputs are multiplied by.
+// The factor that all outputs have in common: alpha times the scales of whole tensors.
 template <class Config>
 class CommonScale {
   static constexpr bool kFromMemory =
       Config::kScaleA == Scale::tensor || Config::kScaleB == Scale::tensor;
 
  public:
-  // Reads memory once, far ahead of the use.
+  // Reads memory once, long before the value is used.
   __device__ __forceinline__ explicit CommonScale(const GemmParams& params) : params_(params) {
     if constexpr (kFromMemory) value_ = params.alpha;
     if constexpr (Config::kScaleA == Scale::tensor) value_ *= *params.scale_a;
@@ -33,8 +33,8 @@ class CommonScale {
   float value_;
 };
 
-// What a row's outputs are multiplied by beside that. A row outside the matrix, of which nothing is
-// stored, has the scale of another: a branch would cost more registers.
+// Returns the additional factor of a row's outputs. A row outside the matrix gets the scale of row
+// 0: it is not stored, and a branch would cost more registers.
 template <class Config>
 __device__ __forceinline__ float row_scale(const GemmParams& params, int row, int batch) {
   if constexpr (Config::kScaleA == Scale::vector) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ float row_scale(const GemmParams& params, int row, in
   }
 }
 
-// The scales of columns, if they have any.
+// Returns the scales of the columns; only used if Config::kScaleB is Scale::vector.
 __device__ __forceinline__ const float* column_scales(const GemmParams& params, int batch) {
   return params.scale_b + batch * params.scale_b_batch;
 }

@@ -1,5 +1,5 @@
 // Sums the parts of an output tile whose K is divided among several CTAs. The CTA that arrives last
-// adds them up in the order of K, so the sum does not depend on which one that is.
+// adds them up in the order of K, so the sum does not depend on which CTA that is.
 #pragma once
 #include "/kiln/base/ticket.cuh"
 #include "/kiln/gemm/params.h"
@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-// Four outputs of a 16 x 8 accumulator, as they wait in the workspace.
+// Convert four outputs of a 16 x 8 accumulator to and from their form in the workspace.
 __device__ __forceinline__ float4 to_quad(const float (&acc)[4]) {
   return {acc[0], acc[1], acc[2], acc[3]};
 }
@@ -22,9 +22,9 @@ __device__ __forceinline__ void from_quad(u32 (&acc)[2], const float4& quad) {
   acc[0] = pack2<f16>(quad.x, quad.y), acc[1] = pack2<f16>(quad.z, quad.w);
 }
 
-// True in the CTA that finishes the tile; its accumulators then hold the sum of all parts.
-// Workspace: a flag for each part, then the parts: [part][quad][thread] quads of four floats, so
-// that a warp writes and reads whole lines.
+// Returns true in the CTA that finishes the tile; its accumulators then hold the sum of all parts.
+// The workspace holds a flag for each part, then the parts as [part][quad][thread] quads of four
+// floats, so that a warp writes and reads whole lines.
 template <int kThreads, class Accumulator, int kTilesM, int kTilesN>
 __device__ __forceinline__ bool sum_parts(const GemmParams& params, const TileShare& share,
                                           Accumulator (&accumulators)[kTilesM][kTilesN]) {
@@ -38,7 +38,7 @@ __device__ __forceinline__ bool sum_parts(const GemmParams& params, const TileSh
     quads[(share.part * kQuads + i) * kThreads] = to_quad(accumulators[i / kTilesN][i % kTilesN]);
   }
   if (!arrives_last(flags, params.nonce, share.part, share.parts)) return false;
-  // Own part included: adding it from registers at its place in the order would take a second set.
+  // Its own part is read back too: adding that from registers in order would take a second set.
 #pragma unroll
   for (int i = 0; i < kQuads; ++i) {
     from_quad(accumulators[i / kTilesN][i % kTilesN], __ldcg(quads + i * kThreads));

@@ -1,5 +1,5 @@
-// How one operand's tile lies in shared memory: which dimension runs along its rows, how many
-// 16-byte chunks a row has, and where each chunk is.
+// The layout of one operand's tile in shared memory: which dimension runs along its rows, how many
+// 16-byte chunks a row has and where each chunk is.
 #pragma once
 #include "/kiln/base/layout.cuh"
 
@@ -7,13 +7,12 @@ namespace kiln {
 
 enum class Major { k, mn };  // the dimension of an operand that is contiguous in memory
 
-// How a tensor may be read or written: by elements alone; by boxes of a tensor map, as base and
-// strides are multiples of 16 bytes; or also by whole vectors of 16 bytes, of which its rows
-// consist.
+// How a tensor may be read or written: only by elements; by boxes of a tensor map, if base and
+// strides are multiples of 16 bytes; or also by 16-byte vectors, if its rows consist of whole ones.
 enum class Access { elements, boxes, vectors };
 
-// For rows that lanes read as 32-bit words, lane 4g + t from row t and word g: four rows and two
-// chunks at a time, which the XOR with an even number spreads over all 32 banks.
+// The layout of rows that are read as 32-bit words: lane 4g + t reads word g of row t. A read
+// covers four rows and two chunks, which the XOR with an even number spreads over all 32 banks.
 template <int kChunks>
 struct SwizzledWords {
   static_assert(kChunks % 4 == 0, "SwizzledWords: a row must be a multiple of 64 bytes");
@@ -34,8 +33,7 @@ struct OperandTile {
   static constexpr int kColumns = kKMajor ? kBlockK : kBlockMn;
   static constexpr int kChunks = kColumns / kChunkElements;
   static constexpr int kBytes = kRows * kChunks * 16;
-  // ldmatrix transposes 16-bit elements only, so tf32 tiles with K along the columns are read by
-  // words.
+  // ldmatrix transposes only 16-bit elements: tf32 tiles with K along columns are read by words.
   static constexpr bool kWords = !kKMajor && sizeof(Element) == 4;
   using Layout = conditional<kWords, SwizzledWords<kChunks>, SwizzledRows<kChunks>>;
 };

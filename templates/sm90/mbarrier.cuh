@@ -1,15 +1,15 @@
 // Barriers in shared memory that count arrivals and the bytes of asynchronous copies (sm_90).
 //
-// A barrier's phase ends when as many threads have arrived as it was made for and all bytes that
-// they announced have landed; the next phase begins at once. Who waits names the parity of the
-// phase meant: 0 for the first, 1 for the second, 0 again. Waiting on a fresh barrier for parity 1
-// returns at once, as if a phase before the first had ended: that is how writers find a ring empty.
+// A phase ends when as many threads have arrived as init_barrier() was given and all bytes that
+// they announced have landed; the next phase begins at once. A waiter names the parity of the
+// phase: 0 for the first, 1 for the second, then 0 again. On a fresh barrier a wait for parity 1
+// returns at once, as if a phase before the first had ended, so writers find a new ring empty.
 #pragma once
 #include "/kiln/base/copy.cuh"
 
 namespace kiln {
 
-// By one thread; then fence_barrier_init() by it and a barrier of all who use them.
+// Called by one thread, which then calls fence_barrier_init(); all users then meet at a barrier.
 __device__ __forceinline__ void init_barrier(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -26,10 +26,10 @@ __device__ __forceinline__ void arrive_expecting(u32 barrier, u32 bytes) {
 __device__ __forceinline__ void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// At the same barrier of another CTA of the cluster. Of the default scope, the CTA's: a release to
-// the cluster waits for all memory accesses of the thread, which costs a GEMM a third of its speed
-// and more. What such barriers order here are reads by wgmma, which are over by then, and writes by
-// the copy engine.
+// Arrives at the same barrier of another CTA of the cluster. The scope is the default, the CTA: a
+// release to the cluster waits for all memory accesses of the thread, which costs a GEMM a third of
+// its speed or more. These barriers order only reads by wgmma, which are over by then, and writes
+// by the copy engine.
 __device__ __forceinline__ void arrive_at(u32 barrier, u32 cta) {
   asm volatile(
       "{\n"
@@ -41,7 +41,7 @@ __device__ __forceinline__ void arrive_at(u32 barrier, u32 cta) {
       : "memory");
 }
 
-// Suspends the thread for a while; false when the phase has still not ended.
+// Suspends the thread for a while; returns false if the phase has still not ended.
 __device__ __forceinline__ bool try_wait(u32 barrier, u32 parity) {
   u32 done;
   asm volatile(

@@ -6,12 +6,12 @@
 //            <---------------------------------------------------------------------
 //              empty[s]: one arrival for each consumer warp, of every CTA that the copies reach
 //
-// Both sides walk through the same stages and keep a position of their own: the stage, and the
-// parity of its current round. Consumers begin at parity 0, the producer at parity 1: a fresh
+// Both sides step through the same stages, each with its own position: the stage and the parity of
+// its current round. Consumers begin at parity 0 and the producer at parity 1, because a fresh
 // barrier counts as one whose round of parity 1 has ended.
 //
-// A parity tells a stage's round from the next one, no more. Consumers that skip the rounds of
-// others may wait again only when those others are through with them: they take turns.
+// A parity only tells a stage's round from the next one. Consumers that skip the rounds of others
+// must take turns: they may wait again only when the others are done with those rounds.
 #pragma once
 #include "/kiln/sm90/mbarrier.cuh"
 
@@ -51,7 +51,7 @@ struct Ring {
   __device__ __forceinline__ static Position consumer() { return {0, 0}; }
   __device__ __forceinline__ static Position producer() { return {0, 1}; }
 
-  // By one thread, before fence_barrier_init().
+  // Called by one thread, before fence_barrier_init().
   __device__ __forceinline__ void init(u32 consumer_arrivals) const {
     for (u32 stage = 0; stage < kStages; ++stage) {
       init_barrier(full(stage), 1);

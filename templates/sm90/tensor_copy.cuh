@@ -1,19 +1,18 @@
-// Copies of boxes between tensors in global memory and shared memory by the copy engine (TMA).
+// Copies boxes between tensors in global memory and shared memory with the copy engine (TMA).
 //
-// A tensor map describes the tensor, up to five dimensions, the fastest first, and the box.
-// Elements of a box that lie outside the tensor are zeros when loaded and are dropped when stored;
-// a load brings the bytes of the whole box in any case. Three limits that no manual tells, of an
-// H200:
-//   - Where a row of the tensor ends within 16 bytes, a store writes all of these: rows that are
-//     stored must be multiples of 16 bytes.
-//   - Along rows a swizzled box must begin at a multiple of 16 bytes, and a swizzled store not
-//     before the tensor's first element; else the GPU reports an illegal instruction.
+// A tensor map describes the tensor, with up to five dimensions, the fastest first, and the box.
+// Elements of a box outside the tensor are loaded as zeros and dropped when stored; a load always
+// brings the bytes of the whole box. Three limits of an H200 are in no manual:
+//   - If a row of the tensor ends within 16 bytes, a store writes all 16, so the rows of a tensor
+//     that is stored must be multiples of 16 bytes.
+//   - Along rows a swizzled box must begin at a multiple of 16 bytes, and a swizzled store must not
+//     begin before the tensor's first element; else the GPU reports an illegal instruction.
 #pragma once
 #include "/kiln/base/copy.cuh"
 
 namespace kiln {
 
-// As the host encoded it. Kernels take it by value, as a __grid_constant__.
+// The map as the host encoded it. Kernels take it by value, as a __grid_constant__.
 struct alignas(64) TensorMap {
   u64 words[16];
 };
@@ -25,8 +24,8 @@ __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(address_of(map)) : "memory");
 }
 
-// By one thread; the bytes are counted by `barrier`. The box begins at element (x, y, z), (x, y,
-// z, w) or (x, y, z, w, v).
+// Called by one thread; `barrier` counts the bytes. The box begins at element (x, y, z), (x, y, z,
+// w) or (x, y, z, w, v).
 __device__ __forceinline__ void load_box(u32 destination, const TensorMap& map, u32 barrier, int x,
                                          int y, int z) {
   asm volatile(
@@ -51,8 +50,8 @@ __device__ __forceinline__ void load_box(u32 destination, const TensorMap& map, 
       "l"(address_of(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
       : "memory");
 }
-// The same bytes for every CTA in `ctas`, a bit for each rank in the cluster, at the same place of
-// its shared memory; each counts them by its own barrier.
+// Loads the same box into every CTA in `ctas`, a bit for each rank in the cluster, at the same
+// offset in its shared memory. The barrier of each CTA counts the bytes.
 __device__ __forceinline__ void load_box_multicast(u32 destination, const TensorMap& map,
                                                    u32 barrier, int x, int y, int z, u16 ctas) {
   asm volatile(
@@ -62,7 +61,7 @@ __device__ __forceinline__ void load_box_multicast(u32 destination, const Tensor
       : "memory");
 }
 
-// By one thread, after fence_async_proxy() by every thread that wrote the box and a barrier.
+// Called by one thread, after all writers of the box called fence_async_proxy() and a barrier.
 __device__ __forceinline__ void store_box(const TensorMap& map, u32 source, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
@@ -73,13 +72,13 @@ __device__ __forceinline__ void store_box(const TensorMap& map, u32 source, int 
 __device__ __forceinline__ void commit_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Until at most kPending of this thread's committed groups still have to read shared memory.
+// Waits until at most kPending of this thread's committed groups must still read shared memory.
 template <int kPending>
 __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// What this thread wrote to shared memory becomes visible to the copy engine and to wgmma.
+// Makes this thread's writes to shared memory visible to the copy engine and to wgmma.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,12 +1,12 @@
-// Warpgroups, clusters and the register pool (sm_90a).
+// Instructions for warpgroups, clusters and the register pool (sm_90a).
 #pragma once
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
 
-// Registers per thread of the calling warpgroup from here on; all its warps must get here. What one
-// group gives another may take: the sum over all groups must not exceed what the launch was given,
-// or the taker waits for ever.
+// Set the registers per thread of the calling warpgroup from here on; all its warps must call. One
+// group may take what another gives: the sum over all groups must not exceed what the launch was
+// given, or the group that takes waits forever.
 template <int kRegisters>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -16,7 +16,7 @@ __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// True in one lane of a converged warp.
+// Returns true in one lane of a converged warp.
 __device__ __forceinline__ bool elect_lane() {
   u32 elected;
   asm volatile(
@@ -29,12 +29,12 @@ __device__ __forceinline__ bool elect_lane() {
   return elected != 0;
 }
 
-// Barrier `id`, 1 to 15, of kThreads threads; 0 is __syncthreads().
+// Waits at barrier `id`, 1 to 15, for kThreads threads; barrier 0 is __syncthreads().
 template <int kThreads>
 __device__ __forceinline__ void sync_threads(u32 id) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
 }
-// Arrives without waiting.
+// Arrives at barrier `id` without waiting.
 template <int kThreads>
 __device__ __forceinline__ void arrive_threads(u32 id) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
@@ -50,7 +50,7 @@ __device__ __forceinline__ u32 cluster_size() {
   asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
   return size;
 }
-// From the same place of the shared memory of another CTA of the cluster.
+// Loads from the same offset in the shared memory of another CTA of the cluster.
 __device__ __forceinline__ float4 load_shared_of(u32 cta, u32 address) {
   float4 quad;
   asm volatile(
@@ -64,21 +64,21 @@ __device__ __forceinline__ float4 load_shared_of(u32 cta, u32 address) {
       : "memory");
   return quad;
 }
-// All threads of all CTAs of the cluster; orders their memory accesses.
+// Synchronises all threads of all CTAs of the cluster and orders their memory accesses.
 __device__ __forceinline__ void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
                    : "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit elements from mma's accumulator order to rows of 16 bytes; lane l
-// gives the address of row l % 8 of matrix l / 8.
+// Stores four 8 x 8 matrices of 16-bit elements from mma's accumulator order to rows of 16 bytes;
+// lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void store_matrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(r0), "r"(r1), "r"(r2), "r"(r3)
                : "memory");
 }
-// Likewise with each matrix transposed: row l % 8 is a column of the accumulators. Of two matrices,
-// whose addresses lanes 0 to 15 give, or of four.
+// Do the same with each matrix transposed: row l % 8 is a column of the accumulators. The x2 form
+// stores two matrices, whose addresses lanes 0 to 15 give; the x4 form stores four.
 __device__ __forceinline__ void store_matrix_x2_transposed(u32 address, u32 r0, u32 r1) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address),
                "r"(r0), "r"(r1)

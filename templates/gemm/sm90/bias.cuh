@@ -1,5 +1,5 @@
-// The bias of a tile. It is asked for before the products and is in shared memory, as floats, when
-// these are done: from global memory it would keep a math group waiting for every slab.
+// The bias of a tile. It is loaded before the products and is in shared memory, as floats, when
+// these are done: reads from global memory would stall a math group at every slab.
 #pragma once
 #include "/kiln/gemm/sm90/tile.cuh"
 
@@ -16,19 +16,19 @@ class BiasTile {
   __device__ __forceinline__ explicit BiasTile(int group)
       : memory_(Shape::base() + Shape::kBiasAt + group * kCount * 4) {}
 
-  // From column `column` of the output on; where it is gated, of all gates and then of all
-  // partners.
+  // Loads the bias from output column `column` on; if the output is gated, that of all gates, then
+  // that of all partners.
   __device__ __forceinline__ void fetch(const GemmParams& params, int column, int batch) {
     const Bias* bias = static_cast<const Bias*>(params.bias) + batch * params.bias_batch;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       const int own = threadIdx.x % 128 + i * 128;
-      const int at = column + own % kColumns;  // of the output
+      const int at = column + own % kColumns;  // column of the output
       const bool exists = own < kCount && at < params.n;
       own_[i] = exists ? to_float(bias[source_of(own, at, params.n)]) : 0.0f;
     }
   }
-  // Before a barrier of the group.
+  // Writes the bias to shared memory; a barrier of the group must follow.
   __device__ __forceinline__ void keep() const {
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
@@ -36,7 +36,7 @@ class BiasTile {
       if (own < kCount) store_shared_4(memory_ + own * 4, own_[i]);
     }
   }
-  // After it. `offset`: from the column that was fetched first.
+  // Returns the bias `offset` columns after the first that was fetched; valid after that barrier.
   __device__ __forceinline__ float operator[](int offset) const {
     return load_shared<float>(memory_ + offset * 4);
   }

@@ -19,12 +19,13 @@
 namespace kiln {
 
 // Two math groups take turns on the tensor cores: one multiplies its tile while the other writes
-// its own. Slot g is group g's turn. Results depend on it: a group that waited for its next tile
-// while the other still multiplies could take an earlier round of a stage for its own (ring.cuh).
+// its own. Barrier 8 + g is group g's turn. The turns are needed for correctness: a group that
+// waited for its next tile while the other still multiplies could mistake an earlier round of a
+// stage for its own (ring.cuh).
 __device__ __forceinline__ void wait_for_turn(int group) { sync_threads<256>(8 + group); }
 __device__ __forceinline__ void give_turn(int group) { arrive_threads<256>(8 + group); }
 
-// As multiply_tile() and multiply_tile_promoted().
+// Calls multiply_tile() or, if Config::kPromoted, multiply_tile_promoted().
 template <class Config>
 __device__ __forceinline__ void sum_products(
     typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
@@ -36,7 +37,7 @@ __device__ __forceinline__ void sum_products(
   }
 }
 
-// The whole K of tile after tile of the schedule.
+// Computes each tile of the schedule over its whole K.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& params, int group,
                                               const ClusterPlace<Config>& place) {
@@ -46,7 +47,7 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
   const int k_tiles = ceil_div(params.gemm.k, Shape::kBlockK);
   auto position = Shape::StageRing::consumer();
   TileSchedule<Config> schedule(params.gemm, place);
-  const int tile_group = kPingPong ? 0 : group;  // among those that share a tile
+  const int tile_group = kPingPong ? 0 : group;  // index among the groups that share a tile
   Output output(params, group, tile_group * Shape::kTilesM * Shape::kOutputRows);
   const auto skip_tile = [&] {
     position.advance_by(k_tiles + ResidualTile<Config>::kStages);
@@ -65,8 +66,8 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
     output.begin(at);
     if constexpr (kPingPong) wait_for_turn(group);
     sum_products<Config>(position, k_tiles, tile_group, sums);
-    // Before the turn is given: the residual's stages are of rounds that the other group's waits
-    // must find ended.
+    // This must come before give_turn(): the residual's stages belong to rounds that must have
+    // ended when the other group waits.
     output.prepare(position);
     if constexpr (kPingPong) give_turn(group ^ 1);
 #pragma unroll
@@ -81,7 +82,7 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
   output.finish();
 }
 
-// One tile, with the other CTAs of the cluster: a part of K for each, then a part of the output.
+// Computes one tile with the rest of the cluster: each CTA does a part of K, then of the output.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorMap>& params,
                                                     int group, const ClusterPlace<Config>& place) {
@@ -119,10 +120,10 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
 template <class Config, class Epilogue>
 __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& params) {
   using Shape = Sm90Shape<Config>;
-  // Warp-uniform, which the compiler cannot know of a thread's index.
+  // The shuffle makes `group` warp-uniform to the compiler, which cannot infer it from the index.
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   const auto place = ClusterPlace<Config>::here();
-  constexpr u32 kReady = 14;  // the barriers of the ring
+  constexpr u32 kReady = 14;  // the ring's barriers are initialised
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
   if (group == Config::kGroups) {
     const bool is_producer = threadIdx.x == Config::kGroups * 128;
@@ -134,7 +135,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
     if constexpr (Config::kCluster > 1) {
       sync_cluster();
     } else {
-      arrive_threads<Shape::kThreads>(kReady);  // need not wait: the first copies may start
+      arrive_threads<Shape::kThreads>(kReady);  // does not wait, so the first copies may start
     }
     if constexpr (kMovesRegisters) give_registers<40>();
     if (is_producer) load_tiles<Config>(params, place);

@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-// Runs ahead of the math groups as far as the ring is long, across the border of tiles.
+// Runs ahead of the math groups by up to the length of the ring, even into the next tile.
 template <class Config>
 __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& params,
                                            const ClusterPlace<Config>& place) {

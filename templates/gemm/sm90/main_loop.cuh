@@ -1,11 +1,11 @@
-// The products of one output tile: a math warpgroup's walk through the ring of stages.
+// Computes the products of one output tile: a math warpgroup steps through the ring of stages.
 #pragma once
 #include "/kiln/gemm/sm90/tile.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
 
 namespace kiln {
 
-// One arrival for each warp: the group's warps are not in step with each other.
+// Each warp arrives on its own because the group's warps do not run in step.
 template <class Config>
 __device__ __forceinline__ void release_stage(u32 empty) {
   const u32 lane = threadIdx.x % 32;
@@ -16,9 +16,9 @@ __device__ __forceinline__ void release_stage(u32 empty) {
   }
 }
 
-// accumulators = rows times columns of `k_tiles` stages from `position` on; `group` is the
-// warpgroup's index among those that share the tile. A stage is released one step late: the tensor
-// cores then always have the next products at hand.
+// Computes accumulators = rows times columns of `k_tiles` stages from `position` on; `group` is the
+// warpgroup's index among those that share the tile. A stage is released one step late so that the
+// tensor cores always have the next products at hand.
 template <class Config>
 __device__ __forceinline__ void multiply_tile(
     typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,

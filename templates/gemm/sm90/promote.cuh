@@ -1,12 +1,12 @@
-// The products of one output tile of 8-bit floats, of whose sums the tensor cores keep about 14
-// bits: after every K-tile they are added up in fp32.
+// Computes the products of one output tile of 8-bit floats. The tensor cores keep about 14 bits of
+// their sums, so the products are added up in fp32 after every K-tile.
 #pragma once
 #include "/kiln/gemm/sm90/main_loop.cuh"
 
 namespace kiln {
 
-// A math warpgroup's products of 64 x kColumns outputs over one K-tile, and their way into its
-// sums.
+// Multiplies a part of a math warpgroup's tile, 64 x kColumns outputs, over one K-tile and adds the
+// products to the warpgroup's sums.
 template <class Config>
 struct Promotion {
   using Shape = Sm90Shape<Config>;
@@ -15,7 +15,7 @@ struct Promotion {
   using Registers = float[Products::kRegisters];
   using Sums = float[Shape::kTilesM][Shape::kRegisters];
   static constexpr int kColumns = Products::kRegisters * 2;
-  static constexpr int kAcross = Config::kBlockN / kColumns;  // parts beside each other
+  static constexpr int kAcross = Config::kBlockN / kColumns;  // parts side by side
   static constexpr int kParts = Shape::kTilesM * kAcross;
   static_assert(kAcross * kColumns == Config::kBlockN,
                 "gemm sm_90a: the columns of promoted products must divide kBlockN");
@@ -40,8 +40,8 @@ struct Promotion {
   }
 };
 
-// One part after another, with a single set of registers beside the sums: a group adds up while the
-// others use the tensor cores.
+// Processes one part after another with a single set of registers for products: one group adds up
+// while the others use the tensor cores.
 template <class Config>
 __device__ __forceinline__ void promote_in_turn(typename Promotion<Config>::Position& position,
                                                 int k_tiles, int group,
@@ -63,7 +63,7 @@ __device__ __forceinline__ void promote_in_turn(typename Promotion<Config>::Posi
   }
 }
 
-// With two sets: a K-tile is added up while the next one is multiplied.
+// Uses two sets of registers for products: a K-tile is added up while the next is multiplied.
 template <class Config>
 __device__ __forceinline__ void promote_behind(typename Promotion<Config>::Position& position,
                                                int k_tiles, int group,
@@ -72,7 +72,7 @@ __device__ __forceinline__ void promote_behind(typename Promotion<Config>::Posit
   using Registers = typename Step::Registers;
   const auto ring = Sm90Shape<Config>::ring();
   Registers even, odd;
-  u32 previous = 0;  // the barrier that releases the stage before
+  u32 previous = 0;  // the barrier that releases the previous stage
   const auto start = [&](Registers& products) {
     wait(ring.full(position.stage), position.parity);
     Step::start(products, position, group, 0);
@@ -108,7 +108,7 @@ __device__ __forceinline__ void promote_behind(typename Promotion<Config>::Posit
   }
 }
 
-// As multiply_tile().
+// Does the same as multiply_tile(), but adds up in fp32 after every K-tile.
 template <class Config>
 __device__ __forceinline__ void multiply_tile_promoted(
     typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
@@ -118,8 +118,8 @@ __device__ __forceinline__ void multiply_tile_promoted(
 #pragma unroll
     for (int i = 0; i < Sm90Shape<Config>::kRegisters; ++i) sums[m][i] = 0.0f;
   }
-  // Sums and two sets of products must leave registers for the rest; CTAs that share a
-  // multiprocessor have half as many, and keep the tensor cores busy for each other.
+  // Sums and two sets of products must leave registers for the rest. CTAs that share a
+  // multiprocessor have half as many registers, but keep the tensor cores busy for each other.
   constexpr bool kTwoSets = Config::Products::kRegisters <= 64 && Config::kResidents == 1;
   if constexpr (Promotion<Config>::kParts == 1 && kTwoSets) {
     promote_behind<Config>(position, k_tiles, group, sums);

@@ -1,5 +1,5 @@
-// The residual on its way through the ring of stages: behind the K-tiles of an output tile come
-// stages that hold the tile's residual, which is then at hand when the products are done.
+// Loads the residual through the ring: the K-tiles of an output tile are followed by stages with
+// the tile's residual, which is thus in shared memory when the products are done.
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-// In slabs like the output's, kBlockM rows each, as many in a stage as fit.
+// The residual is in slabs like the output's, of kBlockM rows each; a stage holds as many as fit.
 template <class Config>
 struct ResidualTile {
   using Shape = Sm90Shape<Config>;
@@ -19,7 +19,7 @@ struct ResidualTile {
   static_assert(!Config::kResidualBoxes || kStages < Config::kStages,
                 "gemm sm_90a: the ring must hold a tile of the residual and a K-tile");
 
-  // By the producer, at the stages from `position` on.
+  // Called by the producer; fills the stages from `position` on.
   __device__ __forceinline__ static void load(const TensorMap& map,
                                               typename Shape::StageRing::Position& position,
                                               int row, int column, int batch) {
@@ -42,7 +42,7 @@ struct ResidualTile {
 
   u32 stages_[kStages > 0 ? kStages : 1];  // addresses
 
-  // By a math group: waits for the stages from `position` on.
+  // Called by a math group; waits for the stages from `position` on.
   __device__ __forceinline__ void wait_for(typename Shape::StageRing::Position& position) {
     const auto ring = Shape::ring();
 #pragma unroll
@@ -52,8 +52,8 @@ struct ResidualTile {
       position.advance();
     }
   }
-  // Then `position` is behind them. Every warp of the group is done with its own rows. The copy
-  // engine writes the stages next: without the fence, nothing orders that behind the warp's reads.
+  // `position` must be just past these stages and each warp done with its own rows. The copy engine
+  // writes the stages next; only the fence orders that after the warp's reads.
   __device__ __forceinline__ void release(typename Shape::StageRing::Position position) const {
     position.retreat_by(kStages);
     fence_async_proxy();
@@ -64,7 +64,7 @@ struct ResidualTile {
     }
   }
 
-  // Two neighbours in a row, `row` counted from the tile's first.
+  // Returns two neighbours in a row; `row` counts from the tile's first row.
   __device__ __forceinline__ Pair read(int slab, int row, int column) const {
     constexpr int kChunk = 16 / static_cast<int>(sizeof(Residual));
     const u32 source = stages_[slab / kFit] + slab % kFit * kSlabBytes +

@@ -1,4 +1,4 @@
-// The scales of two outputs that a thread has side by side.
+// Computes the scales of two neighbouring outputs of a thread.
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/scales.cuh"
@@ -11,15 +11,15 @@ class PairScales {
   __device__ __forceinline__ explicit PairScales(const GemmParams& params)
       : params_(params), common_(params) {}
 
-  // alpha and all scales of two neighbours in a row of the output, the first in an even column; or
-  // in a column, where the kernel computes the transposed output.
+  // Returns alpha times all scales of two neighbours in a row of the output, the first in an even
+  // column, or in a column if the kernel computes the transposed output.
   __device__ __forceinline__ Pair operator()(int row, int column, int batch) const {
     const Pair rows = of_rows(row, batch);
     if constexpr (Config::kScaleB != Scale::vector) return rows;
     return product(rows, of_columns(column, batch));
   }
 
-  // Likewise of their gates and of these gates' partners.
+  // The same factors for the two outputs' gates and the gates' partners.
   struct Gated {
     Pair gates, ups;
   };
@@ -44,7 +44,7 @@ class PairScales {
     return scales;
   }
 
-  // As of_columns().
+  // Treats columns outside the matrix as of_columns() does.
   __device__ __forceinline__ Gated of_gated_columns(int column, int batch) const {
     constexpr Gate kGate = Config::kGate;
     const float* scales = column_scales(params_, batch);
@@ -66,7 +66,7 @@ class PairScales {
     }
   }
 
-  // Columns outside the matrix have the scale of others: as row_scale().
+  // Columns outside the matrix get the scale of column 0, for the reason given at row_scale().
   __device__ __forceinline__ Pair of_columns(int column, int batch) const {
     const float* scales = column_scales(params_, batch);
     const int first = column < params_.n ? column : 0;

@@ -1,5 +1,5 @@
-// Which tiles a cluster of a persistent kernel computes. All roles of all its CTAs walk through the
-// same ones, each with a schedule of its own.
+// Selects the tiles that a cluster of a persistent kernel computes. All roles of all its CTAs step
+// through the same tiles, each with its own schedule.
 #pragma once
 #include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/raster.cuh"
@@ -7,8 +7,8 @@
 
 namespace kiln {
 
-// The CTA's place in its cluster. The cluster shares columns of the tiles of all its CTAs, or, in a
-// kernel with splits, K of one tile.
+// A CTA's place in its cluster. The CTAs of a cluster share the columns of their tiles or, in a
+// kernel with splits, divide the K of one tile.
 template <class Config>
 struct ClusterPlace {
   u32 rank, size;
@@ -20,7 +20,7 @@ struct ClusterPlace {
   }
 };
 
-// The K-tiles of a tile that this CTA multiplies.
+// The range of K-tiles of a tile that this CTA multiplies.
 struct KTiles {
   int begin, end;
 };
@@ -34,8 +34,8 @@ __device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place, 
           static_cast<int>(static_cast<i64>(all) * (rank + 1) / size)};
 }
 
-// Tiles that clusters compute at the same time lie in kRasterRows rows of tiles, so that they share
-// operands in L2.
+// Clusters that run at the same time compute tiles within kRasterRows rows of tiles, so that they
+// share operands in L2.
 template <class Config>
 class TileSchedule {
  public:
@@ -50,7 +50,7 @@ class TileSchedule {
                                    : static_cast<int>(place.rank) * (kRows / Config::kCluster)) {}
 
   __device__ __forceinline__ bool has_tile() const { return index_ < tiles_; }
-  // The CTA's own part of the cluster's tile; its rows may all lie outside the matrix.
+  // Returns the CTA's part of the cluster's tile; its rows may all lie outside the matrix.
   __device__ __forceinline__ TilePosition tile() const {
     TilePosition at = tile_position<kRows, kColumns, Config::kRasterRows>(rows_, columns_, index_);
     at.row += first_row_;
@@ -59,7 +59,7 @@ class TileSchedule {
   __device__ __forceinline__ void advance() { index_ += clusters_; }
 
  private:
-  // Of the output, or of the output transposed.
+  // kRows and kColumns count the output's rows and columns, or the transposed output's.
   static constexpr int kRowFactor = Config::kSwapped ? kGateFactor<Config> : 1;
   static constexpr int kRows = Config::kBlockM * Config::kCluster / kRowFactor;
   static constexpr int kColumns = Config::kBlockN / (kGateFactor<Config> / kRowFactor);

@@ -1,5 +1,5 @@
-// The slabs of shared memory through which accumulators go to the output: which outputs a thread's
-// values are, and where they lie in a slab.
+// Accumulators reach the output through slabs of shared memory. This file defines which outputs a
+// thread's values are and where they lie in a slab.
 #pragma once
 #include "/kiln/gemm/sm90/tile.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
@@ -10,12 +10,12 @@ struct OutputPosition {
   int row, column;
 };
 
-// A slab holds kTiles accumulator tiles of 64 x 8 as kBoxes boxes of the output, each kBoxRows rows
-// of kRowBytes, swizzled. value[tile][2 * half + i] of a thread, kValues of a tile, are its
-// accumulators in wgmma's order, or what became of them.
+// A slab holds kTiles accumulator tiles of 64 x 8 as kBoxes swizzled boxes of the output, each of
+// kBoxRows rows of kRowBytes. A thread has kValues values of each tile: values[tile][2 * half + i]
+// are its accumulators in wgmma's order, or the results computed from them.
 //
-// Where the product is the output itself: 64 rows, as many bytes of columns, up to 128, as divide
-// the tile's.
+// This slab is used if the product is the output itself. It has 64 rows of 128, 64 or 32 bytes, the
+// largest of these that divides the tile's row.
 template <class Output, int kBlockN>
 struct UprightSlab {
   static constexpr int kRowBytes = gemm_sm90_slab_row_bytes(kBlockN, sizeof(Output));
@@ -27,7 +27,7 @@ struct UprightSlab {
   static_assert(kBlockN % kColumns == 0,
                 "gemm sm_90a: kBlockN must be a multiple of 32 bytes of the output");
 
-  // Of the thread's value `2 * half + i` of `tile`, from the slab's first output.
+  // Returns the place of a thread's value `2 * half + i` of `tile`, from the slab's first output.
   __device__ __forceinline__ static OutputPosition position(u32 thread, int tile, int half, int i) {
     const int lane = thread % 32;
     return {warp_row(thread) + half * 8 + lane / 4, tile * 8 + lane % 4 * 2 + i};
@@ -37,7 +37,7 @@ struct UprightSlab {
                                                const float (&values)[kTiles][4]) {
     const int lane = thread % 32;
     if constexpr (sizeof(Output) == 2) {
-      const int row = warp_row(thread) + lane % 16;  // whose address this lane gives to stmatrix
+      const int row = warp_row(thread) + lane % 16;  // this lane gives stmatrix this row's address
 #pragma unroll
       for (int j = 0; j < kTiles; j += 2) {
         store_matrix_x4(slab + Rows::offset(row, j + lane / 16),
@@ -60,7 +60,7 @@ struct UprightSlab {
   __device__ __forceinline__ static int warp_row(u32 thread) { return thread % 128 / 32 * 16; }
 };
 
-// Where the product is the output transposed: its 64 rows are columns of the output.
+// Used if the product is the output transposed: its 64 rows are columns of the output.
 template <class Output, int kBlockN>
 struct TransposedSlab {
   static constexpr int kRowBytes = 128;
@@ -83,8 +83,8 @@ struct TransposedSlab {
                                                const float (&values)[kTiles][4]) {
     const int lane = thread % 32;
     if constexpr (sizeof(Output) == 2) {
-      // Lane l gives the address of row l % 8 of matrix l / 8: halves 0, 1 of tile j, then of j
-      // + 1.
+      // Lane l gives the address of row l % 8 of matrix l / 8: halves 0 and 1 of tile j, then those
+      // of tile j + 1.
       const int row = lane / 16 * 8 + lane % 8, chunk = warp(thread) * 2 + lane / 8 % 2;
 #pragma unroll
       for (int j = 0; j < kTiles; j += 2) {
@@ -109,7 +109,7 @@ struct TransposedSlab {
   __device__ __forceinline__ static int warp(u32 thread) { return thread % 128 / 32; }
 };
 
-// Likewise of gated outputs: the 64 rows of the product are 32 columns of the output.
+// Used for transposed gated outputs: the 64 rows of the product are 32 columns of the output.
 template <class Output, int kBlockN>
 struct GatedTransposedSlab {
   static constexpr int kColumns = 32, kBoxes = 1;

@@ -1,14 +1,14 @@
-// Sums of a tile whose K is divided among the CTAs of a cluster, through distributed shared memory.
+// Sums a tile whose K is divided among the CTAs of a cluster, using distributed shared memory.
 #pragma once
 #include "/kiln/gemm/sm90/schedule.cuh"
 #include "/kiln/gemm/sm90/tile.cuh"
 
 namespace kiln {
 
-// Every CTA leaves its part in its own shared memory, where the stages were; then the CTAs divide
-// the slabs of the output among them and each adds up all parts of its slabs, in the order of the
-// ranks: the sum does not depend on who comes first. A part: [64 rows][8 columns][thread] four
-// accumulators, so that a warp reads and writes whole lines.
+// Every CTA writes its part to its own shared memory, over the stages. The CTAs then divide the
+// slabs of the output among themselves, and each adds up all parts of its slabs in rank order, so
+// the sum does not depend on timing. A part is [64 rows][8 columns][thread], four accumulators per
+// thread, so that a warp reads and writes whole lines.
 template <class Config>
 class ClusterSum {
   using Shape = Sm90Shape<Config>;
@@ -21,7 +21,7 @@ class ClusterSum {
         first_(Shape::base() + group * Shape::kTilesM * kTilesN * kTileBytes +
                threadIdx.x % 128 * 16) {}
 
-  // `tile_m`: which 64 rows of the group's.
+  // Writes the accumulators of the group's `tile_m`-th 64 rows.
   __device__ __forceinline__ void write(const float (&acc)[Shape::kRegisters], int tile_m) const {
 #pragma unroll
     for (int j = 0; j < kTilesN; ++j) {
@@ -31,10 +31,10 @@ class ClusterSum {
     }
   }
 
-  // Slabs are counted over the whole tile.
+  // `slab` counts over the whole tile.
   __device__ __forceinline__ bool owns(int slab) const { return slab % place_.size == place_.rank; }
 
-  // The sum of tiles `first_tile` .. + kCount of 8 columns, between two sync_cluster().
+  // Sums kCount tiles of 8 columns from `first_tile` on; to be called between two sync_cluster().
   template <int kCount>
   __device__ __forceinline__ void read(float (&sums)[kCount * 4], int tile_m,
                                        int first_tile) const {
@@ -43,7 +43,7 @@ class ClusterSum {
 #pragma unroll 2
     for (u32 cta = 0; cta < place_.size; ++cta) {
       float4 quads[kCount];
-      // The way to a CTA's own memory through the cluster's network is several times slower.
+      // Reading a CTA's own memory through the cluster's network is several times slower.
       if (cta == place_.rank) {
 #pragma unroll
         for (int j = 0; j < kCount; ++j) quads[j] = load_shared_16(at(tile_m, first_tile + j));

@@ -1,5 +1,5 @@
-// From accumulators to the output: the epilogue in registers, then through slabs of shared memory
-// to the copy engine.
+// Turns accumulators into output: applies the epilogue in registers, then passes the results
+// through slabs of shared memory to the copy engine.
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/params.h"
@@ -12,8 +12,8 @@
 
 namespace kiln {
 
-// Two neighbouring elements of a row, as floats; `count` of them exist. kWhole: both or none do,
-// and the address is a multiple of two elements.
+// Returns two neighbouring elements of a row as floats; only the first `count` exist. With kWhole
+// both or neither exist, and the address is a multiple of two elements.
 template <bool kWhole, class T>
 __device__ __forceinline__ Pair load_pair(const T* source, int count) {
   if constexpr (kWhole) {
@@ -30,8 +30,8 @@ __device__ __forceinline__ Pair load_pair(const T* source, int count) {
   }
 }
 
-// A math warpgroup's way to the output. Two slabs take turns, so that one is filled while the copy
-// engine reads the other.
+// Writes a math warpgroup's tiles to the output. Two slabs take turns, so that one is filled while
+// the copy engine reads the other.
 template <class Config, class Epilogue>
 class TileStore {
   using Shape = Sm90Shape<Config>;
@@ -45,10 +45,10 @@ class TileStore {
   using Swapped = conditional<Shape::kGated, GatedTransposedSlab<Output, Config::kBlockN>,
                               TransposedSlab<Output, Config::kBlockN>>;
   using Slab = conditional<kSwapped, Swapped, UprightSlab<Output, Shape::kOutputN>>;
-  static constexpr int kSums = Slab::kTiles * 4;  // of a thread in a slab
+  static constexpr int kSums = Slab::kTiles * 4;  // per thread and slab
 
-  // `group`: among all math groups of the CTA. `first_row`: of its part of the tile, in rows of the
-  // output, or of the output transposed.
+  // `group` is the index among all math groups of the CTA, `first_row` the first row of the group's
+  // part of the tile, in rows of the output or of the output transposed.
   __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group,
                                        int first_row)
       : params_(params),
@@ -58,20 +58,20 @@ class TileStore {
         bias_(group),
         scales_(params.gemm) {}
 
-  // Before the products of the tile at `at`.
+  // Called before the products of the tile at `at`.
   __device__ __forceinline__ void begin(const TilePosition& at) {
     if constexpr (Epilogue::kBias) {
       bias_.fetch(params_.gemm, kSwapped ? at.row + first_row_ : at.column, at.batch);
     }
   }
-  // After them, before the first slab. `position`: of the ring, behind the tile's K-tiles.
+  // Called after them and before the first slab, with `position` just past the tile's K-tiles.
   __device__ __forceinline__ void prepare(RingPosition& position) {
     if constexpr (Epilogue::kBias) bias_.keep();
     if constexpr (Config::kResidualBoxes) residual_.wait_for(position);
   }
 
-  // Writes slab `slab` of the 64 rows of the product that are the group's `tile_m`-th. `ups`: the
-  // sums of the partners, where `sums` are those of gates.
+  // Writes slab `slab` of the group's `tile_m`-th 64 rows of the product. If `sums` are those of
+  // gates, `ups` are those of their partners.
   __device__ __forceinline__ void store(const float* sums, const float* ups, int tile_m, int slab,
                                         const TilePosition& at) {
     const u32 memory = slabs_ + turn_ * Shape::kOutputSlabBytes;
@@ -82,8 +82,8 @@ class TileStore {
         kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
     if (leads()) wait_stores_read<1>();
     sync_threads<128>(barrier_);
-    // What follows from it alone is computed here, not ahead of the main loop, which leaves no
-    // registers for it.
+    // opaque() keeps values derived from the thread index from being computed ahead of the main
+    // loop, which leaves no registers for them.
     const u32 thread = opaque(threadIdx.x);
     constexpr int kPairs = Slab::kValues / 2;
     float values[Slab::kTiles][Slab::kValues];
@@ -111,12 +111,12 @@ class TileStore {
     if (Config::kStores != Access::elements && leads()) commit_stores();
   }
 
-  // After the last slab of a tile; `position` as prepare() left it.
+  // Called after the last slab of a tile, with `position` as prepare() left it.
   __device__ __forceinline__ void end(const RingPosition& position) const {
     if constexpr (Config::kResidualBoxes) residual_.release(position);
   }
 
-  // Before the CTA ends: its shared memory must stay until it has been read.
+  // Called before the CTA ends: its shared memory must stay until the copies have read it.
   __device__ __forceinline__ void finish() const {
     if (leads()) wait_stores_read<0>();
   }
@@ -124,7 +124,7 @@ class TileStore {
  private:
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 128 == 0; }
 
-  // Of two neighbours in a row of the output, or in a column where the product is transposed.
+  // Locates two neighbours in a row of the output, or in a column if the product is transposed.
   struct Place {
     OutputPosition slab_first, offset;
     int tile_m, slab, batch;
@@ -160,7 +160,7 @@ class TileStore {
                      scales.ups.second * ups.second + up_bias.second, residual.second)};
   }
 
-  // `first`: of the group's columns of b, where the gates or their partners begin.
+  // `first` is where the gates or their partners begin among the group's columns of b.
   __device__ __forceinline__ Pair bias_of(const Place& at, int first) const {
     if constexpr (kSwapped) {
       const float value = bias_[first + at.tile_m * Shape::kOutputRows + at.offset.column];
@@ -175,7 +175,7 @@ class TileStore {
       return residual_.read(at.slab, first_row_ + at.tile_m * 64 + at.offset.row, at.offset.column);
     }
     const GemmParams& gemm = params_.gemm;
-    const int rows = at.column() < gemm.n ? gemm.m - at.row() : 0;  // that exist
+    const int rows = at.column() < gemm.n ? gemm.m - at.row() : 0;  // rows that exist
     const Residual* residual = static_cast<const Residual*>(gemm.residual) +
                                at.batch * gemm.residual_batch + at.row() * gemm.residual_ld +
                                at.column();
@@ -185,7 +185,7 @@ class TileStore {
             rows > 1 ? to_float(residual[gemm.residual_ld]) : 0.0f};
   }
 
-  // One box; after a barrier of the group.
+  // Writes one box to the output; called after a barrier of the group.
   __device__ __forceinline__ void write_out(u32 box, int row, int column, int batch) const {
     if constexpr (Config::kStores != Access::elements) {
       if (leads()) store_box(params_.out, box, column, row, batch);

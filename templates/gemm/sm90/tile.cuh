@@ -10,16 +10,16 @@
 
 namespace kiln {
 
-// How gates and their partners lie in an operand's tile: gates in its first half; or eight gates,
-// their partners, eight gates, ..
+// The order of gates and partners in an operand's tile: halves has the gates in the first half,
+// eights alternates between eight gates and their partners.
 enum class Pairs { none, halves, eights };
 
-// One operand's kExtent rows (of A) or columns (of B) times 128 bytes of K, in shared memory as
-// wgmma.cuh describes it. kCtas of a cluster load an equal part of it each, for all of them.
+// One operand's kExtent rows (of A) or columns (of B) times 128 bytes of K, in shared memory in the
+// layout of wgmma.cuh. Each of kCtas CTAs of a cluster loads an equal part of it for all of them.
 //
-// kPairs: how gates and their partners lie in it, if it has any. Which columns of b these are is
-// told by the tensor map, by a dimension of two: before the batch's; or, for eights, before that of
-// the groups of eight gates each.
+// kPairs is the order of gates and partners in it, if it has any. The tensor map selects their
+// columns of b with a dimension of extent two: before the batch dimension or, for eights, before
+// that of the groups of eight gates each.
 template <class Element, Major kMajor, int kExtent, int kCtas, Pairs kPairs = Pairs::none>
 struct OperandSlab {
   static constexpr bool kKMajor = kMajor == Major::k;
@@ -36,15 +36,15 @@ struct OperandSlab {
   static_assert(kPairs != Pairs::eights || kKMajor,
                 "gemm sm_90a: groups of eight gates need K along the rows");
 
-  // By one thread: the part of this CTA, whose rank is `rank`, of the slab at row `mn`, which
-  // counts pairs where there are any, and depth `k`.
+  // Called by one thread; loads this CTA's part, that of rank `rank`, of the slab at row `mn` and
+  // depth `k`. If there are pairs, `mn` counts pairs.
   __device__ __forceinline__ static void load(u32 slab, const TensorMap& map, u32 barrier, int mn,
                                               int k, int batch, u32 rank) {
     const int first = kCtas == 1 ? 0 : static_cast<int>(rank) * kPart;
     if constexpr (kPairs == Pairs::eights) {
       load_box(slab, map, barrier, k, 0, 0, mn / 8, batch);
     } else if constexpr (kPairs == Pairs::halves && kKMajor) {
-      load_box(slab, map, barrier, k, mn, 0, batch);  // of both halves
+      load_box(slab, map, barrier, k, mn, 0, batch);  // both halves
     } else if constexpr (kPairs == Pairs::halves) {
 #pragma unroll
       for (int i = 0; i < kExtent; i += 64) {
@@ -77,37 +77,36 @@ struct OperandSlab {
 //   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | bias |
 //   barriers |
 //
-// In a kernel with splits, which computes one tile, sums in parts, slabs and bias use the stages'
-// memory.
+// A kernel with splits computes one tile: its partial sums, slabs and bias reuse stage memory.
 //
-// kGroups math warpgroups share a tile: each has kTilesM times 64 rows of it and all columns. In a
-// ping-pong kernel each has a tile of its own instead, and they take turns on the tensor cores.
+// kGroups math warpgroups share a tile: each computes kTilesM times 64 rows of it and all columns.
+// In a ping-pong kernel each has its own tile instead, and they take turns on the tensor cores.
 template <class Config>
 struct Sm90Shape {
   using Input = typename Config::Input;
   using Output = typename Config::Output;
   static constexpr int kBlockM = Config::kBlockM, kBlockN = Config::kBlockN;
   static constexpr int kBlockK = 128 / static_cast<int>(sizeof(Input));
-  static constexpr int kTileGroups = Config::kPingPong ? 1 : Config::kGroups;  // that share a tile
+  static constexpr int kTileGroups = Config::kPingPong ? 1 : Config::kGroups;  // per tile
   static constexpr int kTilesM = kBlockM / (64 * kTileGroups);
   static constexpr int kThreads = (Config::kGroups + 1) * 128;
-  static constexpr int kRegisters = kBlockN / 2;  // accumulators of 64 rows in a thread
-  // Where outputs are gated, a thread holds both sums of a pair. Columns of the product: the first
-  // half of a tile's are gates. Rows, where the product is transposed: eight gates, their partners,
-  // eight gates, ..; of the two rows that a thread has of 16, the first is a gate.
+  static constexpr int kRegisters = kBlockN / 2;  // accumulators of a thread for 64 rows
+  // If outputs are gated, a thread holds both sums of a pair. The first half of a tile's columns
+  // are gates or, if it is transposed, its rows alternate between eight gates and their partners;
+  // of the two rows of 16 that a thread has, the first is a gate.
   static constexpr bool kGated = Config::kGate != Gate::none;
   static constexpr Pairs kPairs = !kGated            ? Pairs::none
                                   : Config::kSwapped ? Pairs::eights
                                                      : Pairs::halves;
   static constexpr int kRowFactor = Config::kSwapped ? kGateFactor<Config> : 1;
-  // Of the output: columns of a tile, or its rows where it is swapped; what 64 rows of the product
-  // are.
+  // kOutputN counts a tile's columns of the output, or its rows if swapped; kOutputRows counts the
+  // rows, or columns if swapped, that 64 rows of the product are.
   static constexpr int kOutputN = kBlockN / (kGateFactor<Config> / kRowFactor);
   static constexpr int kOutputRows = 64 / kRowFactor;
   static constexpr int kPartner =
-      Config::kSwapped ? 2 : kRegisters / 2;  // a gate's, in accumulators
+      Config::kSwapped ? 2 : kRegisters / 2;  // accumulators from a gate to its partner
 
-  // The CTAs of a cluster lie along M: they share the columns.
+  // The CTAs of a cluster lie along M, so they share the columns.
   using Rows =
       OperandSlab<Input, Config::kMajorRows, kBlockM, 1, Config::kSwapped ? kPairs : Pairs::none>;
   using Columns = OperandSlab<Input, Config::kMajorColumns, kBlockN, Config::kCluster,
