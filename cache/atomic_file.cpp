@@ -57,7 +57,7 @@ bool AtomicFile::commit() {
   return true;
 }
 
-// What somebody has put into the place of a file would stay in the way for ever.
+// A folder that somebody has put into the place of a file would stay in the way for ever.
 bool AtomicFile::move_folder_away() const {
   if (::rmdir(target_.c_str()) == 0) return true;
   const std::string aside = target_.string() + ".moved-away";

@@ -1,4 +1,4 @@
-// What the functions of kiln/c.h share: exceptions become a status, handles are made.
+// The functions of kiln/c.h share these: they turn exceptions into a status and make handles.
 #pragma once
 
 #include <string>

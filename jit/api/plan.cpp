@@ -41,7 +41,7 @@ constexpr std::uint8_t kVectorBytes = 16;
                               " bytes, which the planned kernel relies on");
 }
 
-// What every launch of the recipe relies on, of each of the call's tensors.
+// Notes what every launch of the recipe relies on, for each of the call's tensors.
 void note_pointers(Plan::Impl& impl) {
   impl.may_be_null.fill(true);
   for (const Step& step : impl.recipe.steps()) {

@@ -65,7 +65,7 @@ class Rows {
         major_ == config.spills_on || work_ > config.work) {
       return false;
     }
-    // What fits a mask by pairs spills with medium code on sm_100 and sm_120.
+    // Tiles for masks by pairs spill with medium code on sm_100 and sm_120.
     if (config.work == Work::pairs && work_ != Work::pairs) return false;
     if (config.masks != Masks::any && config.masks != masks_) return false;
     if (config.max_keys > 0 && traits_.mask != Mask::window) return false;

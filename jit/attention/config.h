@@ -12,10 +12,10 @@
 
 namespace kiln {
 
-// What a kernel does beside its products, which a tile must leave registers for. Light: causal and
-// window masks, sinks. Medium: our code at every logit (softcap, ALiBi). Heavy: a user's, or copies
-// through registers, as of tensors that are not aligned. Pairs: a load for every two logits, of an
-// attn_mask. Gather: one at every logit, whose addresses take registers too.
+// A tile must leave registers for the work that a kernel does beside its products. Light: causal
+// and window masks, sinks. Medium: our code at every logit (softcap, ALiBi). Heavy: a user's, or
+// copies through registers, as of tensors that are not aligned. Pairs: a load for every two logits,
+// of an attn_mask. Gather: one at every logit, whose addresses take registers too.
 enum class Work : std::uint8_t { light, medium, pairs, heavy, gather };
 enum class Masks : std::uint8_t { any, none, some };
 
@@ -42,7 +42,7 @@ std::string tile_name(const AttentionConfig& config);  // "128x64x2", "64x64x2 s
 // Every row that these traits can ever use on an arch, whatever the lengths: what prewarming needs.
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch);
 
-// What of a problem decides about its tile. `keys`: the most that one query sees.
+// The sizes of a problem that decide about its tile. `keys`: the most that one query sees.
 struct AttentionExtent {
   std::int64_t batch = 0, heads = 0, heads_kv = 0, len_q = 0, keys = 0;
 };

@@ -23,7 +23,7 @@ std::span<const AttentionPath> attention_paths();
 // The kernels of all paths.
 std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int arch);
 
-// Of the portable path, in choice.cpp.
+// The portable path chooses its row here; defined in choice.cpp.
 bool resolve_portable(AttentionProblem& problem, const runtime::Device& device, bool may_split);
 
 }  // namespace kiln

@@ -8,7 +8,7 @@
 
 namespace kiln {
 
-// What messages call the operation and its inputs.
+// Messages call the operation and its inputs by these names.
 struct AttentionNames {
   const char* op = "flash_attention";
   const char* q = "q";

@@ -76,7 +76,7 @@ bool has_residual_boxes(const GemmTraits& traits, const GemmSm90Config& config);
 // Of sm_90a rows, "" or why they do not serve such kernels: one sentence.
 std::string why_not_sm90(const GemmTraits& traits, int arch);
 
-// What of a problem decides about its tile.
+// The sizes of a problem that decide about its tile.
 struct GemmExtent {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
 };
