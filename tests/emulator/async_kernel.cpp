@@ -20,7 +20,8 @@ std::string AsyncKernel::ptx() const {
   return R"(.version 8.0
 .target sm_90a
 .address_size 64
-.visible .entry kernel(.param .align 64 .b8 map_parameter[128], .param .u64 input,
+)" + before +
+         R"(.visible .entry kernel(.param .align 64 .b8 map_parameter[128], .param .u64 input,
     .param .u64 output)
 )" + directives +
          R"({
@@ -58,6 +59,7 @@ void AsyncKernel::run() {
   const std::string text = ptx();
   runtime::emulator::Run launch;
   launch.ptx = text;
+  launch.entry = "kernel";
   launch.shape.grid = {blocks, 1, 1};
   launch.shape.block = {threads, 1, 1};
   launch.shape.cluster = {cluster, 1, 1};

@@ -20,6 +20,7 @@ struct AsyncKernel {
   unsigned threads = 32, blocks = 1, cluster = 1;
   unsigned shared = 16384;
   std::string directives = "";
+  std::string before = "";  // of module scope: variables, functions, other kernels
   std::vector<std::uint32_t> input = std::vector<std::uint32_t>(4096);
   std::vector<std::uint32_t> output = std::vector<std::uint32_t>(4096);
   runtime::TensorMap map{};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/emulator/async/address.h"
@@ -68,9 +69,12 @@ struct BulkLoad {
   std::optional<std::uint32_t> shared_source;
 };
 void issue_bulk_load(Warp& warp, BulkLoad load, int lane);
-// A store's: `read` takes what lies in the `extent` bytes from the shared address `source` on.
+// A store's: `read` takes what lies in the `parts` behind the shared address `source`.
+struct SharedPart {
+  std::uint32_t offset = 0, bytes = 0;
+};
 void issue_bulk_store(Warp& warp, std::function<void()> read, std::function<void()> write,
-                      std::uint32_t source, std::uint32_t extent, int lane);
+                      std::uint32_t source, std::span<const SharedPart> parts, int lane);
 
 void decode_bulk(Decoder& decoder, const Instruction& instruction, Op& op);
 void decode_bulk_tensor(Decoder& decoder, const Instruction& instruction, Op& op);

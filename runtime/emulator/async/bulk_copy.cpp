@@ -75,10 +75,11 @@ void store_lane(Warp& warp, const BulkExtra& extra, int lane) {
   std::byte* to =
       global_at(warp, extra.destination.global(warp, lane), bytes, kUnit, /*write=*/true, lane);
   auto buffer = std::make_shared<std::vector<std::byte>>();
+  const SharedPart whole{0, bytes};
   issue_bulk_store(
       warp, [buffer, from, bytes] { buffer->assign(from, from + bytes); },
       [buffer, to, reduce = extra.reduce] { land(to, *buffer, reduce, /*atomic=*/true); }, source,
-      bytes, lane);
+      std::span(&whole, 1), lane);
 }
 
 Flow run_load(Warp& warp, const Op& op, Mask mask) {

@@ -101,7 +101,7 @@ void issue_bulk_load(Warp& warp, BulkLoad load, int lane) {
 }
 
 void issue_bulk_store(Warp& warp, std::function<void()> read, std::function<void()> write,
-                      std::uint32_t source, std::uint32_t extent, int lane) {
+                      std::uint32_t source, std::span<const SharedPart> parts, int lane) {
   Cluster& cluster = warp.block().cluster();
   BulkGroups& groups = groups_of(warp);
   BulkTransfer transfer;
@@ -109,7 +109,10 @@ void issue_bulk_store(Warp& warp, std::function<void()> read, std::function<void
   transfer.group = groups.committed[static_cast<std::size_t>(lane)];
   if (Shadow* shadow = cluster.shadow()) {
     transfer.operation = std::make_shared<const Shadow::Operation>(shadow->begin(warp, lane, true));
-    shadow->read(*transfer.operation, rank_of(source), offset_of(source), extent);
+    for (const SharedPart& part : parts) {
+      shadow->read(*transfer.operation, rank_of(source), offset_of(source) + part.offset,
+                   part.bytes);
+    }
   }
   transfer.work.issuer = &warp;
   transfer.work.lane = lane;

@@ -114,7 +114,7 @@ void store_lane(Warp& warp, const TensorExtra& extra, int lane) {
           }
         }
       },
-      source, box->extent, lane);
+      source, parts_inside(*box, offset_of(source)), lane);
 }
 
 Flow run_load(Warp& warp, const Op& op, Mask mask) {

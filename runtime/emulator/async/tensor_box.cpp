@@ -166,6 +166,33 @@ void gather(const TensorBox& box, std::vector<std::byte>& linear) {
   }
 }
 
+std::vector<SharedPart> parts_inside(const TensorBox& box, std::uint32_t offset) {
+  std::uint32_t inside = 0;
+  for (const BoxRow& row : box.rows) inside += row.bytes;
+  // A swizzle moves chunks within their row.
+  if (inside == box.bytes && box.pitch == box.row_bytes) return {{0, box.extent}};
+  std::vector<SharedPart> parts;
+  const auto add = [&](std::uint32_t at, std::uint32_t bytes) {
+    if (!parts.empty() && parts.back().offset + parts.back().bytes == at) {
+      parts.back().bytes += bytes;
+    } else {
+      parts.push_back({at, bytes});
+    }
+  };
+  for (const BoxRow& row : box.rows) {
+    if (box.swizzle == 0) {
+      add(row.at, row.bytes);
+      continue;
+    }
+    // Whole chunks: a swizzled store begins at a chunk and ends at one (row_end).
+    const std::uint32_t begin = row.at / box.row_bytes * box.pitch + row.at % box.row_bytes;
+    for (std::uint32_t at = begin; at < begin + row.bytes; at += kChunk) {
+      add(swizzled(offset + at, box.swizzle) - offset, kChunk);
+    }
+  }
+  return parts;
+}
+
 void swizzle_in(const TensorBox& box, std::byte* base, std::uint32_t offset,
                 const std::byte* linear) {
   for_each_chunk(box, offset, [&](std::uint32_t to, std::uint32_t from, std::uint32_t bytes) {

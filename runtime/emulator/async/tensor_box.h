@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/emulator/async/bulk.h"
 #include "runtime/emulator/machine/machine.h"
 
 namespace kiln::runtime::emulator {
@@ -39,6 +40,10 @@ TensorBox locate_box(const Warp& warp, const TensorMapSpec& map,
 
 // Takes a box out of global memory into `linear`, rows packed, zeros outside of the tensor.
 void gather(const TensorBox& box, std::vector<std::byte>& linear);
+
+// What a store of the box reads of shared memory, which begins at `offset`: not what lies outside
+// of the tensor, which is dropped, and not the gaps between swizzled rows.
+std::vector<SharedPart> parts_inside(const TensorBox& box, std::uint32_t offset);
 
 // Rows packed, to and from shared memory; `base` is offset 0 of the block's memory.
 void swizzle_in(const TensorBox& box, std::byte* base, std::uint32_t offset,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
+#include <unordered_set>
 
 #include "runtime/emulator/decode/calls.h"
 #include "runtime/emulator/decode/register_allocation.h"
@@ -32,6 +34,26 @@ std::uint64_t aligned(std::uint64_t offset, std::uint64_t align) {
   return (offset + step - 1) / step * step;
 }
 
+void collect_names(const Operand& operand, std::unordered_set<std::string_view>& names) {
+  if (operand.is(Operand::Kind::symbol)) names.insert(operand.name);
+  for (const Operand& item : operand.items) collect_names(item, names);
+}
+
+// The variables of module scope that a kernel names, as only these are charged to it: ptxas leaves
+// out the shared memory of other kernels.
+std::vector<Variable> named_variables(const Module& module, const Function& function) {
+  std::unordered_set<std::string_view> names;
+  for (const Instruction& instruction : function.body) {
+    for (const Operand& operand : instruction.operands) collect_names(operand, names);
+  }
+  std::vector<Variable> named;
+  std::ranges::copy_if(module.variables, std::back_inserter(named), [&](const Variable& variable) {
+    const bool placed = variable.space == Space::shared || variable.space == Space::local;
+    return placed && names.contains(variable.name);
+  });
+  return named;
+}
+
 // Dynamic shared memory (an unsized extern array) begins behind all static variables.
 void place_dynamic(Program& program, std::vector<Decoder::Placed>& placed,
                    std::span<const Variable> variables) {
@@ -48,9 +70,10 @@ void place_dynamic(Program& program, std::vector<Decoder::Placed>& placed,
 
 Decoder::Decoder(Program& program, const Allocation& allocation, const GlobalVariables& globals)
     : program_(program), allocation_(allocation), globals_(globals) {
-  for (const Variable& variable : program.module->variables) place(variable);
+  const std::vector<Variable> named = named_variables(*program.module, *program.function);
+  for (const Variable& variable : named) place(variable);
   for (const Variable& variable : program.function->variables) place(variable);
-  place_dynamic(program, placed_, program.module->variables);
+  place_dynamic(program, placed_, named);
   place_dynamic(program, placed_, program.function->variables);
   for (const Parameter& parameter : program.function->parameters) {
     placed_.push_back({parameter.name, Space::param, parameter.offset});

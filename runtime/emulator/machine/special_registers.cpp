@@ -84,7 +84,20 @@ std::uint64_t total_shared(const Warp& warp, int) {
   return (bytes + 127) / 128 * 128;
 }
 
+std::uint64_t zero(const Warp&, int) { return 0; }
+
 std::uint64_t below(int lane) { return (std::uint64_t{1} << lane) - 1; }
+
+constexpr std::string_view kEnvironment = "%envreg";
+
+// %envreg0 to %envreg31, all one row of the table.
+bool is_environment(std::string_view name) {
+  if (!name.starts_with(kEnvironment)) return false;
+  const std::string_view digits = name.substr(kEnvironment.size());
+  if (digits.size() == 1) return digits[0] >= '0' && digits[0] <= '9';
+  return digits.size() == 2 && digits[0] >= '1' && digits <= "31" && digits[1] >= '0' &&
+         digits[1] <= '9';
+}
 
 struct Row {
   std::string_view name;
@@ -152,17 +165,25 @@ constexpr Row kRegisters[] = {
     {"%total_smem_size", total_shared},
     {"%aggr_smem_size",
      [](const Warp& warp, int lane) { return total_shared(warp, lane) + kSharedBase; }},
-    {"%reserved_smem_offset_begin", [](const Warp&, int) { return std::uint64_t{0}; }},
+    {"%reserved_smem_offset_begin", zero},
     {"%reserved_smem_offset_end", [](const Warp&, int) { return std::uint64_t{kSharedBase}; }},
-    {"%current_graph_exec", [](const Warp&, int) { return std::uint64_t{0}; }},
+    {"%reserved_smem_offset_cap", [](const Warp&, int) { return std::uint64_t{kSharedBase}; }},
+    {"%reserved_smem_offset_0", zero},
+    {"%reserved_smem_offset_1", [](const Warp&, int) { return std::uint64_t{kSharedBase / 2}; }},
+    {"%current_graph_exec", zero},
     {"WARP_SZ", [](const Warp&, int) { return std::uint64_t{kLanes}; }},
+    // The driver's 32 registers, of which a launch by itself sets none (cooperative groups read
+    // the address of a grid's barrier there, and find that there is no such grid).
+    {kEnvironment, zero},
 };
 
 }  // namespace
 
 SpecialRegister special_register(std::string_view name) {
   for (std::size_t i = 0; i < std::size(kRegisters); ++i) {
-    if (kRegisters[i].name != name) continue;
+    const bool found =
+        kRegisters[i].name == kEnvironment ? is_environment(name) : kRegisters[i].name == name;
+    if (!found) continue;
     return {true, name == "%is_explicit_cluster", static_cast<std::uint8_t>(i)};
   }
   return {};

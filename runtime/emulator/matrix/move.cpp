@@ -2,6 +2,7 @@
 // fragments. PTX ISA, "Warp-level matrix load / store / transpose instruction".
 #include <cstring>
 
+#include "runtime/emulator/decode/modifiers.h"
 #include "runtime/emulator/matrix/matrix.h"
 #include "runtime/emulator/memory/memory.h"
 
@@ -79,20 +80,22 @@ Flow run_movmatrix(Warp& warp, const Op& op, Mask mask) {
   return Flow::next;
 }
 
-// .m8n8.x4{.trans}{.shared{::cta}}.b16: flags; returns the number of matrices.
+// .m8n8.x4{.trans}{.shared{::cta}}.b16 in any order, as ptxas takes them: flags; returns the number
+// of matrices.
 std::uint32_t decode_shape(Decoder& decoder, const Instruction& instruction, Op& op) {
   decoder.expect_operands(instruction, 2, 2);
-  ModifierReader modifiers(instruction);
-  if (!modifiers.take("sync") || !modifiers.take("aligned") || !modifiers.take("m8n8")) {
+  Modifiers modifiers(decoder, instruction);
+  if (!modifiers.take("sync") || !modifiers.take("aligned") || !modifiers.take("m8n8") ||
+      !modifiers.take("b16")) {
     decoder.unknown();
   }
-  const std::string_view count = modifiers.next();
-  if (count != "x1" && count != "x2" && count != "x4") decoder.unknown();
+  const int count = modifiers.take_one_of({"x1", "x2", "x4"});
+  if (count < 0) decoder.unknown();
   if (modifiers.take("trans")) op.flags |= kTransposed;
-  if (!modifiers.take("shared") && !modifiers.take("shared::cta")) op.flags |= kGeneric;
-  if (!modifiers.take("b16") || !modifiers.done()) decoder.unknown();
+  if (modifiers.take_one_of({"shared", "shared::cta"}) < 0) op.flags |= kGeneric;
+  modifiers.finish();
   op.type = Type::b16;
-  return static_cast<std::uint32_t>(count[1] - '0');
+  return 1u << count;
 }
 
 void decode_registers(Decoder& decoder, std::pair<std::uint32_t, std::uint32_t> listed,

@@ -29,7 +29,9 @@ struct WgmmaExtra : OpExtra {
   bool a_in_registers = false;
   bool transpose_a = false, transpose_b = false;  // MN-major
   bool negate = false;                            // one of imm-scale-a and imm-scale-b, not both
-  Ref a_descriptor = kNoRef, b_descriptor = kNoRef, scale_d = kNoRef;
+  Ref a_descriptor = kNoRef, b_descriptor = kNoRef;
+  Ref scale_d = kNoRef;    // a predicate; kNoRef where scale-d is a literal
+  Mask scale_d_flips = 0;  // XORed with the predicate: of a negated one, or the literal itself
   std::vector<Ref> a, d;
   std::vector<std::uint32_t> a_registers, d_registers;  // indices in Function::registers
 };
@@ -154,7 +156,8 @@ Flow run_wgmma(Warp& warp, const Op& op, Mask mask) {
   if (!aligned(warp, mask)) return wait_for_lanes(warp);
   check_warpgroup(warp);
   const WgmmaExtra& wgmma = extra_of(warp, op);
-  const Mask accumulate = warp.predicate(wgmma.scale_d);
+  const Mask scale_d = wgmma.scale_d == kNoRef ? 0 : warp.predicate(wgmma.scale_d);
+  const Mask accumulate = scale_d ^ wgmma.scale_d_flips;
   if (accumulate != 0 && accumulate != kAllLanes) {
     raise(Fault::divergence, "wgmma: scale-d differs between lanes of a warp");
   }
@@ -259,6 +262,18 @@ void take_vector(Decoder& decoder, const Operand& operand, std::size_t count, co
   }
 }
 
+// A predicate, which may be negated, or 0 or 1.
+void take_scale_d(Decoder& decoder, const Operand& operand, WgmmaExtra& wgmma) {
+  if (operand.is(Operand::Kind::integer)) {
+    if (operand.value != 0 && operand.value != 1) decoder.fail("wgmma: scale-d must be 0 or 1");
+    wgmma.scale_d_flips = operand.value != 0 ? kAllLanes : 0;
+    return;
+  }
+  wgmma.scale_d = decoder.predicate(operand);
+  if (wgmma.scale_d == kNoRef) decoder.fail("wgmma: scale-d must be a predicate, 0 or 1");
+  wgmma.scale_d_flips = operand.negated ? kAllLanes : 0;
+}
+
 // d, a, b, scale-d, and what the kind has of imm-scale-a, imm-scale-b, imm-trans-a, imm-trans-b.
 void decode_operands(Decoder& decoder, const Instruction& instruction, const Kind& kind,
                      WgmmaExtra& wgmma) {
@@ -277,8 +292,7 @@ void decode_operands(Decoder& decoder, const Instruction& instruction, const Kin
     wgmma.a_descriptor = decoder.source(operands[1], Type::b64);
   }
   wgmma.b_descriptor = decoder.source(operands[2], Type::b64);
-  wgmma.scale_d = decoder.predicate(operands[3]);
-  if (wgmma.scale_d == kNoRef) decoder.fail("wgmma: scale-d must be a predicate");
+  take_scale_d(decoder, operands[3], wgmma);
   if (!kind.integer) {
     wgmma.negate = negated(decoder, operands[4]) != negated(decoder, operands[5]);
   }

@@ -60,7 +60,8 @@ void Shadow::State::report_proxy(const Actor& actor, const WriteRecord& record, 
   raise(Fault::unfenced_proxy,
         place_of(rank, offset) + ": written by lane " + std::to_string(lane) + " of " +
             name_of(record.agent, record.pc) + " and read by " + name_of(actor.agent, actor.pc) +
-            ", but the writer has not executed fence.proxy.async in between",
+            ", but neither the writer nor a warp that has waited for it has executed "
+            "fence.proxy.async in between",
         actor.lane);
 }
 

@@ -123,6 +123,10 @@ void Shadow::State::read(const Actor& actor, int rank, std::uint32_t offset, std
     }
     const std::uint32_t lane = writers[i] & (kLanes - 1);
     if ((lanes >> lane & 1) == 0) {
+      if (fenced_by_others(actor, tables.records[record])) {
+        lanes = kAllLanes;
+        continue;
+      }
       report_proxy(actor, tables.records[record], static_cast<int>(lane), rank, offset + i);
     }
     if (readers[i] != from) {

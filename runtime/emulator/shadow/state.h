@@ -63,6 +63,7 @@ struct AgentMemo {
 struct ProxyFence {
   std::uint32_t time = 0;  // of the warp
   Mask lanes = 0;
+  std::uint32_t lanes_since = 0;  // what the warp did before this time, all of its lanes know
   std::shared_ptr<const SyncClock> known;
 };
 
@@ -138,6 +139,7 @@ struct Shadow::State {
   void take_locations(WarpShadow& warp, int rank, const std::uint64_t* addresses, Mask lanes);
   void publish_locations(WarpShadow& warp, int rank, const std::uint64_t* addresses, Mask lanes);
   Mask fenced_lanes(const Actor& reader, const WriteRecord& record) const;
+  bool fenced_by_others(const Actor& reader, const WriteRecord& record) const;
   // shadow.cpp
   BlockShadow& block(int rank);
   Actor actor(const Warp& warp, WarpShadow& shadow, bool strong);

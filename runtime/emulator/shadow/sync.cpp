@@ -114,7 +114,7 @@ void Shadow::fence_proxy(const Warp& warp, Mask lanes) {
   WarpShadow& shadow = state_->of(warp);
   shadow.tick();  // the fence has a time of its own: who knows of it is behind it
   const std::uint32_t time = shadow.time();
-  shadow.fences.push_back({time, lanes, state_->snapshot(shadow)});
+  shadow.fences.push_back({time, lanes, shadow.lanes_since, state_->snapshot(shadow)});
   if (shadow.fences.size() > kMaxFences) {
     const auto half = shadow.fences.begin() + kMaxFences / 2;
     shadow.fences_dropped = half[-1].time;
@@ -122,28 +122,38 @@ void Shadow::fence_proxy(const Warp& warp, Mask lanes) {
   }
 }
 
-// The lanes whose writes of `record` were followed by a proxy fence that the reader knows of: of
-// the same lane; for cp.async, which has no lane of its own once it is under way, of any lane that
-// knew the copy to be done.
+// The lanes whose writes of `record` the writing warp followed by a proxy fence that the reader
+// knows of: a fence of the same lane, or of any lane once bar.warp.sync has ordered the writes.
 Mask Shadow::State::fenced_lanes(const Actor& reader, const WriteRecord& record) const {
-  const AgentInfo& writer = agents[record.agent];
   Mask lanes = 0;
-  for (std::size_t i = 0; i < warps.size(); ++i) {
-    const WarpShadow* warp = warps[i].get();
-    if (warp == nullptr) continue;
-    const bool own = warp->agent == record.agent;
-    if (writer.kind == AgentInfo::Kind::warp && !own) continue;
-    if (own && record.time <= warp->fences_dropped) return kAllLanes;
+  for (const auto& warp : warps) {
+    if (warp == nullptr || warp->agent != record.agent) continue;
+    if (record.time <= warp->fences_dropped) return kAllLanes;
     const std::uint32_t known = reader.known->of(warp->agent);
     for (auto fence = warp->fences.rbegin(); fence != warp->fences.rend(); ++fence) {
-      if (own && fence->time < record.time) break;
+      if (fence->time < record.time) break;
       if (fence->time > known) continue;
-      if (own) lanes |= fence->lanes;
-      if (!own && fence->known->of(record.agent) >= record.time) return kAllLanes;
+      lanes |= record.time < fence->lanes_since ? kAllLanes : fence->lanes;
       if (lanes == kAllLanes) return lanes;
     }
   }
   return lanes;
+}
+
+// PTX ISA, "Proxy-preserved base causality order": the fence may stand anywhere on the way from the
+// write to the read, so another warp that knows of the write may execute it: behind the barrier, or
+// once it knows that a cp.async is done.
+bool Shadow::State::fenced_by_others(const Actor& reader, const WriteRecord& record) const {
+  for (const auto& warp : warps) {
+    if (warp == nullptr || warp->agent == record.agent) continue;
+    const std::uint32_t known = reader.known->of(warp->agent);
+    for (auto fence = warp->fences.rbegin(); fence != warp->fences.rend(); ++fence) {
+      // Older fences know less.
+      if (fence->known->of(record.agent) < record.time) break;
+      if (fence->time <= known) return true;
+    }
+  }
+  return false;
 }
 
 SyncClock& Shadow::mbarrier_clock(int rank, std::uint32_t offset, std::uint32_t parity) {
