@@ -104,10 +104,6 @@ std::string_view why_not_modelled(const Specialization& spec, const Mutant& muta
       (starts(mutant, "membar.gl") || starts(mutant, "bar.sync"))) {
     return "order of global memory, which the device keeps and does not check for races";
   }
-  if (starts(mutant, "griddepcontrol.wait")) {
-    return "a launch that begins before the one before it has ended: the device runs one after the "
-           "other";
-  }
   if (&spec.kernel() == &kGemmSm90) {
     return why_not_modelled_sm90(spec.traits_as<GemmTraits>(), mutant, ptx);
   }

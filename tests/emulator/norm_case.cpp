@@ -101,6 +101,7 @@ void KernelCase::make_norm(int size) {
     first.arguments.want_workspace(offsetof(NormParams, workspace), 0, bytes);
     Step& second = call.recipe.add();
     second = first;
+    second.programmatic = true;  // devices before sm_90 launch it as any other
     const auto part = [&](NormTemplate which) {
       return Specialization(norm_template(family, which), spec_.arch(), spec_.row(), traits);
     };

@@ -60,8 +60,8 @@ std::byte* shared_at(Cluster& cluster, std::uint32_t shared_address, std::uint64
   }
 }
 
-std::byte* global_at(const Warp& warp, std::uint64_t address, std::uint64_t bytes, unsigned align,
-                     bool write, int lane) {
+void check_global_alignment(std::uint64_t address, std::uint64_t bytes, unsigned align, bool write,
+                            int lane) {
   if (address % align != 0) {
     raise(Fault::misaligned,
           "global address " + hex(address) + " of an asynchronous " + (write ? "write" : "read") +
@@ -69,7 +69,12 @@ std::byte* global_at(const Warp& warp, std::uint64_t address, std::uint64_t byte
               std::to_string(align),
           lane);
   }
-  return warp.block().cluster().launch().memory->find(address, bytes, write, lane);
+}
+
+std::byte* global_at(const Warp& warp, std::uint64_t address, std::uint64_t bytes, unsigned align,
+                     bool write, int lane) {
+  check_global_alignment(address, bytes, align, write, lane);
+  return find_global(warp, address, bytes, write, lane);
 }
 
 std::uint32_t ptx_line(const Warp& warp) {

@@ -34,9 +34,12 @@ AsyncAddress decode_async_address(Decoder& decoder, const Operand& operand, std:
 // The host's bytes of shared memory, checked; a fault names the lane.
 std::byte* shared_at(Cluster& cluster, std::uint32_t shared_address, std::uint64_t bytes,
                      unsigned align, int lane);
-// The host's bytes of global memory, bounds and alignment checked.
+// The host's bytes of global memory, which the lane's unit reads or writes: alignment, and what
+// find_global checks.
 std::byte* global_at(const Warp& warp, std::uint64_t address, std::uint64_t bytes, unsigned align,
                      bool write, int lane);
+void check_global_alignment(std::uint64_t address, std::uint64_t bytes, unsigned align, bool write,
+                            int lane);
 
 inline int rank_of(std::uint32_t shared_address) {
   return static_cast<int>(shared_address >> kRankShift);

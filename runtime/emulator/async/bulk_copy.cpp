@@ -98,7 +98,9 @@ Flow run_prefetch(Warp& warp, const Op& op, Mask mask) {
   for_each_lane(mask, [&](int lane) {
     const std::uint32_t bytes = size_of(warp, extra, lane);
     const std::uint64_t address = extra.source.global(warp, lane);
-    if (bytes > 0) global_at(warp, address, bytes, kUnit, /*write=*/false, lane);
+    if (bytes == 0) return;
+    check_global_alignment(address, bytes, kUnit, /*write=*/false, lane);
+    warp.block().cluster().launch().memory->find(address, bytes, /*write=*/false, lane);
   });
   return Flow::next;
 }

@@ -4,6 +4,7 @@
 #include "runtime/emulator/async/bulk.h"
 #include "runtime/emulator/async/tensor_box.h"
 #include "runtime/emulator/memory/memory.h"
+#include "runtime/emulator/memory/overlap.h"
 
 namespace kiln::runtime::emulator {
 namespace {
@@ -30,11 +31,21 @@ TensorBox box_of(Warp& warp, const TensorExtra& extra, const TensorMapSpec& map,
   return locate_box(warp, map, at, extra.rank, write, lane);
 }
 
+// A prefetch of the same box reads nothing.
+void tell_overlap(const Warp& warp, const TensorBox& box, bool write, int lane) {
+  const Overlap* overlap = warp.block().cluster().launch().overlap;
+  if (overlap == nullptr) return;
+  for (const BoxRow& row : box.rows) {
+    overlap->access(warp, reinterpret_cast<std::uint64_t>(row.global), row.bytes, write, lane);
+  }
+}
+
 void load_lane(Warp& warp, const TensorExtra& extra, int lane) {
   Cluster& cluster = warp.block().cluster();
   const TensorMapSpec map = read_tensor_map(warp, extra.map.at(warp, lane), lane);
   const auto box =
       std::make_shared<const TensorBox>(box_of(warp, extra, map, /*write=*/false, lane));
+  tell_overlap(warp, *box, /*write=*/false, lane);
   BulkLoad load;
   load.bytes = box->bytes;
   load.extent = box->extent;
@@ -88,6 +99,7 @@ void store_lane(Warp& warp, const TensorExtra& extra, int lane) {
   const TensorMapSpec map = read_tensor_map(warp, extra.map.at(warp, lane), lane);
   const auto box =
       std::make_shared<const TensorBox>(box_of(warp, extra, map, /*write=*/true, lane));
+  tell_overlap(warp, *box, /*write=*/true, lane);
   BulkReduce reduce = nullptr;
   if (extra.operation) {
     reduce = bulk_reduce(*extra.operation, reduction_type(map.element, *extra.operation));

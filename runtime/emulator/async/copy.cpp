@@ -78,8 +78,7 @@ Flow run_copy(Warp& warp, const Op& op, Mask mask) {
     batch.source[l] = nullptr;
     if (count > 0) {
       const std::uint64_t from = extra.source.global(warp, lane);
-      if (from % extra.bytes != 0) global_at(warp, from, count, extra.bytes, false, lane);
-      batch.source[l] = cluster.launch().memory->find(from, count, false, lane);
+      batch.source[l] = global_at(warp, from, count, extra.bytes, false, lane);
     }
     batch.group[l] = groups.committed[l];
     if (shadow != nullptr) {

@@ -24,7 +24,7 @@ const std::byte* map_bytes(const Warp& warp, std::uint64_t address, int lane) {
           "the tensor map's address " + hex(address) + " must be a multiple of 64", lane);
   }
   if (space == Space::global) {
-    return launch.memory->find(offset, sizeof(TensorMap), /*write=*/false, lane);
+    return find_global(warp, offset, sizeof(TensorMap), /*write=*/false, lane);
   }
   const std::size_t size = launch.arguments.size();
   if (space != Space::param) {

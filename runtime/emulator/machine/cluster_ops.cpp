@@ -8,6 +8,7 @@
 #include "runtime/emulator/decode/modifiers.h"
 #include "runtime/emulator/machine/machine.h"
 #include "runtime/emulator/memory/memory.h"
+#include "runtime/emulator/memory/overlap.h"
 #include "runtime/emulator/shadow/shadow.h"
 
 namespace kiln::runtime::emulator {
@@ -135,7 +136,14 @@ Flow run_cluster_wait(Warp& warp, const Op& op, Mask mask) {
   return Flow::next;
 }
 
-Flow run_nothing(Warp&, const Op&, Mask) { return Flow::next; }
+Flow run_launch_wait(Warp& warp, const Op&, Mask mask) {
+  if (Overlap* overlap = warp.block().cluster().launch().overlap) overlap->wait(warp, mask);
+  return Flow::next;
+}
+Flow run_launch_dependents(Warp& warp, const Op&, Mask) {
+  if (Overlap* overlap = warp.block().cluster().launch().overlap) overlap->signal(warp);
+  return Flow::next;
+}
 
 // Policies are only ever handed to instructions that ignore them.
 Flow run_createpolicy(Warp& warp, const Op& op, Mask mask) {
@@ -175,12 +183,15 @@ void decode_cluster_barrier(Decoder& decoder, const Instruction& instruction, Op
 }
 
 // Launches never overlap here: what a predecessor in the stream did is done when a grid starts.
+// Where it might not be done on a GPU, Overlap is told.
 void decode_griddepcontrol(Decoder& decoder, const Instruction& instruction, Op& op) {
   Modifiers modifiers(decoder, instruction);
-  if (!modifiers.take("wait") && !modifiers.take("launch_dependents")) decoder.unknown();
+  const int which = modifiers.take_one_of({"wait", "launch_dependents"});
+  if (which < 0) decoder.unknown();
   modifiers.finish();
   decoder.expect_operands(instruction, 0, 0);
-  op.run = run_nothing;
+  op.run = which == 0 ? run_launch_wait : run_launch_dependents;
+  decoder.program().uses_griddepcontrol = true;
 }
 
 void decode_createpolicy(Decoder& decoder, const Instruction& instruction, Op& op) {

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "runtime/emulator/async/async.h"
 #include "runtime/emulator/async/tensor_map.h"
@@ -17,6 +19,7 @@
 #include "runtime/emulator/machine/machine.h"
 #include "runtime/emulator/machine/polling.h"
 #include "runtime/emulator/memory/memory.h"
+#include "runtime/emulator/memory/overlap.h"
 #include "runtime/emulator/ptx/ptx.h"
 #include "runtime/emulator/shadow/shadow.h"
 
@@ -125,9 +128,12 @@ void check_target(const Module& module, const DeviceLimits& limits) {
   }
 }
 
+// `stream`: the launches before it, and in the end what may still run behind it; null where there
+// is no stream.
 void launch_program(const LoadedProgram& loaded, const DeviceLimits& limits,
                     const LaunchShape& shape, std::span<const std::byte> arguments,
-                    std::span<const MemorySpan> spans, const Options& options) {
+                    std::span<const MemorySpan> spans, const Options& options,
+                    Overlap::Running* stream) {
   const Program& program = loaded.program;
   check_shape(program, limits, shape);
   if (arguments.size() < program.function->parameter_bytes) {
@@ -147,7 +153,19 @@ void launch_program(const LoadedProgram& loaded, const DeviceLimits& limits,
   launch.limits = &limits;
   launch.options = options;
   launch.poll = host_poll();
+  if (stream == nullptr) return run_grid(launch);
+  const auto own = std::make_shared<Footprint>(program.kernel, memory);
+  Overlap overlap(own, shape.programmatic ? std::move(*stream) : Overlap::Running());
+  stream->clear();
+  launch.overlap = &overlap;
   run_grid(launch);
+  *stream = overlap.running();
+}
+
+// Launches that may still run when the calling thread makes the next one, by device and stream.
+Overlap::Running& running_on(const void* device, const void* stream) {
+  thread_local std::map<std::pair<const void*, const void*>, Overlap::Running> running;
+  return running[{device, stream}];
 }
 
 class EmulatedKernel final : public Kernel {
@@ -177,17 +195,30 @@ class EmulatedDevice final : public Device {
   std::shared_ptr<Kernel> load(const KernelImage& image) override {
     auto kernel = std::make_shared<EmulatedKernel>(image);
     check_target(*kernel->loaded.module, limits_);
+    if (kernel->loaded.program.uses_griddepcontrol) watches_overlap_ = true;
     return kernel;
   }
 
-  void launch(const Kernel& kernel, const LaunchShape& shape, void*,
+  void launch(const Kernel& kernel, const LaunchShape& shape, void* stream,
               std::span<const std::byte> arguments, std::span<const MemorySpan> spans) override {
-    launch_program(static_cast<const EmulatedKernel&>(kernel).loaded, limits_, shape, arguments,
-                   spans, emulator_options());
+    const Options& options = emulator_options();
+    LaunchShape allowed = shape;
+    allowed.programmatic = shape.programmatic && limits_.major >= 9;
+    if (allowed.programmatic) watches_overlap_ = true;
+    Overlap::Running* running = watches_overlap_ ? &running_on(this, stream) : nullptr;
+    if (running != nullptr && !options.checks) {
+      running->clear();
+      running = nullptr;
+    }
+    launch_program(static_cast<const EmulatedKernel&>(kernel).loaded, limits_, allowed, arguments,
+                   spans, options, running);
   }
 
   bool is_capturing(void*) override { return false; }
-  void synchronize(void*) override {}  // a launch returns when it is done
+  // A launch returns when it is done.
+  void synchronize(void* stream) override {
+    if (watches_overlap_) running_on(this, stream).clear();
+  }
   TensorMap make_tensor_map(const TensorMapSpec& spec) override {
     if (limits_.major < 9) {
       throw std::invalid_argument("tensor maps need compute capability 9.0 or newer, " +
@@ -199,6 +230,9 @@ class EmulatedDevice final : public Device {
  private:
   const DeviceLimits limits_;
   DeviceInfo info_;
+  // Whether launches are recorded for the next one, which costs time: only from the first kernel
+  // with griddepcontrol, or the first programmatic launch, on.
+  std::atomic<bool> watches_overlap_{false};
 };
 
 struct Registry {
@@ -227,7 +261,7 @@ void run(const Run& run) {
   const DeviceLimits limits =
       device_limits(run.arch.empty() ? target.substr(0, target.find_first_of(" ,")) : run.arch);
   check_target(*loaded.module, limits);
-  launch_program(loaded, limits, run.shape, run.arguments, run.spans, run.options);
+  launch_program(loaded, limits, run.shape, run.arguments, run.spans, run.options, nullptr);
 }
 
 }  // namespace emulator

@@ -15,6 +15,7 @@ constexpr std::string_view kNames[] = {
     "race on shared memory",
     "missing proxy fence",
     "access to work in flight",
+    "missing wait for a launch",
     "deadlock",
     "impossible register budget",
     "tensor map misuse",

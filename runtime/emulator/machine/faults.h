@@ -20,6 +20,7 @@ enum class Fault : std::uint8_t {
   shared_race,           // two accesses, one a write, with no barrier between them
   unfenced_proxy,        // a generic write that an asynchronous unit reads with no proxy fence
   in_flight,             // wgmma's registers, or a bulk copy's memory, touched before its wait
+  unfinished_launch,     // memory of an earlier launch, touched before griddepcontrol.wait
   deadlock,              // nobody can go on: which barrier, which phase, who is missing
   register_budget,       // setmaxnreg that could never be granted
   tensor_map,            // a tensor map or box that the hardware refuses or misreads

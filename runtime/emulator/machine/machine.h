@@ -23,6 +23,7 @@
 namespace kiln::runtime::emulator {
 
 class AddressMap;  // memory.h
+class Overlap;     // overlap.h
 class Shadow;      // shadow.h
 class Block;
 class Cluster;
@@ -167,6 +168,7 @@ class Block {
 
   std::uint32_t register_pool = 0;  // per-thread registers of warps not claimed: setmaxnreg
   std::vector<std::uint32_t> warp_registers;  // granted to each warp
+  bool lets_dependents_begin = false;         // griddepcontrol.launch_dependents
 
  private:
   Cluster* cluster_;
@@ -185,6 +187,7 @@ struct Launch {
   LaunchShape shape;
   std::span<const std::byte> arguments;
   const AddressMap* memory = nullptr;
+  Overlap* overlap = nullptr;  // null where neither this launch nor the next is watched
   const DeviceLimits* limits = nullptr;
   void (*poll)() = nullptr;  // set_emulator_poll
   Options options;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "runtime/emulator/machine/faults.h"
+#include "runtime/emulator/memory/overlap.h"
 #include "runtime/emulator/shadow/shadow.h"
 
 namespace kiln::runtime::emulator {
@@ -159,7 +160,7 @@ std::byte* access_unwatched(Warp& warp, Space& space, std::uint64_t& address, un
       return find_parameter(warp, address, bytes, write, lane);
     default:
       check_alignment(address, bytes, bytes, write, "global", lane);
-      return warp.block().cluster().launch().memory->find(address, bytes, write, lane);
+      return find_global(warp, address, bytes, write, lane);
   }
 }
 
@@ -182,6 +183,14 @@ std::byte* access(Warp& warp, Space space, std::uint64_t address, unsigned bytes
       shadow->atomic(warp, rank, offset, bytes, lane);
       break;
   }
+  return data;
+}
+
+std::byte* find_global(const Warp& warp, std::uint64_t address, std::uint64_t bytes, bool write,
+                       int lane) {
+  const Launch& launch = warp.block().cluster().launch();
+  std::byte* data = launch.memory->find(address, bytes, write, lane);
+  if (launch.overlap != nullptr) launch.overlap->access(warp, address, bytes, write, lane);
   return data;
 }
 

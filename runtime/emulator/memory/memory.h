@@ -24,6 +24,11 @@ class AddressMap {
   std::byte* find(std::uint64_t address, std::uint64_t bytes, bool write, int lane) const;
   // The same, or null where find() would raise.
   std::byte* try_find(std::uint64_t address, std::uint64_t bytes, bool write) const;
+  // f(begin, end), by address.
+  template <class F>
+  void for_each_range(F f) const {
+    for (const Range& range : ranges_) f(range.begin, range.end);
+  }
 
  private:
   struct Range {
@@ -70,6 +75,11 @@ std::byte* access(Warp& warp, Space space, std::uint64_t address, unsigned bytes
 // The same without the shadow.
 std::byte* access_unwatched(Warp& warp, Space& space, std::uint64_t& address, unsigned bytes,
                             bool write, int lane, bool peers);
+
+// Global bytes that a lane reads or writes, now or later by an asynchronous unit: bounds, and with
+// checks on the launches that may overlap. What only asks for an address calls AddressMap::find.
+std::byte* find_global(const Warp& warp, std::uint64_t address, std::uint64_t bytes, bool write,
+                       int lane);
 
 // Splits a generic address. Shared: `address` becomes the 32-bit shared address; local and param:
 // the offset. What lies outside the windows is left as an address that no space holds.

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "runtime/emulator/decode/modifiers.h"
+#include "runtime/emulator/memory/overlap.h"
 #include "runtime/emulator/shadow/shadow.h"
 
 namespace kiln::runtime::emulator {
@@ -130,6 +131,9 @@ LanePointers access_lanes(Warp& warp, const MemoryOperand& operand, AccessKind k
     const std::uint64_t span = extent.high - extent.low + operand.bytes;
     base = launch.memory->try_find(extent.low, span, writes);
     origin = extent.low;
+    if (base != nullptr && launch.overlap != nullptr && found.space == Space::global) {
+      launch.overlap->access_lanes(warp, addresses.data(), operand.bytes, writes, mask);
+    }
   } else if (found.space == Space::shared) {
     base = shared_base(warp, extent, operand.bytes, peers);
     origin = extent.low & ~std::uint64_t{kSharedOffsetMask};

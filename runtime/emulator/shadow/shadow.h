@@ -57,6 +57,11 @@ class Shadow {
   // What an asynchronous unit writes over generically accessed bytes needs a barrier only.
   void fence_proxy(const Warp& warp, Mask lanes);
 
+  // griddepcontrol.wait by lanes of a warp; and which lanes have executed it, or are ordered behind
+  // one that has.
+  void wait_for_launches(const Warp& warp, Mask lanes);
+  Mask behind_launches(const Warp& warp);
+
   // The clock of the mbarrier at `offset` of block `rank`, for its phase `parity`.
   SyncClock& mbarrier_clock(int rank, std::uint32_t offset, std::uint32_t parity);
   void forget_mbarrier(int rank, std::uint32_t offset);

@@ -81,6 +81,9 @@ struct WarpShadow {
   // Among its own lanes: accesses from this time on, and copies after this one, are not ordered.
   std::uint32_t lanes_since = 0, copies_since = 0;
   bool has_written = false;  // since then, or has waited for copies
+  // griddepcontrol.wait: the time of the first one, 0 = none; lanes that are behind one.
+  std::uint32_t launch_wait = 0;
+  Mask behind_launches = 0;
   std::uint64_t copies_step = ~std::uint64_t{0};
   std::vector<std::pair<Agent, std::uint32_t>> slots;  // with the time of the last use
   std::size_t next_slot = 0;

@@ -156,6 +156,25 @@ bool Shadow::State::fenced_by_others(const Actor& reader, const WriteRecord& rec
   return false;
 }
 
+void Shadow::wait_for_launches(const Warp& warp, Mask lanes) {
+  WarpShadow& shadow = state_->of(warp);
+  shadow.tick();  // as the proxy fence: who knows of this time is behind it
+  if (shadow.launch_wait == 0) shadow.launch_wait = shadow.time();
+  shadow.behind_launches |= lanes;
+}
+
+Mask Shadow::behind_launches(const Warp& warp) {
+  WarpShadow& shadow = state_->of(warp);
+  if (shadow.behind_launches == kAllLanes) return kAllLanes;
+  const bool ordered = std::ranges::any_of(state_->warps, [&](const auto& other) {
+    if (other == nullptr || other->launch_wait == 0) return false;
+    if (other.get() == &shadow) return shadow.launch_wait < shadow.lanes_since;
+    return shadow.clock.of(other->agent) >= other->launch_wait;
+  });
+  if (ordered) shadow.behind_launches = kAllLanes;
+  return shadow.behind_launches;
+}
+
 SyncClock& Shadow::mbarrier_clock(int rank, std::uint32_t offset, std::uint32_t parity) {
   return state_->mbarriers[key_of(rank, offset << 1 | (parity & 1))];
 }
