@@ -1,6 +1,7 @@
 // Tensor copies: boxes, bounds, swizzles, multicasts, reductions, and what misuse reports.
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "runtime/emulator/async/tensor_map.h"
@@ -249,6 +250,114 @@ TEST_CASE("tensor maps survive their encoding and tensormap.replace", "[emulator
   kernel.run();
   CHECK(kernel.output[0] == kernel.input[64]);
   CHECK(kernel.output[511] == kernel.input[64 * 16 + 31]);
+}
+
+namespace {
+
+// Loads rows 3 to 10 and columns 32 to 63 of the input, as words in rows of 64, by a map that the
+// kernel makes: in shared memory, then copied to the second half of the output.
+AsyncKernel device_made_map() {
+  AsyncKernel kernel;
+  kernel.output.resize(8192 + 32);
+  const auto base = reinterpret_cast<std::uintptr_t>(kernel.output.data());
+  const std::size_t at = (base + 16384 + 127) / 128 * 128 - base;
+  kernel.body = "add.u64 %map, %out, " + std::to_string(at) + R"(;
+  add.u32 %r10, %s, 8192;
+  shl.b32 %r1, %t, 2;
+  add.u32 %r1, %r10, %r1;
+  mov.u32 %r2, 0;
+  st.shared.u32 [%r1], %r2;
+  bar.warp.sync -1;
+  setp.eq.u32 %p0, %t, 0;
+  @!%p0 bra MADE;
+  mov.u32 %r3, 64;
+  mov.u64 %d1, 256;
+  tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r10], %in;
+  tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r10], 1;
+  tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r10], 0, 32;
+  tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r10], 1, 8;
+  tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r10], 0, %r3;
+  tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r10], 1, 32;
+  tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%r10], 0, %d1;
+  tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r10], 0, 1;
+  tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r10], 1, 1;
+  tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%r10], 7;
+  tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%r10], 0;
+  tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%r10], 3;
+  tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%r10], 0;
+MADE:
+  bar.warp.sync -1;
+  tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned
+      [%map], [%r10], 128;
+  fence.proxy.tensormap::generic.acquire.gpu [%map], 128;
+)" + kInitOne + R"(
+  mov.b32 %r1, 32;
+  mov.b32 %r2, 3;
+  @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 1024;
+  @%p0 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+      [%s], [%map, {%r1, %r2}], [%bar];
+)" + kWaitOne + "mov.u32 %r20, 256;\n" +
+                kDump;
+  return kernel;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel makes a tensor map", "[emulator]") {
+  AsyncKernel kernel = device_made_map();
+  kernel.run();
+  int wrong = 0;
+  for (std::size_t i = 0; i < 256; ++i) {
+    const std::size_t row = i / 32, word = i % 32;
+    wrong += kernel.output[row * 32 + (word ^ (row % 8 * 4))] !=
+             kernel.input[(row + 3) * 64 + 32 + word];
+  }
+  CHECK(wrong == 0);
+  // It is the map that the host would have made.
+  const runtime::TensorMap want = runtime::emulator::encode_emulated_tensor_map(
+      {.address = reinterpret_cast<std::uint64_t>(kernel.input.data()),
+       .element = TensorMapElement::f32,
+       .rank = 2,
+       .dims = {64, 32},
+       .strides_bytes = {256},
+       .box = {32, 8},
+       .swizzle = TensorMapSwizzle::b128});
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(kernel.output));
+  const std::span<const std::byte> map = std::as_bytes(std::span(&want, 1));
+  CHECK(std::search(bytes.begin(), bytes.end(), map.begin(), map.end()) != bytes.end());
+}
+
+TEST_CASE("misuse of tensormap.replace and cp_fenceproxy is told", "[emulator]") {
+  AsyncKernel kernel = device_made_map();
+  const std::string body = kernel.body;
+  const auto report = [&](const std::string& what, const std::string& with) {
+    kernel.body = body;
+    replace(kernel.body, what, with);
+    return kernel.fault();
+  };
+  has(report("elemtype.shared::cta.b1024.b32 [%r10], 7",
+             "elemtype.shared::cta.b1024.b32 [%r10], 9"),
+      "at most the swizzle's 128 bytes");
+  has(report("[%r10], 0, %d1", "[%r10], 0, 100"), "must be a multiple of 16");
+  has(report("[%r10], 1, 1;", "[%r10], 1, 2;"), "element strides of 1 only, not 2");
+  has(report("mov.u32 %r2, 0;", "mov.u32 %r2, 1;"), "is no tensor map, and not zeros");
+  has(report("st.shared.u32 [%r1], %r2;", ""), "nobody has written it");
+  has(report("[%r10], 128;", "[%r10], 64;"), "the size must be 128");
+  has(report("add.u32 %r10, %s, 8192;", "add.u32 %r10, %s, 8256;"), "must be a multiple of 128");
+  has(report("tensormap.cp_fenceproxy", "@%p0 tensormap.cp_fenceproxy"), "divergence");
+  for (const auto& [what, with] :
+       {std::pair{"swizzle_mode.shared::cta.b1024.b32 [%r10], 3",
+                  "swizzle_mode.shared::cta.b1024.b32 [%r10], 4"},
+        std::pair{"elemtype.shared::cta.b1024.b32 [%r10], 7",
+                  "elemtype.shared::cta.b1024.b32 [%r10], 8"},
+        std::pair{"fill_mode.shared::cta.b1024.b32 [%r10], 0",
+                  "fill_mode.shared::cta.b1024.b32 [%r10], 1"},
+        std::pair{"global_dim.shared::cta.b1024.b32 [%r10], 1",
+                  "global_dim.shared::cta.b1024.b64 [%r10], 1"},
+        std::pair{"tensormap::generic.release.gpu.sync", "tensormap::generic.release.sync"}}) {
+    CAPTURE(with);
+    has(report(what, with), "unknown instruction");
+  }
 }
 
 }  // namespace kiln::testing
