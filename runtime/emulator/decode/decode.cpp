@@ -40,7 +40,7 @@ void collect_names(const Operand& operand, std::unordered_set<std::string_view>&
 }
 
 // The variables of module scope that a kernel names, as only these are charged to it: ptxas leaves
-// out the shared memory of other kernels.
+// out the shared memory of other kernels, but for the alignment of unsized extern arrays.
 std::vector<Variable> named_variables(const Module& module, const Function& function) {
   std::unordered_set<std::string_view> names;
   for (const Instruction& instruction : function.body) {
@@ -73,7 +73,7 @@ Decoder::Decoder(Program& program, const Allocation& allocation, const GlobalVar
   const std::vector<Variable> named = named_variables(*program.module, *program.function);
   for (const Variable& variable : named) place(variable);
   for (const Variable& variable : program.function->variables) place(variable);
-  place_dynamic(program, placed_, named);
+  place_dynamic(program, placed_, program.module->variables);
   place_dynamic(program, placed_, program.function->variables);
   for (const Parameter& parameter : program.function->parameters) {
     placed_.push_back({parameter.name, Space::param, parameter.offset});
