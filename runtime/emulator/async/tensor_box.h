@@ -41,8 +41,9 @@ TensorBox locate_box(const Warp& warp, const TensorMapSpec& map,
 // Takes a box out of global memory into `linear`, rows packed, zeros outside of the tensor.
 void gather(const TensorBox& box, std::vector<std::byte>& linear);
 
-// What a store of the box reads of shared memory, which begins at `offset`: not what lies outside
-// of the tensor, which is dropped, and not the gaps between swizzled rows.
+// The parts that a store of the box reads of shared memory, where the box begins at `offset`: it
+// does not read what lies outside of the tensor, which is dropped, nor the gaps between swizzled
+// rows.
 std::vector<SharedPart> parts_inside(const TensorBox& box, std::uint32_t offset);
 
 // Rows packed, to and from shared memory; `base` is offset 0 of the block's memory.

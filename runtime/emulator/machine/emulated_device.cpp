@@ -128,8 +128,8 @@ void check_target(const Module& module, const DeviceLimits& limits) {
   }
 }
 
-// `stream`: the launches before it, and in the end what may still run behind it; null where there
-// is no stream.
+// `stream` holds the launches before it, and in the end those that may still run behind it; it is
+// null where there is no stream.
 void launch_program(const LoadedProgram& loaded, const DeviceLimits& limits,
                     const LaunchShape& shape, std::span<const std::byte> arguments,
                     std::span<const MemorySpan> spans, const Options& options,

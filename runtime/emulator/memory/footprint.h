@@ -1,5 +1,5 @@
-// What a launch has read and written of global memory, byte by byte: a launch that may begin before
-// this one has ended is checked against it.
+// A footprint records byte by byte which global memory a launch has read and written: a launch that
+// may begin before this one has ended is checked against it.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Footprint {
   const std::string& kernel() const { return kernel_; }
   // Both may be called by several threads at once. The bytes must lie in the launch's memory.
   void add(std::uint64_t address, std::uint64_t bytes, bool write);
-  // Of each lane, `bytes` at its address: a power of two up to 32, of which each is a multiple.
+  // Each lane accesses `bytes`, a power of two up to 32, at an address that is a multiple of it.
   void add_lanes(const std::uint64_t* addresses, unsigned bytes, bool write, Mask lanes);
 
   // Whether any of the bytes, wherever they lie, was.

@@ -15,7 +15,7 @@ namespace kiln::runtime::emulator {
 
 class Warp;
 
-// Of one launch. Its functions may be called by several threads at once.
+// One launch has one. Its functions may be called by several threads at once.
 class Overlap {
  public:
   using Running = std::vector<std::shared_ptr<const Footprint>>;
@@ -34,7 +34,7 @@ class Overlap {
   void wait(const Warp& warp, Mask lanes);
   void signal(const Warp& warp);
 
-  // What may still run when a programmatic launch behind this one begins.
+  // Launches that may still run when a programmatic launch behind this one begins.
   Running running() const;
 
  private:
