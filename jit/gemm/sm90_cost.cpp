@@ -21,15 +21,15 @@ constexpr float kLoadBytes = 69;        // of operands, a clock
 constexpr float kStepClocks = 80;
 
 // In microseconds.
-constexpr float kTileTime = 0.2f;        // of a tile that is written while nothing is multiplied
-constexpr float kOutputTime = 1.4e-4f;   // likewise for each of its outputs
-constexpr float kLastTile = 0.9f;        // times that, for the end of the last, which all wait for
-constexpr float kStartTime = 4;          // until a CTA multiplies that is not persistent
-constexpr float kSharedSumTime = 3.15f;  // sums go through shared memory
-constexpr float kRemoteTime = 1.58e-4f;  // likewise from CTA to CTA, for each output of each
-constexpr float kUprightRemote = 3;      // times that, where the tile is not swapped
-constexpr float kBytesPerSm = 33000;     // from memory: 4.35 TB/s among 132
-constexpr float kExposed = 0.46f;        // of the shorter of memory and products
+constexpr float kSm90TileTime = 0.2f;     // of a tile that is written while nothing is multiplied
+constexpr float kOutputTime = 1.4e-4f;    // likewise for each of its outputs
+constexpr float kLastTile = 0.9f;         // times that, for the end of the last, which all wait for
+constexpr float kStartTime = 4;           // until a CTA multiplies that is not persistent
+constexpr float kSharedSumTime = 3.15f;   // sums go through shared memory
+constexpr float kRemoteTime = 1.58e-4f;   // likewise from CTA to CTA, for each output of each
+constexpr float kUprightRemote = 3;       // times that, where the tile is not swapped
+constexpr float kSm90BytesPerSm = 33000;  // from memory: 4.35 TB/s among 132
+constexpr float kSm90Exposed = 0.46f;     // of the shorter of memory and products
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -69,9 +69,9 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
       std::int64_t{cluster} * clusters_at_once(cluster, config.residents, sm_count);
   const float step = step_clocks(rows, columns, config) / kClocks;
   const float memory =
-      compulsory_bytes(traits, extent) / (kBytesPerSm * static_cast<float>(sm_count));
+      compulsory_bytes(traits, extent) / (kSm90BytesPerSm * static_cast<float>(sm_count));
   const auto outputs = static_cast<float>(rows * columns);
-  const float tile_time = kTileTime + kOutputTime * outputs;
+  const float tile_time = kSm90TileTime + kOutputTime * outputs;
   const auto wave_time = [&](std::int64_t active) {
     if (active == 0) return 0.0f;
     const std::int64_t on_sm = quotient_up(active * config.residents, slots);
@@ -79,7 +79,7 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
                            (config.ping_pong ? 0 : tile_time) +
                            (config.splits ? kStartTime / static_cast<float>(config.residents) : 0);
     const float bytes = memory * static_cast<float>(active) / static_cast<float>(ctas);
-    return std::max(products, bytes) + kExposed * std::min(products, bytes);
+    return std::max(products, bytes) + kSm90Exposed * std::min(products, bytes);
   };
   float time = static_cast<float>(ctas / slots) * wave_time(slots) + wave_time(ctas % slots) +
                kLastTile * tile_time;

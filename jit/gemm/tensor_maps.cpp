@@ -5,6 +5,7 @@
 #include <new>
 
 #include "jit/gemm/config.h"
+#include "jit/op/tensor_maps.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -47,32 +48,6 @@ struct MatrixMap {
   std::uint32_t box_halves = 1;
   bool by_eights = false;  // a box holds eight gates, their partners, the next eight gates, ..
 };
-
-// Each thread's last maps, by a direct-mapped slot: encoding three and choosing their tile took
-// 2.5 us of each call, and a model passes the same weights, and mostly the same activations, again
-// and again.
-struct MapSlot {
-  const runtime::Device* device = nullptr;
-  runtime::TensorMapSpec spec;
-  runtime::TensorMap map;
-};
-constexpr std::size_t kMapSlots = 256;
-thread_local MapSlot t_maps[kMapSlots];
-
-const runtime::TensorMap& remembered_map(const runtime::TensorMapSpec& spec,
-                                         runtime::Device& device) {
-  std::uint64_t hash = spec.address >> 4;
-  for (const std::uint64_t word : {spec.dims[0], spec.dims[1], spec.strides_bytes[0],
-                                   std::uint64_t{spec.box[0]} << 32 | spec.box[1]}) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-  }
-  MapSlot& slot = t_maps[hash % kMapSlots];
-  if (slot.device != &device || slot.spec != spec) {
-    slot = {&device, spec, device.make_tensor_map(spec)};
-  }
-  return slot.map;
-}
 
 const runtime::TensorMap& encode(const MatrixMap& matrix, runtime::Device& device) {
   const auto bytes = [&](std::int64_t stride) {

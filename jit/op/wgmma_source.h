@@ -8,11 +8,20 @@
 
 namespace kiln {
 
-// struct Products: one K-tile of 128 bytes times an n-column tile by a warpgroup.
+// One struct: `k_steps` steps of 32 bytes of K, by a warpgroup, of 64 rows times n columns.
+// Operands in shared memory lie in slabs of 128 bytes of K (wgmma.cuh); the slab of the next four
+// steps of a lies `slab_a` bytes on. With a_in_registers, a is the warpgroup's own accumulators,
+// rounded and packed in their order.
 struct WgmmaShape {
   DType a, b;
   int n;
   Major major_rows, major_columns;
+  const char* name = "Products";
+  int k_steps = 4;
+  int slab_a = 0, slab_b = 0;  // read where there are more than four steps
+  bool a_in_registers = false;
+  // Operands are given by the low words of their descriptors, which takes half the arithmetic.
+  bool low_words = false;
 };
 std::string render_wgmma(const WgmmaShape& shape);
 

@@ -69,6 +69,14 @@ __device__ __forceinline__ void store_box(const TensorMap& map, u32 source, int 
       "r"(source), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
+__device__ __forceinline__ void store_box(const TensorMap& map, u32 source, int x, int y, int z,
+                                          int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+          address_of(map)),
+      "r"(source), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
 __device__ __forceinline__ void commit_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

@@ -43,4 +43,11 @@ __device__ __forceinline__ u64 operand_descriptor(u32 address, u32 block_bytes) 
          kEightRows >> 4 << 32 | kSwizzle128 << 62;
 }
 
+// The low word alone, which is all that differs between operands in one layout, with the same value
+// in all lanes: the shuffle tells ptxas so, which then computes the next steps' in uniform
+// registers.
+__device__ __forceinline__ u32 operand_descriptor_low(u32 address, u32 block_bytes) {
+  return __shfl_sync(~0u, (address & 0x3ffff) >> 4 | (block_bytes >> 4) << 16, 0);
+}
+
 }  // namespace kiln
