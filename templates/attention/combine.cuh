@@ -90,11 +90,11 @@ __device__ __forceinline__ void store_combined(const Variant& variant, const Add
 }
 
 // Called after softmax.finish(). Partners hold equal maxima and sums.
-template <class Config, class Map, class OutMap, class Variant, class Addressing, class Place>
+template <class Config, class OutMap, class Softmax, class Variant, class Addressing, class Place>
 __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>& out,
-                                             const OnlineSoftmax<Map>& softmax,
-                                             const AttentionParams& params, const Variant& variant,
-                                             const Addressing& addressing, const Place& place) {
+                                             const Softmax& softmax, const AttentionParams& params,
+                                             const Variant& variant, const Addressing& addressing,
+                                             const Place& place) {
   using Row = PartialRow<Config::kHeadDimV>;
   constexpr int kTileFloats = attention_partial_floats(Config::kBlockQ, Config::kHeadDimV);
   float* const in_shared = reinterpret_cast<float*>(shared_memory);

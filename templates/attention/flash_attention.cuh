@@ -19,6 +19,7 @@
 // queries still keep many loads in flight. kSplits also lets several CTAs share the keys.
 #pragma once
 #include "/kiln/attention/addressing.cuh"
+#include "/kiln/attention/arguments.cuh"
 #include "/kiln/attention/builtin_variants.cuh"
 #include "/kiln/attention/combine.cuh"
 #include "/kiln/attention/load.cuh"
@@ -31,14 +32,6 @@
 #include "/kiln/attention/tiles.cuh"
 
 namespace kiln {
-
-// The argument block: the parameters, then the variant's 8-byte slots. They are bases rather than
-// members because an empty variant must take no space.
-template <class Variant>
-struct AttentionArgs : AttentionParams, Variant {
-  __device__ __forceinline__ const AttentionParams& params() const { return *this; }
-  __device__ __forceinline__ const Variant& variant() const { return *this; }
-};
 
 template <class Config>
 struct AttentionTiles {
@@ -214,8 +207,6 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
 
 template <class Config, class Variant>
 __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& args) {
-  static_assert(sizeof(AttentionArgs<Variant>) == sizeof(AttentionParams) + Variant::kBytes,
-                "flash_attention: a variant may hold only Slots and VariantTensors");
   using Tiles = AttentionTiles<Config>;
   extern __shared__ __align__(128) u8 shared_memory[];
   const Variant& variant = args.variant();
@@ -223,7 +214,7 @@ __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& ar
   const DenseAddressing<Config> rows(params, blockIdx.x);
   const WarpPlace<Tiles> place;
 
-  OnlineSoftmax<typename Tiles::ScoreMap> softmax;
+  OnlineSoftmax<typename Tiles::ScoreMap, (Tiles::kPartners > 1)> softmax;
   softmax.start([&](int r) {
     RowSum sum{-KILN_INFINITY, 0.0f};
     if constexpr (Variant::kStartsRows) {

@@ -6,8 +6,10 @@
 
 namespace kiln {
 
-template <class Map>
+// kShares: other warps have scores of the same rows.
+template <class Map, bool kShares = false>
 struct OnlineSoftmax {
+  static constexpr int kRows = Map::kRows;
   RowSum row[Map::kRows];  // until finish(), the sums cover only this lane's columns
 
   // Called before any tile; `initial(r)` returns the RowSum from which the lane's row r starts.
@@ -21,36 +23,61 @@ struct OnlineSoftmax {
   }
 
   // Turns a tile's scores into weights 2^(scale * score - maximum), scale > 0, and rescales `out`
-  // to the new maximum. A maximum is kept while it is too small by at most 2^kSlack for every row
-  // of the warp: weights up to that size lose no precision, and most tiles then leave `out` alone.
-  // `share(maximum)` exchanges the rows' maxima with the other warps that have scores of these
-  // rows.
+  // to the new maximum. `share(maximum)` exchanges the rows' maxima with the other warps that have
+  // scores of these rows.
   template <class OutMap, class Share>
   __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out, float scale,
                                        Share share) {
+    grow(scores, scale, share, [&](int r, float shrink) {
+#pragma unroll
+      for (int c = 0; c < OutMap::kCols; ++c) out.at(r, c) *= shrink;
+    });
+    weigh(scores, scale);
+  }
+
+  // The first half of a step raises the rows' maxima to those of `scores`; shrink(r, factor) is
+  // then called for every row, as the accumulators of outputs must be multiplied by the factor. A
+  // maximum is kept while it is too small by at most 2^kSlack for every row of the warp: weights up
+  // to that size lose no precision, and most tiles then leave the outputs alone. Returns whether
+  // shrink() was called.
+  template <class Share, class Shrink>
+  __device__ __forceinline__ bool grow(Fragment<Map>& scores, float scale, Share share,
+                                       Shrink shrink) {
     float maximum[Map::kRows];
-#pragma unroll
-    for (int r = 0; r < Map::kRows; ++r) {
-      float largest = scores.at(r, 0);
-#pragma unroll
-      for (int c = 1; c < Map::kCols; ++c) largest = fmaxf(largest, scores.at(r, c));
-      // The scaled maximum is kept, so that rescaling agrees with the weights to the last bit even
-      // where logits are so large that the product is rounded.
-      maximum[r] = fmaxf(row[r].max, Map::row_max(largest) * scale);
-    }
-    share(maximum);
     bool grows = false;
 #pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      // Two chains of comparisons take half as long as one.
+      float largest = scores.at(r, 0), other = scores.at(r, 1);
+#pragma unroll
+      for (int c = 2; c < Map::kCols; c += 2) {
+        largest = fmaxf(largest, scores.at(r, c));
+        other = fmaxf(other, scores.at(r, c + 1));
+      }
+      // The scaled maximum is kept, so that rescaling agrees with the weights to the last bit even
+      // where logits are so large that the product is rounded.
+      maximum[r] = fmaxf(row[r].max, fmaxf(largest, other) * scale);
+      if constexpr (kShares) maximum[r] = Map::row_max(maximum[r]);
+    }
+    share(maximum);
+#pragma unroll
     for (int r = 0; r < Map::kRows; ++r) grows = grows || maximum[r] > row[r].max + kSlack;
-    if (__any_sync(~0u, grows)) {
+    // The lanes of a row need not compare their maxima first: one that grows too much is enough.
+    grows = __any_sync(~0u, grows);
+    if (grows) {
 #pragma unroll
       for (int r = 0; r < Map::kRows; ++r) {
-        const float shrink = exp2_approx(row[r].max - finite(maximum[r]));
-        row[r] = {maximum[r], row[r].sum * shrink};
-#pragma unroll
-        for (int c = 0; c < OutMap::kCols; ++c) out.at(r, c) *= shrink;
+        if constexpr (!kShares) maximum[r] = Map::row_max(maximum[r]);
+        const float factor = exp2_approx(row[r].max - finite(maximum[r]));
+        row[r] = {maximum[r], row[r].sum * factor};
+        shrink(r, factor);
       }
     }
+    return grows;
+  }
+
+  // The second half turns the scores into weights and adds these up.
+  __device__ __forceinline__ void weigh(Fragment<Map>& scores, float scale) {
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
       const float subtrahend = finite(row[r].max);

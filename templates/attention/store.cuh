@@ -44,11 +44,10 @@ __device__ __forceinline__ void store_words(Element* destination, const u32 (&wo
 }
 
 // Called after softmax.finish(). Partners hold equal maxima and sums.
-template <class Config, class Map, class OutMap, class Variant, class Addressing, class Place>
+template <class Config, class OutMap, class Softmax, class Variant, class Addressing, class Place>
 __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& out,
-                                           const OnlineSoftmax<Map>& softmax,
-                                           const Variant& variant, const Addressing& addressing,
-                                           const Place& place) {
+                                           const Softmax& softmax, const Variant& variant,
+                                           const Addressing& addressing, const Place& place) {
   using Element = typename Config::Element;
   using Tile = TileShape<Config::kBlockQ, Config::kHeadDimV, 32, Config::kAligned>;
   __syncthreads();  // all warps have finished reading Q, K and V

@@ -4,6 +4,14 @@
 
 namespace kiln {
 
+// Returns the keys outside of which `rows` see none.
+template <class Variant>
+__device__ __forceinline__ Range visible_range(const Variant& variant, const TileRows& rows) {
+  const Range range = variant.kv_range(rows);
+  const int begin = max(range.begin, 0);
+  return {begin, max(begin, min(range.end, rows.len_kv))};
+}
+
 // Visits in order the tiles of kBlockKv keys that the variant's range touches and tile() does not
 // skip: in the `split`-th of `splits` equal runs, every kTeams-th tile from the `team`-th.
 template <int kBlockKv, int kTeams, class Variant>
@@ -11,9 +19,7 @@ class TileIterator {
  public:
   __device__ __forceinline__ TileIterator(const Variant& variant, const TileRows& rows, int split,
                                           int splits, int team)
-      : variant_(variant), rows_(rows), range_(variant.kv_range(rows)) {
-    range_.begin = max(range_.begin, 0);
-    range_.end = max(range_.begin, min(range_.end, rows.len_kv));
+      : variant_(variant), rows_(rows), range_(visible_range(variant, rows)) {
     int first = range_.begin / kBlockKv * kBlockKv;
     if (splits > 1) {
       constexpr int kStep = kBlockKv * kTeams;
