@@ -57,6 +57,8 @@ __device__ int __syncthreads_and(int);
 __device__ void __syncwarp(unsigned = 0xffffffff);
 __device__ void __threadfence();
 __device__ int __any_sync(unsigned, int);
+__device__ unsigned __ballot_sync(unsigned, int);
+__device__ int __clz(int);
 template <class T>
 __device__ T __shfl_sync(unsigned, T, int, int = 32);
 template <class T>

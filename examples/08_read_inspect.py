@@ -24,7 +24,7 @@ def read(op, *tensors, **options):
 
 q = np.zeros((1, 4096, 8, 64), np.float16)
 attention = read("flash_attention", q, q, q, causal=True)
-assert attention["path"] == "portable" and "mma.sync" in attention["ptx"]
+assert attention["path"] == ARCH and "wgmma.mma_async" in attention["ptx"]
 
 few, many = np.zeros((16, 4096), np.float16), np.zeros((4096, 4096), np.float16)
 weight = np.zeros((512, 4096), np.float16).T

@@ -15,20 +15,6 @@ const AttentionConfig& config_at(int row) {
   return attention_configs()[static_cast<std::size_t>(row)];
 }
 
-Work work_of(const AttentionTraits& traits) {
-  const bool is_heavy = traits.variant != Digest128{} || !traits.aligned;
-  const bool is_medium = std::any_of(
-      std::begin(kBuiltinVariants), std::end(kBuiltinVariants), [&](const BuiltinVariant& variant) {
-        return variant.hook == Hook::logits && is_set(variant, traits);
-      });
-  if (traits.attn_mask == DType::none) {
-    return is_heavy ? Work::heavy : is_medium ? Work::medium : Work::light;
-  }
-  if (!traits.mask_pairs || is_heavy || is_medium) return Work::gather;
-  // Wide heads have tiles for code at every logit that leave registers for this instead.
-  return std::max(traits.head_dim, traits.head_dim_v) > 128 ? Work::medium : Work::pairs;
-}
-
 enum class Kind { decode, few, narrow, many };
 Kind kind_of(const AttentionConfig& config) {
   return config.teams > 1      ? Kind::decode
@@ -96,6 +82,20 @@ int splits_of(const AttentionConfig& config, std::int64_t tiles, std::int64_t ke
 }
 
 }  // namespace
+
+Work work_of(const AttentionTraits& traits) {
+  const bool is_heavy = traits.variant != Digest128{} || !traits.aligned;
+  const bool is_medium = std::any_of(
+      std::begin(kBuiltinVariants), std::end(kBuiltinVariants), [&](const BuiltinVariant& variant) {
+        return variant.hook == Hook::logits && is_set(variant, traits);
+      });
+  if (traits.attn_mask == DType::none) {
+    return is_heavy ? Work::heavy : is_medium ? Work::medium : Work::light;
+  }
+  if (!traits.mask_pairs || is_heavy || is_medium) return Work::gather;
+  // Wide heads have tiles for code at every logit that leave registers for this instead.
+  return std::max(traits.head_dim, traits.head_dim_v) > 128 ? Work::medium : Work::pairs;
+}
 
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits) {
   return attention_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q, config.block_kv,

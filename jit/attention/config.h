@@ -35,6 +35,9 @@ struct AttentionConfig {
   std::string_view reason;
 };
 
+// What a kernel of these traits does at every logit.
+Work work_of(const AttentionTraits& traits);
+
 std::span<const AttentionConfig> attention_configs();
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits);
 std::string tile_name(const AttentionConfig& config);  // "128x64x2", "64x64x2 split"

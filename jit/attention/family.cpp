@@ -9,6 +9,8 @@
 #include "jit/attention/paths.h"
 #include "jit/attention/render.h"
 #include "jit/attention/samples.h"
+#include "jit/attention/sm90_config.h"
+#include "jit/attention/tensor_maps.h"
 
 namespace kiln {
 namespace {
@@ -130,6 +132,21 @@ constexpr Field kRowFields[] = {
      .help = "rows that pack heads and may split the keys, or those that do not; null = all"},
 };
 
+constexpr Field kSm90RowFields[] = {
+    {.name = "block_q",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionSm90Config, block_q),
+     .help = "query rows of a tile"},
+    {.name = "block_kv",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionSm90Config, block_kv),
+     .help = "keys that are read at a time"},
+    {.name = "stages",
+     .kind = FieldKind::integer,
+     .offset = offsetof(AttentionSm90Config, stages),
+     .help = "tiles of keys in shared memory"},
+};
+
 const AttentionConfig& config_of(int row) {
   return attention_configs()[static_cast<std::size_t>(row)];
 }
@@ -137,6 +154,16 @@ const AttentionConfig& config_of(int row) {
 Footprint footprint(const Specialization& spec) {
   const AttentionConfig& config = config_of(spec.row());
   return {static_cast<unsigned>(config.warps) * 32,
+          static_cast<unsigned>(shared_bytes(config, spec.traits_as<AttentionTraits>()))};
+}
+
+const AttentionSm90Config& sm90_config_of(int row) {
+  return attention_sm90_configs()[static_cast<std::size_t>(row)];
+}
+
+Footprint sm90_footprint(const Specialization& spec) {
+  const AttentionSm90Config& config = sm90_config_of(spec.row());
+  return {static_cast<unsigned>(config.block_q / 64 + 1) * 128,
           static_cast<unsigned>(shared_bytes(config, spec.traits_as<AttentionTraits>()))};
 }
 
@@ -163,9 +190,24 @@ constexpr Template kTemplates[] = {
      .reason = [](int row) { return config_of(row).reason; },
      .footprint = footprint,
      .render = render_attention},
+    {.family = &kAttention,
+     .path = "sm_90a",
+     .file = "attention/sm90/flash_attention.cuh",
+     .means = "wgmma, tensor memory accelerator",
+     .arch_specific = true,
+     .row_fields = kSm90RowFields,
+     .row = [](int row) -> const void* { return &sm90_config_of(row); },
+     .tile = [](int row) { return tile_name(sm90_config_of(row)); },
+     .reason = [](int row) { return sm90_config_of(row).reason; },
+     .why_not = [](const Traits& t,
+                   int arch) { return why_not_attention_sm90(as<AttentionTraits>(t), arch); },
+     .footprint = sm90_footprint,
+     .render = render_attention_sm90,
+     .pack = pack_attention_sm90},
 };
 
 constexpr AttentionPath kPaths[] = {
+    {.kernel = &kTemplates[1], .rows = attention_sm90_rows, .resolve = resolve_attention_sm90},
     {.kernel = &kTemplates[0], .rows = attention_rows, .resolve = resolve_portable},
 };
 
@@ -174,6 +216,7 @@ constexpr AttentionPath kPaths[] = {
 std::span<const AttentionPath> attention_paths() { return kPaths; }
 
 constinit const Template& kFlashAttention = kTemplates[0];
+constinit const Template& kFlashAttentionSm90 = kTemplates[1];
 
 constinit const Family kAttention = {.name = "flash_attention",
                                      .title = "attention",

@@ -7,5 +7,6 @@ namespace kiln {
 
 extern const Family kAttention;
 extern const Template& kFlashAttention;  // mma.sync, for every arch
+extern const Template& kFlashAttentionSm90;
 
 }  // namespace kiln

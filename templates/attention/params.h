@@ -20,7 +20,7 @@ struct AttentionParams {
   void* workspace;           // attention_workspace_bytes() bytes; unused if splits is 1
   unsigned long long nonce;  // the launch's nonce, never 0; see base/ticket.cuh
   int splits;                // CTAs that share the keys of a query tile, at least 1
-  int reserved;
+  int heads_together;        // sm_90a: heads of all batch entries whose tiles are dealt together
 };
 static_assert(sizeof(AttentionParams) % 8 == 0, "the variant's 8-byte slots follow this struct");
 
@@ -64,6 +64,26 @@ constexpr long long attention_workspace_bytes(long long tiles, int splits, int b
   if (splits == 1) return 0;
   return attention_flag_bytes(tiles, splits) +
          tiles * splits * attention_partial_floats(block_q, head_dim_v) * 4;
+}
+
+// The sm_90a kernels also take tensor maps of q, k, v and out as [batch, heads, rows, columns] with
+// boxes of 64 columns. A Map is 128 opaque bytes, aligned to 64, as a device encodes them.
+template <class Map>
+struct AttentionMaps {
+  Map q, k, v, out;
+};
+
+constexpr int kAttentionWalkStages = 4, kAttentionWalkBytes = 64;
+
+// Dynamic shared memory of one CTA of an sm_90a kernel, see sm90/shape.cuh. Rows are stored in
+// slabs of 64 columns of 16-bit elements.
+constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
+                                          int stages, int q_stages, bool staged_output) {
+  const int slabs = (head_dim + 63) / 64, slabs_v = (head_dim_v + 63) / 64;
+  const int rows = q_stages * block_q * slabs + stages * block_kv * (slabs + slabs_v) +
+                   (staged_output ? block_q * slabs_v : 0);
+  const int barriers = 16 * (q_stages + 2 * stages + kAttentionWalkStages + 1);
+  return rows * 128 + barriers + kAttentionWalkStages * kAttentionWalkBytes;
 }
 
 }  // namespace kiln

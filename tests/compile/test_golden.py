@@ -9,7 +9,8 @@ import kiln
 import pytest
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
-ATTENTION = {"op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "splits": False}
+ATTENTION = {"op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "splits": False,
+             "warps": 4}  # fmt: skip
 GEMM = {"op": "gemm", "dtype": "bfloat16", "layout": "nt", "block_m": 128, "block_n": 128,
         "stages": 3}  # fmt: skip
 NORM = {"op": "rms_norm", "weight": "bfloat16"}
@@ -23,6 +24,10 @@ SPECS = {
         **ATTENTION, "head_dim": 192, "head_dim_v": 128, "mask": "window",
         "softcap": True, "alibi": True, "sinks": "bfloat16", "attn_mask": "float32",
         "aligned": False,
+    },
+    "attention_sm90": {
+        "op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "mask": "causal",
+        "block_q": 192,
     },
     "attention_variant": {
         **ATTENTION, "mask": "causal",

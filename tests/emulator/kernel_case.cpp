@@ -8,6 +8,7 @@
 
 #include "jit/attention/config.h"
 #include "jit/attention/family.h"
+#include "jit/attention/sm90_config.h"
 #include "jit/compile/kernel_source.h"
 #include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
@@ -156,9 +157,25 @@ KernelCase::Tensor& KernelCase::tensor(DType dtype, std::initializer_list<std::i
   return made;
 }
 
+namespace {
+
+// What a problem must be larger than; of an sm_90a kernel as if it were a portable row.
+AttentionConfig config_of(const Specialization& spec) {
+  const auto row = static_cast<std::size_t>(spec.row());
+  if (&spec.kernel() == &kFlashAttention) return attention_configs()[row];
+  const AttentionSm90Config& config = attention_sm90_configs()[row];
+  AttentionConfig same{};
+  same.block_q = config.block_q, same.block_kv = config.block_kv, same.stages = config.stages;
+  same.teams = 1, same.splits = false;
+  return same;
+}
+
+}  // namespace
+
 void KernelCase::make_attention(int size) {
   const auto traits = spec_.traits_as<AttentionTraits>();
-  const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(spec_.row())];
+  const AttentionConfig config = config_of(spec_);
+  const bool is_sm90 = &spec_.kernel() == &kFlashAttentionSm90;
   AttentionReference problem;
   problem.traits = traits;
   problem.heads = 2;
@@ -166,7 +183,7 @@ void KernelCase::make_attention(int size) {
   const int stride = config.block_kv * config.teams;
   problem.len_q = config.splits ? config.block_q / 2 + 5 : config.block_q + 9;
   problem.len_kv = std::max(config.block_q + 2 * stride, splits * stride * (config.stages + 1)) + 5;
-  if (size == 2) problem.len_kv = traits.mask == Mask::none ? 0 : 3;
+  if (size == 2) problem.len_kv = traits.mask == Mask::none && !is_sm90 ? 0 : 3;
   if (traits.mask_pairs) problem.len_kv &= ~1;
   problem.scale = (size == 1 ? -1 : 1) / std::sqrt(static_cast<double>(traits.head_dim));
   Tensor& q = tensor(traits.q, {1, problem.len_q, 2, traits.head_dim});
@@ -207,6 +224,11 @@ void KernelCase::make_attention(int size) {
   Step& step = call.recipe.first();
   step.spec = spec_;
   step.blocks = static_cast<unsigned>(tiles * splits);
+  if (is_sm90) {
+    // One CTA computes all tiles, all but one have their own, or two CTAs share them.
+    step.blocks = size == 0 ? 1 : size == 1 ? static_cast<unsigned>(tiles) - 1 : 2;
+    step.arguments.set_int(offsetof(AttentionParams, heads_together), size == 1 ? 1 : 2);
+  }
   call.recipe.workspace_bytes = static_cast<std::size_t>(
       attention_workspace_bytes(tiles, splits, config.block_q, traits.head_dim_v));
   if (splits > 1) {

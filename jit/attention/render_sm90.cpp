@@ -1,0 +1,54 @@
+#include "jit/attention/render.h"
+
+#include "jit/attention/sm90_config.h"
+#include "jit/op/source_text.h"
+#include "jit/op/wgmma_source.h"
+
+namespace kiln {
+
+std::string render_attention_sm90(const Specialization& spec, const UserTexts& texts) {
+  const auto traits = spec.traits_as<AttentionTraits>();
+  const AttentionSm90Config& config =
+      attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
+  const WgmmaShape scores{.a = traits.q,
+                          .b = traits.k,
+                          .n = config.block_kv,
+                          .major_rows = Major::k,
+                          .major_columns = Major::k,
+                          .name = "Scores",
+                          .k_steps = (traits.head_dim + 15) / 16,
+                          .slab_a = config.block_q * 128,
+                          .slab_b = config.block_kv * 128,
+                          .low_words = true};
+  const WgmmaShape outputs{.a = traits.v,
+                           .b = traits.v,
+                           .n = traits.head_dim_v,
+                           .major_rows = Major::k,
+                           .major_columns = Major::mn,
+                           .name = "Outputs",
+                           .k_steps = config.block_kv / 16,
+                           .a_in_registers = true,
+                           .low_words = true};
+  SourceText text;
+  text << "#include \"/kiln/attention/sm90/flash_attention.cuh\"\n\n"
+       << render_wgmma(scores) << render_wgmma(outputs) << "struct Config {\n"
+       << "  using Element = " << device_type(traits.q) << ";\n"
+       << "  using Scores = ::Scores;\n"
+       << "  using Outputs = ::Outputs;\n"
+       << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
+       << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"
+       << "  static constexpr int kGroups = " << config.block_q / 64
+       << ", kBlockKv = " << config.block_kv << ";\n"
+       << "  static constexpr int kStages = " << config.stages << ", kQStages = " << config.q_stages
+       << ";\n"
+       << "  static constexpr bool kStagedOutput = " << boolean(config.staged_output)
+       << ", kTurns = " << boolean(config.turns) << ";\n"
+       << "};\n"
+       << variant_source(traits, texts)
+       << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, 1)\n"
+       << kEntryName << "(const __grid_constant__ kiln::AttentionSm90Args<Variant> args) {\n"
+       << "  kiln::flash_attention_sm90<Config>(args);\n}\n";
+  return text.str();
+}
+
+}  // namespace kiln

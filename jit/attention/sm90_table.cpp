@@ -1,0 +1,53 @@
+// The closed table of the sm_90a kernels' tiles.
+#include "jit/attention/sm90_config.h"
+
+namespace kiln {
+namespace {
+
+// The first row that serves the call is taken. H200 figures.
+//
+// Registers a thread: S takes block_kv / 2, the weights block_kv / 4, O head_dim_v / 2. Three math
+// warpgroups have 160 each, two 232. Shared memory is 227 KB.
+// clang-format off: two or three lines a row instead of twelve
+constexpr AttentionSm90Config kSm90Configs[] = {
+    {.min_dim = 8, .max_dim = 64, .max_dim_v = 64, .block_q = 128, .block_kv = 128, .stages = 3,
+     .q_stages = 2, .staged_output = true, .turns = true, .work = Work::light, .masks = Masks::some,
+     .max_keys = 1024,
+     .reason = "masks, up to 1k keys: 192 rows waste more beside the diagonal"},
+    {.min_dim = 8, .max_dim = 64, .max_dim_v = 64, .block_q = 192, .block_kv = 128, .stages = 2,
+     .q_stages = 2, .staged_output = true, .turns = true, .work = Work::light,
+     .reason = "three warpgroups hide the exponents of one behind the products of the others"},
+    {.min_dim = 8, .max_dim = 64, .max_dim_v = 64, .block_q = 128, .block_kv = 128, .stages = 2,
+     .q_stages = 2, .staged_output = true, .turns = true, .work = Work::heavy,
+     .reason = "two warpgroups leave registers for code at every logit"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
+     .q_stages = 2, .staged_output = true, .turns = false, .work = Work::light,
+     .masks = Masks::none, .max_keys = 1024,
+     .reason = "up to 1k keys: Q twice, and the output beside it, hide the ends of tiles"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
+     .q_stages = 2, .staged_output = true, .turns = false, .work = Work::light,
+     .masks = Masks::some, .max_keys = 3072,
+     .reason = "masks: the same up to 3k keys"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
+     .q_stages = 2, .staged_output = false, .turns = true, .work = Work::light,
+     .reason = "three warpgroups: 701 TFLOP/s at 16k, two of 128 keys 645"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
+     .q_stages = 2, .staged_output = true, .turns = false, .work = Work::heavy,
+     .reason = "two warpgroups leave registers for code at every logit"},
+    {.min_dim = 8, .max_dim = 192, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
+     .q_stages = 1, .staged_output = false, .turns = true, .work = Work::heavy,
+     .reason = "wide keys, narrow values"},
+    {.min_dim = 8, .max_dim = 192, .max_dim_v = 192, .block_q = 128, .block_kv = 96, .stages = 2,
+     .q_stages = 1, .staged_output = false, .turns = true, .work = Work::heavy,
+     .reason = "two stages, and registers for O of 192 columns"},
+    {.min_dim = 8, .max_dim = 256, .max_dim_v = 256, .block_q = 128, .block_kv = 64, .stages = 2,
+     .q_stages = 1, .staged_output = false, .turns = true, .work = Work::heavy,
+     .reason = "as fast as 80 keys at 8k and more, 1.05 times at 512"},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const AttentionSm90Config> attention_sm90_configs() { return kSm90Configs; }
+
+}  // namespace kiln

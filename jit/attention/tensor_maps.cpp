@@ -1,0 +1,78 @@
+#include "jit/attention/tensor_maps.h"
+
+#include <cstring>
+#include <new>
+
+#include "jit/attention/sm90_config.h"
+#include "jit/op/tensor_maps.h"
+#include "templates/attention/params.h"
+
+namespace kiln {
+namespace {
+
+struct Rows {
+  const void* data;
+  DType dtype;
+  int columns, rows, heads, batch;
+  long long row, head, batch_stride;  // in elements
+  int box_rows;
+};
+
+const runtime::TensorMap& encode(const Rows& t, runtime::Device& device) {
+  // A stride of a dimension of one entry is never used, but checked: 0 would do for no driver.
+  const auto bytes = [&](long long stride, int entries) {
+    return entries <= 1
+               ? std::uint64_t{16}
+               : static_cast<std::uint64_t>(stride) * static_cast<unsigned>(size_of(t.dtype));
+  };
+  const auto count = [](int entries) { return static_cast<std::uint64_t>(entries); };
+  runtime::TensorMapSpec spec;
+  spec.address = reinterpret_cast<std::uint64_t>(t.data);
+  spec.element =
+      t.dtype == DType::f16 ? runtime::TensorMapElement::f16 : runtime::TensorMapElement::bf16;
+  spec.rank = 4;
+  spec.dims = {count(t.columns), count(t.rows), count(t.heads), count(t.batch)};
+  spec.strides_bytes = {bytes(t.row, t.rows), bytes(t.head, t.heads),
+                        bytes(t.batch_stride, t.batch)};
+  spec.box = {64, static_cast<std::uint32_t>(t.box_rows), 1, 1};
+  spec.swizzle = runtime::TensorMapSwizzle::b128;
+  return remembered_map(spec, device);
+}
+
+}  // namespace
+
+std::span<const std::byte> pack_attention_sm90(const CallArguments& arguments,
+                                               const Specialization& spec, runtime::Device& device,
+                                               ParameterBlock& block) {
+  using Maps = AttentionMaps<runtime::TensorMap>;
+  constexpr int kStoredRows = 16;  // a warp's
+  const std::span<const std::byte> call = arguments.bytes();
+  static_assert(sizeof(Maps) + CallArguments::kCapacity + 8 + alignof(Maps) <= sizeof block.bytes &&
+                alignof(Maps) <= alignof(ParameterBlock));
+  AttentionParams p;
+  std::memcpy(&p, call.data(), sizeof p);
+  const auto traits = spec.traits_as<AttentionTraits>();
+  const AttentionSm90Config& config =
+      attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
+  const int d = traits.head_dim, dv = traits.head_dim_v;
+  Maps& maps = *new (block.bytes.data()) Maps;
+  maps.q = encode(
+      {p.q, traits.q, d, p.len_q, p.heads, p.batch, p.q_row, p.q_head, p.q_batch, config.block_q},
+      device);
+  maps.k = encode({p.k, traits.k, d, p.len_kv, p.heads_kv, p.batch, p.k_row, p.k_head, p.k_batch,
+                   config.block_kv},
+                  device);
+  maps.v = encode({p.v, traits.v, dv, p.len_kv, p.heads_kv, p.batch, p.v_row, p.v_head, p.v_batch,
+                   config.block_kv},
+                  device);
+  maps.out = encode({p.out, traits.out, dv, p.len_q, p.heads, p.batch, p.out_row, p.out_head,
+                     p.out_batch, kStoredRows},
+                    device);
+  std::memcpy(block.bytes.data() + sizeof(Maps), call.data(), call.size());
+  // The struct ends in padding to the maps' alignment.
+  const std::size_t size =
+      (sizeof(Maps) + call.size() + alignof(Maps) - 1) / alignof(Maps) * alignof(Maps);
+  return std::span(block.bytes).first(size);
+}
+
+}  // namespace kiln

@@ -1,0 +1,87 @@
+// Attention forward for Hopper: a persistent, warp-specialised kernel (sm_90a).
+//
+//   last warpgroup                                  math warpgroups, 64 queries each
+//   --------------                                  --------------------------------
+//   scheduler warp: which tiles of keys are seen
+//        |  walk                                    for each query tile
+//   copying warp: Q; K and V of these tiles --ring-->  S = Q K^T, softmax, O += P V  (wgmma)
+//                                                      O to global memory
+//
+// Variants, masks, softmax and row factors are those of the portable kernel: the accumulators of
+// wgmma and mma.sync have the same layout.
+#pragma once
+#include "/kiln/attention/builtin_variants.cuh"
+#include "/kiln/attention/sm90/load.cuh"
+#include "/kiln/attention/sm90/main_loop.cuh"
+#include "/kiln/attention/sm90/store.cuh"
+
+namespace kiln {
+
+template <class Config, class Variant>
+__device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Variant>& args,
+                                                    int group) {
+  using Shape = AttentionSm90Shape<Config>;
+  using Loop = KeyLoop<Config, Variant>;
+  const AttentionParams& params = args.call.params();
+  const Variant& variant = args.call.variant();
+  const int warp_row = group * 64 + threadIdx.x % 128 / 32 * 16;
+  const auto q_ring = Shape::q_ring();
+  u32 tiles = 0;
+  WalkReader<Config> walk(group);
+  Loop loop(args.call, group);
+#pragma unroll 1
+  while (walk.next_query_tile()) {
+    const QueryTile tile = walk.query_tile(params);
+    typename Loop::Softmax softmax;
+    softmax.start([&](int r) {
+      RowSum sum{-KILN_INFINITY, 0.0f};
+      if constexpr (Variant::kStartsRows) {
+        variant.row_init(sum, tile.position(warp_row + Shape::ScoreMap::row(r), 0));
+      }
+      return sum;
+    });
+    typename Loop::Out out;
+    const auto q_at = q_ring.consumer_after(tiles++);
+    wait(q_ring.full(q_at.stage), q_at.parity);
+    loop.attend(walk, tile, Shape::q(q_at.stage) + group * 64 * 128, softmax, out,
+                [&] { release(q_ring.empty(q_at.stage)); });
+    softmax.finish([](auto&) {});
+    finish_rows(variant, tile, softmax, out, warp_row);
+    if constexpr (Config::kStagedOutput) {
+      store_staged<Config>(args.out, tile, out, warp_row,
+                           Shape::base() + Shape::kOutAt + warp_row * 128);
+    } else {
+      store_direct<Config>(tile, out, warp_row);
+    }
+    // The warp meets again before the next round: otherwise ptxas takes the whole loop for
+    // divergent and keeps addresses and descriptors out of uniform registers, 6 % of the speed.
+    __syncwarp();
+  }
+  // The copy engine still reads this CTA's shared memory.
+  if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
+}
+
+template <class Config, class Variant>
+__device__ __forceinline__ void flash_attention_sm90(const AttentionSm90Args<Variant>& args) {
+  using Shape = AttentionSm90Shape<Config>;
+  // The shuffle makes `warp` uniform to the compiler, which cannot infer it from the index.
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
+  constexpr int kGroups = Shape::kGroups;
+  if (threadIdx.x == 0) {
+    Shape::init_barriers();
+    fence_barrier_init();
+  }
+  __syncthreads();
+  // The register file has 512 registers for each of 128 threads with three math groups, 504 with
+  // two.
+  if (group == kGroups) {
+    give_registers<kGroups == 3 ? 32 : 40>();
+    if (warp == kGroups * 4) load_tiles<Config>(args);
+    if (warp == kGroups * 4 + 1) publish_walk<Config>(args);
+  } else {
+    if constexpr (kGroups > 1) take_registers<kGroups == 3 ? 160 : 232>();
+    compute_query_tiles<Config>(args, group);
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,32 @@
+// A tile of queries of one head, as the hooks of a variant and the epilogue see it.
+#pragma once
+#include "/kiln/attention/params.h"
+#include "/kiln/attention/variant.cuh"
+
+namespace kiln {
+
+struct QueryTile {
+  const AttentionParams& p;
+  int b, h, h_kv, first_row;
+
+  // `tile_row` counts from the tile's first row, `kv` from the sequence's first key. Padding gets
+  // the position of the last row or key.
+  __device__ __forceinline__ Position position(int tile_row, int kv) const {
+    const int row = min(first_row + tile_row, p.len_q - 1);
+    return {b, h, h_kv, row, row + p.len_kv - p.len_q, min(kv, p.len_kv - 1), p.len_q, p.len_kv};
+  }
+  // Positions of the `count` rows from `row` on, of all rows of the head, as far as they exist.
+  __device__ __forceinline__ TileRows rows_from(int row, int count) const {
+    const int shift = p.len_kv - p.len_q;
+    return {b, row + shift, min(row + count, p.len_q) - 1 + shift, p.len_q, p.len_kv};
+  }
+  __device__ __forceinline__ bool has_row(int tile_row) const {
+    return first_row + tile_row < p.len_q;
+  }
+  __device__ __forceinline__ bool wants_lse() const { return p.lse != nullptr; }
+  __device__ __forceinline__ float* lse(int tile_row) const {
+    return p.lse + b * p.lse_batch + h * p.lse_head + first_row + tile_row;
+  }
+};
+
+}  // namespace kiln

@@ -1,0 +1,99 @@
+// How the sm_90a attention kernel divides its shared memory.
+//
+//   | Q stages | K stages | V stages | output rows, or none | barriers | walk |
+//
+// A tile of rows is stored as slabs of 64 columns, [rows][128 bytes], in the copy engine's 128-byte
+// swizzle, so it is an operand of wgmma as it is. Columns past the head dim are zeros in the last
+// slab. Each math warpgroup owns 64 rows of Q and of the output.
+#pragma once
+#include "/kiln/attention/arguments.cuh"
+#include "/kiln/base/frag.cuh"
+#include "/kiln/base/layout.cuh"
+#include "/kiln/sm90/ring.cuh"
+#include "/kiln/sm90/tensor_copy.cuh"
+#include "/kiln/sm90/warpgroup.cuh"
+#include "/kiln/sm90/wgmma.cuh"
+
+namespace kiln {
+
+// The kernel's parameters: tensor maps, then the argument block of every attention kernel.
+template <class Variant>
+struct AttentionSm90Args : AttentionMaps<TensorMap> {
+  AttentionArgs<Variant> call;
+};
+
+template <class Config>
+struct AttentionSm90Shape {
+  using Element = typename Config::Element;
+  static constexpr int kGroups = Config::kGroups, kThreads = (kGroups + 1) * 128;
+  static constexpr int kBlockQ = 64 * kGroups, kBlockKv = Config::kBlockKv;
+  static constexpr int kSlabs = ceil_div(Config::kHeadDim, 64);
+  static constexpr int kSlabsV = ceil_div(Config::kHeadDimV, 64);
+  static_assert(sizeof(Element) == 2, "attention sm_90a: Element must be kiln::f16 or kiln::bf16");
+  static_assert(Config::kHeadDim % 8 == 0 && Config::kHeadDim <= 256 &&
+                    Config::kHeadDimV % 8 == 0 && Config::kHeadDimV <= 256,
+                "attention sm_90a: head dims must be multiples of 8 up to 256");
+  static_assert(kGroups >= 1 && kGroups <= 3, "attention sm_90a: 1 to 3 math warpgroups");
+  static_assert(kBlockKv % 16 == 0 && kBlockKv <= 256,
+                "attention sm_90a: kBlockKv must be a multiple of 16 up to 256");
+
+  using ScoreMap = FragMap<1, kBlockKv / 8>;
+  using OutMap = FragMap<1, Config::kHeadDimV / 8>;
+
+  // Weights are the A operand of the second product, two to a register.
+  static constexpr int kWeightRegisters = kBlockKv / 4;
+
+  static constexpr u32 kQSlabBytes = kBlockQ * 128, kKvSlabBytes = kBlockKv * 128;
+  static constexpr u32 kQBytes = kSlabs * kQSlabBytes;
+  static constexpr u32 kKBytes = kSlabs * kKvSlabBytes, kVBytes = kSlabsV * kKvSlabBytes;
+  static constexpr u32 kOutBytes = kSlabsV * kQSlabBytes;
+
+  using QRing = Ring<Config::kQStages>;
+  using KvRing = Ring<Config::kStages>;
+  using WalkRing = Ring<kAttentionWalkStages>;
+
+  static constexpr u32 kKAt = Config::kQStages * kQBytes;
+  static constexpr u32 kVAt = kKAt + Config::kStages * kKBytes;
+  static constexpr u32 kOutAt = kVAt + Config::kStages * kVBytes;
+  static constexpr u32 kBarriersAt = kOutAt + (Config::kStagedOutput ? kOutBytes : 0);
+  static constexpr u32 kKRingAt = kBarriersAt + QRing::kBytes;
+  static constexpr u32 kVRingAt = kKRingAt + KvRing::kBytes;
+  static constexpr u32 kWalkRingAt = kVRingAt + KvRing::kBytes;
+  static constexpr u32 kLandedAt = kWalkRingAt + WalkRing::kBytes;  // see load.cuh
+  static constexpr u32 kWalkAt = kLandedAt + 16;
+  static constexpr u32 kSharedBytes = kWalkAt + kAttentionWalkStages * kAttentionWalkBytes;
+  static_assert(kSharedBytes == attention_sm90_shared_bytes(Config::kHeadDim, Config::kHeadDimV,
+                                                            kBlockQ, kBlockKv, Config::kStages,
+                                                            Config::kQStages,
+                                                            Config::kStagedOutput),
+                "attention sm_90a: the host must ask for the shared memory that the kernel uses");
+  static_assert(kSharedBytes <= 227 * 1024, "attention sm_90a: shared memory is 227 KB");
+
+  __device__ __forceinline__ static u32 base() {
+    extern __shared__ __align__(1024) unsigned char swizzled_bytes[];
+    return shared_address(swizzled_bytes);
+  }
+  __device__ __forceinline__ static u32 q(u32 stage) { return base() + stage * kQBytes; }
+  __device__ __forceinline__ static u32 k(u32 stage) { return base() + kKAt + stage * kKBytes; }
+  __device__ __forceinline__ static u32 v(u32 stage) { return base() + kVAt + stage * kVBytes; }
+  __device__ __forceinline__ static u32 walk(u32 stage) {
+    return base() + kWalkAt + stage * kAttentionWalkBytes;
+  }
+  __device__ __forceinline__ static u32 landed() { return base() + kLandedAt; }
+  __device__ __forceinline__ static QRing q_ring() { return {base() + kBarriersAt}; }
+  __device__ __forceinline__ static KvRing k_ring() { return {base() + kKRingAt}; }
+  __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
+  __device__ __forceinline__ static WalkRing walk_ring() { return {base() + kWalkRingAt}; }
+
+  // Called by one thread, which then calls fence_barrier_init().
+  __device__ __forceinline__ static void init_barriers() {
+    constexpr u32 kMathWarps = 4 * kGroups;
+    q_ring().init(kMathWarps);
+    k_ring().init(kMathWarps);
+    v_ring().init(kMathWarps);
+    walk_ring().init(kMathWarps + 1);  // and the warp that copies
+    init_barrier(landed(), 1);
+  }
+};
+
+}  // namespace kiln

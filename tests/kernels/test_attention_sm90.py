@@ -1,0 +1,178 @@
+"""The sm_90a path of attention: problems large enough to be given to it, and what is its own: query
+tiles dealt to persistent blocks, tiles of keys that only some warpgroups see, tensor maps."""
+
+import math
+
+import grid
+import kiln
+import pytest
+import torch
+from attention_case import OPTIONS, AttentionCase, judge
+from case_group import CaseGroup
+from grid import sized
+from kiln import jit
+from storage import DEVICE, randn
+from variant_case import run
+
+pytestmark = [
+    pytest.mark.usefixtures("compiled", "device"),
+    pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone"),
+]
+
+DIMS = [(64, 64), (80, 80), (96, 96), (128, 128), (160, 160), (192, 192), (256, 256), (192, 128)]
+ODD_DIMS = [(8, 8), (40, 40), (72, 104), (64, 128), (200, 136)]
+MASKS = {"full": {}, "causal": {"causal": True}, "window": {"window": (100, 30)}}
+# Tiles enough that the portable kernel's splits are no alternative; and more than there are
+# multiprocessors, so that a block computes several.
+HEADS = dict(heads=72, heads_kv=12)
+MANY = dict(heads=140, heads_kv=35)
+
+
+class Sm90Group(CaseGroup):
+    def check(self):
+        for case in self.cases:
+            assert case.explain()["path"] == "sm_90a", f"{case} takes another path"
+        super().check()
+
+
+def shape_groups():
+    """Small, a head dim has one of three masks; they and the dtypes take turns."""
+    for at, (dim, dim_v) in enumerate(DIMS + ODD_DIMS):
+        for kind, (name, mask) in enumerate(MASKS.items()):
+            if kind != at % 3 and not grid.is_full():
+                continue
+            dtype = ("bf16", "f16")[(at + kind) % 2]
+            shapes = sized(
+                small=[(100, 130)],
+                full=[(200, 230), (230, 200), (129, 1000), (385, 129), (1000, 1000), (1100, 4100)],
+            )
+            cases = tuple(
+                AttentionCase(dtype=dtype, head_dim=dim, head_dim_v=dim_v, len_q=len_q,
+                              len_kv=len_kv, batch=1 + i % 2, **HEADS, **mask)
+                for i, (len_q, len_kv) in enumerate(shapes)
+            )  # fmt: skip
+            yield Sm90Group(f"{dtype}-d{dim}x{dim_v}-{name}", cases)
+
+
+@pytest.mark.parametrize("group", list(shape_groups()), ids=str)
+def test_head_dims_and_masks(group):
+    group.check()
+
+
+def edge_groups():
+    edges = {
+        "rows-of-no-key": dict(len_q=300, len_kv=90, causal=True),
+        "groups-of-no-row": dict(len_q=66, len_kv=130, heads=70, heads_kv=70),
+        "several-tiles-a-block": dict(len_q=66, len_kv=70, causal=True, **MANY),
+        "window-between-tiles": dict(len_q=140, len_kv=600, window=(3, 0)),
+        "more-than-32-tiles": dict(len_q=70, len_kv=sized(small=4200, full=9000), heads=70,
+                                   heads_kv=2, head_dim=8, window=(4150, 0)),
+        "batch": dict(len_q=80, len_kv=90, batch=6, heads=12, heads_kv=4, layout="bhsd"),
+    }  # fmt: skip
+    for name, edge in edges.items():
+        yield Sm90Group(name, (AttentionCase(**{**HEADS, **edge}),))
+
+
+@pytest.mark.parametrize("group", list(edge_groups()), ids=str)
+def test_edges(group):
+    group.check()
+
+
+def option_groups():
+    for i, (name, options) in enumerate(OPTIONS.items()):
+        if i % 4 and not grid.is_full():
+            continue
+        shape = dict(len_q=90, len_kv=110, head_dim=(64, 128)[i % 2], causal=i % 3 == 0)
+        yield Sm90Group(name, (AttentionCase(**shape, **HEADS, **options),))
+
+
+@pytest.mark.parametrize("group", list(option_groups()), ids=str)
+def test_options(group):
+    group.check()
+
+
+@pytest.mark.parametrize("head_dim", sized(small=[64], full=[64, 128, 256]))
+def test_values_that_no_query_sees_may_be_nan(head_dim):
+    """In tiles that are seen: before the first window, and behind a top-left causal mask."""
+    case = AttentionCase(len_q=100, len_kv=300, head_dim=head_dim, **HEADS)
+    q, k, v = case.inputs()
+    first = case.len_kv - case.len_q - 20
+    for x in (k, v):
+        x[:, :first] = math.nan
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, window=(20, 0))
+    judge("before the window", q, k[:, first:], v[:, first:], out, lse, window=(20, 0))
+    q, k, v = case.inputs(1)
+    for x in (k, v):
+        x[:, case.len_q :] = math.nan
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, causal=True, top_left=True)
+    seen = k[:, : case.len_q], v[:, : case.len_q]
+    judge("top-left", q, *seen, out, lse, causal=True)
+
+
+HOLES = """
+struct UserVariant : kiln::VariantDefaults {
+  static constexpr bool kMasks = true;
+  static __device__ __forceinline__ bool shows(int q, int kv) {
+    return (q / 64 + kv / 256) % 3 == 0 || kv < 64;
+  }
+  __device__ __forceinline__ bool keep(const kiln::Position& at) const {
+    return shows(at.q, at.kv);
+  }
+  __device__ __forceinline__ kiln::Tile tile(int q_first, int q_last, int kv_first,
+                                             int kv_last) const {
+    bool all = true, none = true;
+    for (int q = q_first / 64; q <= q_last / 64; ++q) {
+      for (int kv = kv_first / 64; kv <= kv_last / 64; ++kv) {
+        (shows(q * 64, kv * 64) ? none : all) = false;
+      }
+    }
+    return all ? kiln::Tile::full : none ? kiln::Tile::skip : kiln::Tile::partial;
+  }
+};
+"""
+
+
+@pytest.mark.parametrize("head_dim", sized(small=[64, 128], full=[64, 128, 192, 256]))
+def test_tiles_that_some_warpgroups_skip(head_dim, tmp_path):
+    """A mask of blocks, other ones for each warpgroup, with holes between."""
+    path = tmp_path / "holes.cuh"
+    path.write_text(HOLES)
+    variant = jit.Variant("holes", file=str(path))
+    shape = sized(small=dict(len_q=200, len_kv=400, heads=34, heads_kv=34),
+                  full=dict(len_q=384, len_kv=1300, heads=24, heads_kv=24))  # fmt: skip
+    case = AttentionCase(head_dim=head_dim, **shape)
+
+    def shown(at):
+        return ((at.q // 64 + at.kv // 256) % 3 == 0) | (at.kv < 64)
+
+    run(variant(), case, mask=shown)
+
+
+def test_repeats_are_bit_identical():
+    shape = sized(small=dict(len_q=80, len_kv=90), full=dict(len_q=1000, len_kv=500))
+    case = AttentionCase(head_dim=128, causal=True, **shape, **HEADS)
+    q, k, v = case.inputs()
+    first, first_lse = jit.flash_attention(q, k, v, causal=True, return_lse=True)
+    for _ in range(sized(small=2, full=50)):
+        out, lse = jit.flash_attention(q, k, v, causal=True, return_lse=True)
+        assert torch.equal(out, first) and torch.equal(lse, first_lse)
+
+
+def test_broadcast_heads_take_the_portable_path():
+    """No tensor map has a stride of 0; explain() says which path a call takes."""
+    q = randn([1, 300, 40, 64], torch.bfloat16, 1)
+    k = randn([1, 300, 1, 64], torch.bfloat16, 2).expand(1, 300, 40, 64)
+    assert kiln.explain("flash_attention", q, k, k)["path"] == "portable"
+    out, lse = jit.flash_attention(q, k, k, return_lse=True)
+    judge("expanded", q, k, k, out, lse)
+
+
+def test_q_may_be_the_output():
+    case = AttentionCase(len_q=100, len_kv=100, head_dim=128, heads=70, heads_kv=70)
+    q, k, v = case.inputs()
+    given = q.clone()
+    lse = torch.empty(1, 70, 100, device=DEVICE)
+    jit.flash_attention(q, k, v, out=q, lse=lse)
+    judge("in place", given, k, v, q, lse)
