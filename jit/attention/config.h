@@ -35,7 +35,7 @@ struct AttentionConfig {
   std::string_view reason;
 };
 
-// What a kernel of these traits does at every logit.
+// Tells how heavy the code is that a kernel of these traits runs at every logit.
 Work work_of(const AttentionTraits& traits);
 
 std::span<const AttentionConfig> attention_configs();

@@ -10,7 +10,7 @@ namespace kiln {
 
 // Of templates/attention/flash_attention.cuh.
 std::string render_attention(const Specialization& spec, const UserTexts& texts);
-// Of templates/attention/sm90/flash_attention.cuh.
+// This one renders a row of templates/attention/sm90/flash_attention.cuh.
 std::string render_attention_sm90(const Specialization& spec, const UserTexts& texts);
 
 // What every attention kernel's source says of its variant: the user's, then the type `Variant`.

@@ -12,13 +12,6 @@ namespace {
 
 const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
 
-bool serves(const AttentionSm90Config& config, const AttentionTraits& traits) {
-  const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
-  return traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
-         traits.head_dim_v <= config.max_dim_v && work_of(traits) <= config.work &&
-         (config.masks == Masks::any || config.masks == masks);
-}
-
 constexpr int kAnyKeys = 0x7fffffff;
 
 // Calls `use(row)` for the rows of which a call takes the first that admits its keys; stops where
@@ -26,9 +19,16 @@ constexpr int kAnyKeys = 0x7fffffff;
 template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, Use use) {
   if (limits(arch).number != 90 || !traits.aligned) return;
+  const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
+  const Work work = work_of(traits);
+  const auto serves = [&](const AttentionSm90Config& config) {
+    return traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
+           traits.head_dim_v <= config.max_dim_v && work <= config.work &&
+           (config.masks == Masks::any || config.masks == masks);
+  };
   const auto configs = attention_sm90_configs();
   for (std::size_t row = 0; row < configs.size(); ++row) {
-    if (serves(configs[row], traits) && use(static_cast<int>(row))) return;
+    if (serves(configs[row]) && use(static_cast<int>(row))) return;
   }
 }
 
@@ -44,7 +44,8 @@ int first_row(const AttentionTraits& traits, int arch, std::int64_t keys) {
   return first;
 }
 
-// Of a dimension of `size` entries. Tensor maps have no strides that are 0 or negative.
+// Says whether a tensor map admits the stride of a dimension of `size` entries: none is 0 or
+// negative.
 bool is_map_stride(long long stride, long long size, int element_bytes) {
   constexpr long long kMost = 1LL << 40;  // bytes
   return size <= 1 || (stride > 0 && stride < kMost / element_bytes);

@@ -56,7 +56,7 @@ bool is_identifier(const std::string& text) {
   });
 }
 
-// What C++ keeps for its implementation, where macros and built-in names may have it: NULL,
+// These names belong to C++'s implementation, where macros and built-ins may use them: NULL,
 // __device__, _Bool.
 bool belongs_to_compiler(const std::string& name) {
   return name == "NULL" || name.find("__") != std::string::npos ||

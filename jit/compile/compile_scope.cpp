@@ -20,7 +20,7 @@ struct UnderWay {
   bool was_forked_within = false;  // in a child: its NVRTC is half way through another's compile
 };
 
-// Of this thread: a signal handler may call exit() in the middle of a compile.
+// The count is this thread's: a signal handler may call exit() in the middle of a compile.
 thread_local int t_compiles = 0;
 
 UnderWay& under_way();

@@ -10,8 +10,8 @@ namespace kiln {
 nlohmann::json variant_to_json(const VariantDefinition& definition);
 VariantDefinition variant_from_json(const nlohmann::json& object);
 
-// What a parameter or tensor of that name is declared as: "f32" or "i32", and "f32[h, q, kv]". Both
-// throw std::invalid_argument.
+// Return how a parameter or tensor of that name is declared: "f32" or "i32", and "f32[h, q, kv]".
+// Both throw std::invalid_argument.
 VariantParam parse_param_declaration(const std::string& name, const std::string& text);
 VariantTensor parse_tensor_declaration(const std::string& name, const std::string& text);
 

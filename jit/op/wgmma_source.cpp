@@ -49,8 +49,8 @@ std::string operands(const char* constraint, const char* array, int count) {
   return text.str();
 }
 
-// Of every descriptor, see operand_descriptor() in templates/sm90/wgmma.cuh: the next eight rows
-// are 1024 bytes on, and chunks are swizzled over 128 bytes.
+// Every descriptor has this word, see operand_descriptor() in templates/sm90/wgmma.cuh: the next
+// eight rows are 1024 bytes on, and chunks are swizzled over 128 bytes.
 constexpr const char* kDescriptorHighWord = "0x40000040";
 
 // The instructions of all steps. Operands of the assembly: d, then a (a descriptor or registers),

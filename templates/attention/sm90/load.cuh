@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_tiles(const AttentionSm90Args<Variant>& arg
 #pragma unroll 1
   while (walk.next_query_tile()) {
     const QueryTile tile = walk.query_tile(params);
-    // What any query of the head sees, not only this tile's: a key that others see has a value.
+    // The range is what any query of the head sees: a key that other tiles see has a value.
     Range seen = {0, params.len_kv};
     if constexpr (Variant::kMasks) {
       seen = args.call.variant().kv_range(tile.rows_from(0, params.len_q));

@@ -25,7 +25,7 @@ struct AttentionSm90Args : AttentionMaps<TensorMap> {
 template <class Config>
 struct AttentionSm90Shape {
   using Element = typename Config::Element;
-  static constexpr int kGroups = Config::kGroups, kThreads = (kGroups + 1) * 128;
+  static constexpr int kGroups = Config::kGroups;
   static constexpr int kBlockQ = 64 * kGroups, kBlockKv = Config::kBlockKv;
   static constexpr int kSlabs = ceil_div(Config::kHeadDim, 64);
   static constexpr int kSlabsV = ceil_div(Config::kHeadDimV, 64);
