@@ -18,6 +18,8 @@ OTHERS = (
 )
 NO_ERRORS = {
     "jit/attention/table.cpp": "reasons of the config table",
+    "jit/attention/sm90_table.cpp": "reasons of the config table",
+    "jit/attention/sm90_choice.cpp": "reasons of explain",
     "jit/compile/compile_log.cpp": "what the compiler's log is searched for",
     "jit/tools/reasons.cpp": "reasons of explain",
     "jit/tools/explain.cpp": "reasons of explain",
@@ -28,6 +30,7 @@ NO_ERRORS = {
     "jit/norm/render.cpp": "generated source",
     "python/src/generated/methods.cpp": "help()",
     "jit/attention/render.cpp": "generated source",
+    "jit/attention/render_sm90.cpp": "generated source",
     "jit/gemm/render.cpp": "generated source",
     "jit/gemm/render_sm90.cpp": "generated source",
     "jit/op/source_text.cpp": "generated source",
