@@ -30,15 +30,15 @@ def entries(batch, short):
     cell = batch[0]
     generator = torch.Generator(device="cuda").manual_seed(1)
 
-    def randn(length, heads):
-        shape = (cell.batch, length, heads, cell.dim)
+    def randn(length, heads, dim):
+        shape = (cell.batch, length, heads, dim)
         dtype = DTYPES[cell.dtype]
         return torch.randn(shape, device="cuda", dtype=dtype, generator=generator)
 
     def one_set():
-        lengths = ((cell.len_q, cell.heads), (cell.len_kv, cell.heads_kv))
-        (q, k), v = (randn(*shape) for shape in lengths), randn(*lengths[1])
-        return q, k, v
+        keys = cell.len_kv, cell.heads_kv
+        dims = cell.dim, cell.value_dim
+        return randn(cell.len_q, cell.heads, cell.dim), *(randn(*keys, dim) for dim in dims)
 
     inputs = [one_set() for _ in range(set_count(cell.bytes))]
     return [_entry(cell, inputs, short) for cell in batch]
@@ -47,8 +47,8 @@ def entries(batch, short):
 def options(cell):
     """Kiln's keywords."""
     chosen = {"causal": cell.causal}
-    if cell.left is not None:
-        chosen["window"] = (cell.left, 0 if cell.causal else -1)
+    if cell.window:
+        chosen["window"] = cell.window
     if cell.softcap:
         chosen["softcap"] = cell.softcap
     return chosen
@@ -56,7 +56,7 @@ def options(cell):
 
 def _entry(cell, inputs, short):
     keywords = options(cell)
-    outs = [torch.full_like(q, math.nan) for q, _, _ in inputs]
+    outs = [q.new_full((*q.shape[:-1], cell.value_dim), math.nan) for q, _, _ in inputs]
 
     def call(index):
         return jit.flash_attention(*inputs[index], out=outs[index], **keywords)

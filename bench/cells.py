@@ -64,6 +64,17 @@ class AttentionCell:
     group: str = ""
     label: str = ""  # the cell's name inside its group
     decode: bool = False
+    dim_v: int | None = None  # of V, where it is not K's
+
+    @property
+    def value_dim(self):
+        return self.dim if self.dim_v is None else self.dim_v
+
+    @property
+    def window(self):
+        """Keys seen before and after the diagonal's, -1 = all, as Kiln and FlashAttention take
+        them; None = there is no window."""
+        return None if self.left is None else (self.left, 0 if self.causal else -1)
 
     @property
     def mask(self):
@@ -75,7 +86,8 @@ class AttentionCell:
     def name(self):
         length = self.len_kv if self.len_q == self.len_kv else f"{self.len_q}x{self.len_kv}"
         heads = f"{self.heads}" if self.heads == self.heads_kv else f"{self.heads}/{self.heads_kv}"
-        parts = [self.title, f"D{self.dim} {self.mask} B{self.batch} S{length} H{heads}"]
+        dims = f"{self.dim}" if self.dim == self.value_dim else f"{self.dim}/{self.value_dim}"
+        parts = [self.title, f"D{dims} {self.mask} B{self.batch} S{length} H{heads}"]
         parts.append(f"softcap {self.softcap:g}" if self.softcap else "")
         parts.append(self.dtype if self.dtype != "bf16" else "")
         return " ".join(part for part in parts if part)
@@ -89,18 +101,18 @@ class AttentionCell:
 
     @property
     def flops(self):
-        return 4 * self.batch * self.heads * self.dim * self.pairs
+        return 2 * self.batch * self.heads * (self.dim + self.value_dim) * self.pairs
 
     @property
     def cache_bytes(self):
         """Of K and V."""
-        elements = 2 * self.batch * self.len_kv * self.heads_kv * self.dim
+        elements = self.batch * self.len_kv * self.heads_kv * (self.dim + self.value_dim)
         return elements * ITEM_BYTES[self.dtype]
 
     @property
     def bytes(self):
-        rows = 2 * self.batch * self.len_q * self.heads * self.dim * ITEM_BYTES[self.dtype]
-        return rows + self.cache_bytes
+        elements = self.batch * self.len_q * self.heads * (self.dim + self.value_dim)
+        return elements * ITEM_BYTES[self.dtype] + self.cache_bytes
 
     @property
     def stream_bytes(self):
@@ -111,7 +123,7 @@ class AttentionCell:
     def inputs(self):
         """Cells of equal inputs can be timed beside each other on the same tensors."""
         fields = (self.batch, self.len_q, self.len_kv, self.heads, self.heads_kv)
-        return (*fields, self.dim, self.dtype)
+        return (*fields, self.dim, self.value_dim, self.dtype)
 
 
 @dataclasses.dataclass(frozen=True)

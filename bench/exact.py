@@ -38,7 +38,8 @@ def full_precision():
 def attention(cell, q, k, v):
     """[batch, length, heads, dim] in float32."""
     ratio = cell.heads // cell.heads_kv
-    out = torch.empty(q.shape, dtype=torch.float32, device=q.device)
+    shape = (*q.shape[:-1], cell.value_dim)
+    out = torch.empty(shape, dtype=torch.float32, device=q.device)
     step = max(1, min(cell.len_q, SCORES // (cell.heads * cell.len_kv)))
     with full_precision():
         for b in range(cell.batch):
@@ -51,7 +52,7 @@ def attention(cell, q, k, v):
                 scores = rows @ keys[:, low:high].mT
                 _mask(cell, scores.view(cell.heads, bottom - top, high - low), top, low)
                 part = torch.softmax(scores, -1) @ values[:, low:high]
-                part = part.view(cell.heads, bottom - top, cell.dim)
+                part = part.view(cell.heads, bottom - top, cell.value_dim)
                 out[b, top:bottom] = part.transpose(0, 1)
     return out
 

@@ -24,6 +24,8 @@ LAYER_ROWS = (1, 16, 64, 128, 256, 512, 2048, 4096)
 PREFILL = 4096
 TOKENS = 16384  # of all sequences together
 WIDTH = 2048  # heads * head_dim
+CHUNKS = (512, 1024, 1536, 2048, 8192)  # queries of a chunk of a long prompt
+CACHE = 65536  # keys that such a chunk sees, its own included
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 EPILOGUES = ("plain", "bias", "relu+bias", "silu", "residual", "gelu", "swiglu")
 
@@ -43,9 +45,9 @@ def attention(short=False):
         for causal in (False, True)
         for length in lengths[dim]
     ]
-    cells.append(
-        AttentionCell(2, 8192, 8192, 32, 8, 128, True, group="D128 causal GQA", label="32/8 8k")
-    )
+    for heads in (32,) if short else (32, 64):
+        shape = (2, 8192, 8192, heads, 8, 128)
+        cells.append(AttentionCell(*shape, True, group="D128 causal GQA", label=f"{heads}/8 8k"))
     if not short:
         for causal in (False, True):
             label = f"{'causal' if causal else 'full'} 4k"
@@ -53,6 +55,7 @@ def attention(short=False):
         softcap = {"softcap": 30.0, "group": "D128 causal softcap", "label": "4k"}
         cells.append(_square(128, True, 4096, **softcap))
         cells += [_prefill(name, model) for name, model in models().items()]
+        cells += _head_dims() + _unaligned() + _chunks()
     return [[cell] for cell in cells]
 
 
@@ -69,6 +72,38 @@ def _prefill(name, model):
         1, PREFILL, PREFILL, model["heads"], model["kv_heads"], model["head_dim"], True,
         title=name, group="prefill of models", label=name,
     )  # fmt: skip
+
+
+def _head_dims():
+    """Head dims that are no power of two; in the last, DeepSeek's, V's is not K's."""
+    return [
+        AttentionCell(
+            2, 8192, 8192, 16, 16, dim, True,
+            group="head dims, causal 8k", label=label, dim_v=dim_v,
+        )
+        for label, dim, dim_v in (("96", 96, 96), ("192", 192, 192), ("192/128", 192, 128))
+    ]  # fmt: skip
+
+
+def _unaligned():
+    """A length that no tile divides."""
+    shape, group = (4, 4001, 4001, 16, 16, 128), "D128 unaligned"
+    return [
+        AttentionCell(*shape, False, group=group, label="full 4001"),
+        AttentionCell(*shape, True, group=group, label="causal 4001"),
+    ]
+
+
+def _chunks():
+    """A chunk of a long prompt: few queries, and all the keys before them."""
+    return [
+        AttentionCell(
+            1, chunk, CACHE, heads, heads_kv, 128, True,
+            group=f"chunk of 64k, {heads}/{heads_kv}", label=length_label(chunk),
+        )
+        for heads, heads_kv in ((8, 8), (16, 16), (32, 8))
+        for chunk in CHUNKS
+    ]  # fmt: skip
 
 
 def decode(short=False):

@@ -9,6 +9,7 @@ import time
 
 from nvml import Nvml
 
+PEERS = ("flash-attn-4", "flashinfer-python")  # packages; FlashAttention-3 may be a folder
 COPY_BYTES = 1 << 30
 CEILING_SIZE = 8192
 
@@ -31,7 +32,7 @@ def machine():
 def versions():
     """Of everything that takes part; what is absent is absent here too."""
     found = {"python": platform.python_version()}
-    for package in ("kiln", "torch", "triton", "nvidia-cuda-nvrtc"):
+    for package in ("kiln", "torch", "triton", "nvidia-cuda-nvrtc", *PEERS):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -42,8 +43,10 @@ def versions():
     nvrtc = kiln.diagnose()["nvrtc"]
     found["nvrtc"] = f"{nvrtc.get('version', '')} {nvrtc.get('build', '')}".strip()
     try:
+        import flash_peers
         import torch
 
+        found["FA3"] = flash_peers.fa3_build()
         found["torch"] = torch.__version__
         found["cuda"] = torch.version.cuda
         if torch.cuda.is_available():

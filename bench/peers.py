@@ -1,4 +1,4 @@
-"""The peers of attention: PyTorch's SDPA by backend, FlexAttention, and Triton.
+"""The peers of attention: PyTorch's SDPA by backend, FlexAttention, Triton, and flash_peers.py's.
 
 Each function makes a Contender for given inputs, or raises Unavailable with the reason.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 
+import flash_peers
 import torch
 from measure import REASON_LENGTH, Contender, Unavailable
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -20,6 +21,9 @@ def attention(cell, inputs, flex):
     """Makers by name, for a list of (q, k, v) sets; `flex`: this cell is worth FlexAttention's
     compilation."""
     peers = {name: functools.partial(sdpa, cell, inputs, name) for name in BACKENDS}
+    peers["FA3"] = functools.partial(flash_peers.fa3, cell, inputs)
+    peers["FA4"] = functools.partial(flash_peers.fa4, cell, inputs)
+    peers["FlashInfer"] = functools.partial(flash_peers.flashinfer, cell, inputs)
     peers["Triton"] = functools.partial(triton, cell, inputs)
     peers["FlexAttention"] = functools.partial(flex_attention if flex else _no_flex, cell, inputs)
     return peers

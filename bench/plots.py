@@ -21,6 +21,9 @@ COLOURS = {
     "cuDNN": "#3b6fb6",
     "cuBLAS": "#3b6fb6",
     "FA2": "#6fa8a0",
+    "FA3": "#2f7d4f",
+    "FA4": "#9bc53d",
+    "FlashInfer": "#b5658f",
     "Triton": "#8c7fb8",
     "FlexAttention": "#c9a24b",
 }

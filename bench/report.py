@@ -9,7 +9,8 @@ from typing import Any
 from cells import OURS
 
 SCHEMA = 1
-PEERS = ("cuDNN", "FA2", "cuBLAS", "FlexAttention", "Triton")  # the order of columns
+# The order of columns.
+PEERS = ("cuDNN", "FA2", "FA3", "FA4", "FlashInfer", "cuBLAS", "FlexAttention", "Triton")
 BEST = "best peer"
 
 
@@ -74,6 +75,7 @@ def cell_table(suite, results):
     extra = [name for name in ("against_dense", "over_plain_percent") if suite in EXTRA[name]]
     headers = [suite, "us", "+-%", "TFLOP/s", "GB/s", "/ floor", *(f"x {n}" for n in names)]
     headers += [header for name in extra for header in EXTRA_HEADERS[name]]
+    headers.append("path")  # of Kiln's kernel: portable, or for one architecture
     rows = []
     for result in results:
         if OURS not in result["times"]:
@@ -83,7 +85,8 @@ def cell_table(suite, results):
         row = [result["name"], times["median_us"], times["iqr_percent"], result["tflops"]]
         row += [result["gb_per_s"], result["times_floor"]]
         row += [result["ratios"].get(name) for name in names]
-        rows.append(row + [value for name in extra for value in _extra(name, result)])
+        row += [value for name in extra for value in _extra(name, result)]
+        rows.append([*row, (result.get("config") or {}).get("path")])
     return table(headers, rows)
 
 

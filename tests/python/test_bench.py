@@ -7,9 +7,11 @@ import pathlib
 import subprocess
 import sys
 
+import attention_suite
 import cells
 import exact
 import grids
+import kiln
 import measure
 import nvml
 import pytest
@@ -21,7 +23,7 @@ from cells import AttentionCell, GemmCell
 
 BENCH = pathlib.Path(run.__file__).parent
 CEILINGS = {"bytes_per_s": 4.27e12, "flops_per_s": dict.fromkeys(("bf16", "fp16"), 790e12)}
-COUNTS = {"attention": 43, "decode": 6, "gemm": 167, "window": 12, "epilogue": 7, "norm": 39}
+COUNTS = {"attention": 64, "decode": 6, "gemm": 167, "window": 12, "epilogue": 7, "norm": 39}
 
 
 def names(suite, short=False):
@@ -46,6 +48,18 @@ def test_attention_squares_have_16k_tokens_of_2048():
     assert len(squares) == 36
     assert {cell.batch * cell.len_q for cell in squares} == {16384}
     assert {cell.heads * cell.dim for cell in squares} == {2048}
+
+
+def test_attention_has_the_shapes_that_nothing_was_tuned_on():
+    cells = [cell for batch in grids.grid("attention") for cell in batch]
+    dims = {(cell.dim, cell.value_dim) for cell in cells}
+    assert dims == {(64, 64), (96, 96), (128, 128), (192, 192), (192, 128), (256, 256)}
+    chunks = {(c.len_q, c.heads, c.heads_kv) for c in cells if c.len_q != c.len_kv}
+    heads = ((8, 8), (16, 16), (32, 8))
+    assert chunks == {(s, *h) for s in (512, 1024, 1536, 2048, 8192) for h in heads}
+    windows = {(c.batch * c.len_q, c.heads, c.heads_kv, c.dim, c.left)
+               for batch in grids.grid("window") for c in batch}  # fmt: skip
+    assert {(16384, 64, 8, 64, 128), (8192, 16, 16, 128, 1024)} <= windows
 
 
 def test_layers_are_those_of_the_model_table():
@@ -92,6 +106,11 @@ def test_work_traffic_and_floors():
     floors = cells.floors_us(product, CEILINGS)
     assert floors["bytes"] == pytest.approx(23.6, rel=0.01)
     assert floors["operations"] == pytest.approx(174, rel=0.01)
+    latent = AttentionCell(2, 8, 8, 4, 4, 192, dim_v=128)
+    assert latent.name == "D192/128 full B2 S8 H4"
+    assert latent.flops == 2 * 2 * 4 * (192 + 128) * 64
+    assert latent.bytes == 2 * 2 * 2 * 8 * 4 * (192 + 128)
+    assert latent.inputs != AttentionCell(2, 8, 8, 4, 4, 192).inputs
     biased = GemmCell(4096, 4096, 4096, epilogue="relu+bias")
     assert biased.bytes - product.bytes == 4096 * 2
     assert GemmCell(8, 16, 32, "tf32", "residual").bytes == 4 * (8 * 32 + 16 * 32 + 2 * 8 * 16)
@@ -121,13 +140,16 @@ def test_means_and_the_worst_cell_of_a_group():
     assert report.geometric_mean([]) is None
 
 
-def test_tables_name_what_failed_and_who_was_left_out():
+def test_tables_name_the_path_what_failed_and_who_was_left_out():
     results = [
         result("a", cuBLAS=1.25, left_out={"Triton": "refuses"}),
         result("b", failed="differs from float32 by 3"),
     ]
+    results[0]["config"] = {"path": "sm_90a"}
     text = report.cell_table("gemm", results)
     assert "x cuBLAS" in text and "1.25" in text and "failed" in text
+    header, _, first, _ = text.splitlines()
+    assert header.endswith("path") and first.endswith("sm_90a")
     lines = report.exceptions(results)
     assert lines == ["FAILED b: differs from float32 by 3", "left out Triton in a: refuses"]
     assert "of" in report.group_table(results).splitlines()[0]
@@ -149,6 +171,15 @@ def test_the_truth_of_attention_against_pytorch():
         torch.testing.assert_close(exact.attention(cell, q, k, v), expected.transpose(1, 2))
 
 
+def test_the_truth_of_values_with_a_head_dim_of_their_own():
+    cell = AttentionCell(1, 8, 8, 2, 2, 16, dim_v=24)
+    q, k, v = torch.randn(1, 8, 2, 16), torch.randn(1, 8, 2, 16), torch.randn(1, 8, 2, 24)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *(x.transpose(1, 2) for x in (q, k, v))
+    )
+    torch.testing.assert_close(exact.attention(cell, q, k, v), expected.transpose(1, 2))
+
+
 def test_the_truth_of_attention_in_chunks_with_softcap(monkeypatch):
     cell = AttentionCell(1, 32, 32, 2, 1, 8, True, softcap=0.5)
     q, k, v = torch.randn(1, 32, 2, 8), *torch.randn(2, 1, 32, 1, 8)
@@ -159,6 +190,15 @@ def test_the_truth_of_attention_in_chunks_with_softcap(monkeypatch):
     scores = (0.5 * torch.tanh(scores / 0.5)).masked_fill(torch.ones(32, 32).triu(1) > 0, -math.inf)
     expected = torch.einsum("hqk,kd->qhd", scores.softmax(-1), v[0, :, 0])
     torch.testing.assert_close(whole[0], expected)
+
+
+@pytest.mark.parametrize(("arch", "path"), [("sm_90a", "sm_90a"), ("sm_80", "portable")])
+def test_a_cell_of_attention_says_which_path_kiln_took(arch, path):
+    cell = AttentionCell(1, 1024, 1024, 16, 1, 192, True, dim_v=128)
+    q, k, v = (torch.zeros(1, 1024, h, d).bfloat16() for h, d in ((16, 192), (1, 192), (1, 128)))
+    with kiln.device(f"emulator:{arch}"):
+        made = attention_suite._entry(cell, [(q, k, v)], short=True)
+    assert made.config["path"] == path
 
 
 def test_a_judge_names_nan_shape_and_distance():
