@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 suites=(cpu compile python cpp gpu attention decode gemm window epilogue norm overhead
   compile-time bench
-  bench-full tune memcheck)
+  bench-full tune memcheck racecheck)
 if [[ $# -eq 0 ]]; then
   echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
   exit 2
@@ -50,25 +50,16 @@ run_suite() {
     bench-full) python3 bench/run.py --suite all --out "$logs" ;;
     # How far the model's choices are from the fastest tiles, and the table of these.
     tune) python3 -m kiln tune gemm --model llama-3.1-8b --out "$logs/tiles.json" ;;
-    memcheck) memcheck ;;
+    memcheck | racecheck) sanitize "$1" ;;
   esac
 }
 
-# Over the tests of layouts, tails and odd sizes, where an overrun would be. PyTorch's caching
-# allocator hides overruns inside its blocks: it is switched off.
-memcheck() {
-  local tool
-  tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer) || {
-    echo "compute-sanitizer was not found on PATH or in /usr/local/cuda/bin." >&2
-    return 1
-  }
-  local folder=tests/kernels
-  local tests=${KILN_MEMCHECK_TESTS:-$folder/test_gemm.py $folder/test_attention_layouts.py
-    $folder/test_variants.py}
-  # shellcheck disable=SC2086  # several words
-  PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$tool" --tool memcheck --error-exitcode 9 \
-    --target-processes all python3 -m pytest -q -p no:cacheprovider -m "not slow" \
-    --device cuda $tests
+# Over the tests of layouts, tails and odd sizes, where an overrun or a race would be.
+sanitize() {
+  local tests
+  IFS=" " read -r -a tests <<<"${KILN_SANITIZER_TESTS:-tests/kernels/test_gemm.py \
+    tests/kernels/test_attention_layouts.py tests/kernels/test_variants.py}"
+  scripts/gpu_sanitizer.sh "$1" "${tests[@]}"
 }
 
 summary=()

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Runs tests of kernels on a GPU under a tool of compute-sanitizer:
+#   scripts/gpu_sanitizer.sh memcheck|racecheck|initcheck|synccheck TESTS...
+# Only Kiln's kernels are instrumented: PyTorch's, which compute the references, would take most of
+# the time. The tests are dealt to processes that run side by side, because most of what is left is
+# spent on the host. KILN_SANITIZER_SIZE (full or small): how large the problems are.
+# KILN_SANITIZER_SECONDS: the limit for each process; KILN_SANITIZER_PROCESSES: how many there are.
+set -uo pipefail
+tool=$1
+shift
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer) || {
+  echo "compute-sanitizer was not found on PATH or in /usr/local/cuda/bin." >&2
+  exit 1
+}
+parts=${KILN_SANITIZER_PROCESSES:-$(($(nproc) * 3 / 4))}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+options=(-q -p no:cacheprovider -m "not slow" --device cuda
+  --size "${KILN_SANITIZER_SIZE:-full}")
+export KILN_TEST_CACHE=${KILN_TEST_CACHE:-$work/cache}
+
+# One run without the tool fills the cache, so that no process under it compiles.
+together=()
+python3 -c 'import xdist' 2>/dev/null && together=(-n "$parts" --dist load)
+if ! python3 -m pytest "${options[@]}" "${together[@]}" "$@" >"$work/plain.log" 2>&1; then
+  tail -n 30 "$work/plain.log"
+  exit 1
+fi
+python3 -m pytest "${options[@]}" --collect-only "$@" | grep '::' >"$work/tests"
+split -n "r/$parts" "$work/tests" "$work/part-"
+
+# PyTorch's caching allocator hides overruns inside its blocks: it is switched off.
+[[ $tool == memcheck ]] && export PYTORCH_NO_CUDA_MEMORY_CACHING=1
+check() {  # the file with the names of the tests
+  mapfile -t tests <"$1"
+  [[ ${#tests[@]} -eq 0 ]] && return
+  timeout "${KILN_SANITIZER_SECONDS:-3600}" "$sanitizer" --tool "$tool" --error-exitcode 9 --target-processes all \
+    --kernel-regex kns=kiln_kernel \
+    python3 -m pytest "${options[@]}" --compiled "${tests[@]}" >"$1.log" 2>&1
+  echo $? >"$1.status"
+}
+for part in "$work"/part-??; do
+  check "$part" &
+done
+wait
+status=0
+for part in "$work"/part-??; do
+  code=$(cat "$part.status" 2>/dev/null || echo "no status")
+  if [[ $code != 0 ]]; then
+    status=1
+    echo "== ${part##*/}: $code"
+    grep -v '^\.*$' "$part.log" | tail -n 40
+  fi
+done
+echo "$tool: $(wc -l <"$work/tests") tests in $parts processes"
+grep -h "passed\|failed" "$work"/part-??.log | sort | uniq -c
+grep -h "SUMMARY" "$work"/part-??.log | sort | uniq -c
+[[ -n ${OUT:-} ]] && cp "$work"/part-??.log "$work/plain.log" "$OUT"
+exit $status
