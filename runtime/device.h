@@ -5,11 +5,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace kiln::runtime {
 
@@ -59,8 +61,9 @@ struct KernelImage {
 struct alignas(64) TensorMap {
   std::array<std::uint64_t, 16> words{};
 };
-enum class TensorMapElement : std::uint8_t { u8, u16, u32, i32, u64, f16, f32, f64, bf16, tf32 };
-enum class TensorMapSwizzle : std::uint8_t { none, b32, b64, b128 };
+// The enumerations have 4 bytes because a TensorMapSpec with no padding is compared as memory.
+enum class TensorMapElement : std::uint32_t { u8, u16, u32, i32, u64, f16, f32, f64, bf16, tf32 };
+enum class TensorMapSwizzle : std::uint32_t { none, b32, b64, b128 };
 // Fastest dimension first. strides_bytes[i] is the pitch of dimension i + 1. Requires: address
 // 16-byte aligned, strides multiples of 16, box <= 256 a dimension.
 struct TensorMapSpec {
@@ -72,8 +75,11 @@ struct TensorMapSpec {
   std::array<std::uint32_t, 5> box{};
   TensorMapSwizzle swizzle = TensorMapSwizzle::none;
 
-  bool operator==(const TensorMapSpec&) const = default;
+  bool operator==(const TensorMapSpec& other) const {
+    return std::memcmp(this, &other, sizeof other) == 0;
+  }
 };
+static_assert(std::has_unique_object_representations_v<TensorMapSpec>);
 
 class Device {
  public:

@@ -41,7 +41,6 @@ int long_dimension(const TensorView& scale, const GemmProblem& problem, bool is_
 
 CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bool is_a,
                          bool batched) {
-  if (!scale.given()) return {};
   const Subject subject{kGemmOp, is_a ? "scale_a" : "scale_b"};
   check_tensor(subject, scale, problem.device_ordinal);
   check_dtype(subject, scale, DType::f32, "");

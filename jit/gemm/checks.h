@@ -12,8 +12,8 @@ struct CheckedScale {
   std::int64_t batch_stride = 0;
 };
 
-// Requires: the sizes of `problem`. `is_a`: scale_a, whose vectors have an entry for each row;
-// those of scale_b have one for each column.
+// Requires: the scale is given, and the sizes of `problem`. `is_a`: scale_a, whose vectors have an
+// entry for each row; those of scale_b have one for each column.
 CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bool is_a,
                          bool batched);
 

@@ -299,8 +299,13 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
     traits.residual = options.residual.dtype;
     read_beside(options.residual, mr.row_stride, mr.batch_stride);
   }
-  const CheckedScale scale_a = check_scale(options.scale_a, problem, /*is_a=*/true, batched);
-  const CheckedScale scale_b = check_scale(options.scale_b, problem, /*is_a=*/false, batched);
+  CheckedScale scale_a, scale_b;
+  if (options.scale_a.given()) {
+    scale_a = check_scale(options.scale_a, problem, /*is_a=*/true, batched);
+  }
+  if (options.scale_b.given()) {
+    scale_b = check_scale(options.scale_b, problem, /*is_a=*/false, batched);
+  }
   traits.scale_a = scale_a.scale, traits.scale_b = scale_b.scale;
   p.scale_a = static_cast<const float*>(options.scale_a.data);
   p.scale_b = static_cast<const float*>(options.scale_b.data);

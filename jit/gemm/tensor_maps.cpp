@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "jit/gemm/config.h"
 #include "jit/op/tensor_maps.h"
@@ -83,9 +82,7 @@ const runtime::TensorMap& encode(const MatrixMap& matrix, runtime::Device& devic
 std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
                                           const Specialization& spec, runtime::Device& device,
                                           ParameterBlock& block) {
-  using Params = GemmSm90Params<runtime::TensorMap>;
-  static_assert(sizeof(Params) <= sizeof block.bytes && alignof(Params) <= alignof(ParameterBlock));
-  Params& params = *new (block.bytes.data()) Params;
+  auto& params = block.begin<GemmSm90Params<runtime::TensorMap>>();
   std::memcpy(&params.gemm, arguments.bytes().data(), sizeof params.gemm);
   const GemmParams& gemm = params.gemm;
   const auto traits = spec.traits_as<GemmTraits>();
@@ -94,7 +91,8 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
   // `extent`: of the tile, along M or N; of a gated b, whose tile is two of them, of one half. CTAs
   // of a cluster each load a part of what they share.
   const auto operand = [&](const void* data, Major major, std::int64_t mn, std::int64_t ld,
-                           std::int64_t batch_stride, int extent, int ctas, Gate gate) {
+                           std::int64_t batch_stride, int extent, int ctas,
+                           Gate gate) -> const runtime::TensorMap& {
     const auto deep = static_cast<std::uint32_t>(128 / size_of(traits.input));
     MatrixMap map{data, traits.input, gemm.k, mn, ld, gemm.batch, batch_stride, deep, 0};
     map.box_rows = static_cast<std::uint32_t>(extent / ctas);
@@ -106,18 +104,17 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
       std::swap(map.columns, map.rows);
       map.box_columns = 64, map.box_rows = deep, map.box_halves = 1;
     }
-    return runtime::TensorMap(encode(map, device));  // its slot may be another's soon
+    return encode(map, device);
   };
   const int ctas_a = config.swapped ? config.cluster : 1,
             ctas_b = config.swapped ? 1 : config.cluster;
   // Columns of the output in a tile.
   const int block_n = traits.gate == Gate::none ? config.block_n : config.block_n / 2;
-  const auto a = operand(gemm.a, traits.major_a, gemm.m, gemm.a_ld, gemm.a_batch, config.block_m,
-                         ctas_a, Gate::none);
-  const auto b = operand(gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, block_n, ctas_b,
-                         traits.gate);
-  params.rows = config.swapped ? b : a;
-  params.columns = config.swapped ? a : b;
+  // Each map is copied at once, because its slot may be the next one's.
+  (config.swapped ? params.columns : params.rows) = operand(
+      gemm.a, traits.major_a, gemm.m, gemm.a_ld, gemm.a_batch, config.block_m, ctas_a, Gate::none);
+  (config.swapped ? params.rows : params.columns) = operand(
+      gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, block_n, ctas_b, traits.gate);
   // As templates/gemm/sm90/slab.cuh lays out a slab.
   const int size = size_of(traits.output);
   const bool narrow = config.swapped && traits.gate != Gate::none;  // 32 columns
@@ -132,12 +129,16 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
     params.out = encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch,
                          gemm.out_batch, columns, rows, swizzle_of(row_bytes)},
                         device);
+  } else {
+    params.out = {};
   }
   if (has_residual_boxes(traits, config)) {
     params.residual = encode({gemm.residual, traits.residual, gemm.n, gemm.m, gemm.residual_ld,
                               gemm.batch, gemm.residual_batch, columns,
                               static_cast<std::uint32_t>(config.block_m), swizzle_of(row_bytes)},
                              device);
+  } else {
+    params.residual = {};
   }
   return std::span(block.bytes).first(sizeof params);
 }

@@ -8,7 +8,7 @@ namespace {
 
 // In the order of the accesses of 16 bytes that a row of x may have: the first that is wide enough
 // serves. H200, as a part of a copy of the same bytes: RMS norm, layer norm, RMS norm with a residual.
-constexpr NormConfig kConfigs[] = {
+constexpr NormConfig kNormConfigs[] = {
     {.threads = 8, .vectors = 2, .rows_per_block = 16, .early_weights = true,
      .reason = "256 bytes, heads: 0.97, 0.95"},
     {.threads = 16, .vectors = 2, .rows_per_block = 8, .early_weights = true,
@@ -46,7 +46,7 @@ constexpr NormSplitConfig kSplitConfigs[][1] = {
 
 }  // namespace
 
-std::span<const NormConfig> norm_configs() { return kConfigs; }
+std::span<const NormConfig> norm_configs() { return kNormConfigs; }
 std::span<const NormSplitConfig> norm_split_configs(int launch) {
   return kSplitConfigs[launch - 1];
 }

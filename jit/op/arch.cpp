@@ -26,6 +26,14 @@ std::string known_archs() {
   return names;
 }
 
+[[noreturn]] void refuse_capability(Capability capability) {
+  throw std::invalid_argument(
+      "no kernels for compute capability " + std::to_string(capability.major) + "." +
+      std::to_string(capability.minor) + "; supported: " + known_archs() +
+      " and devices that run their code; choose such a GPU "
+      "(CUDA_VISIBLE_DEVICES) or the emulated device (KILN_DEVICE=emulator)");
+}
+
 }  // namespace
 
 std::span<const Arch> arch_table() { return kArchs; }
@@ -36,13 +44,7 @@ int arch_index(Capability capability) {
     const Arch& arch = kArchs[i];
     if (arch.since.major == capability.major && arch.since.minor <= capability.minor) found = i;
   }
-  if (found < 0) {
-    throw std::invalid_argument(
-        "no kernels for compute capability " + std::to_string(capability.major) + "." +
-        std::to_string(capability.minor) + "; supported: " + known_archs() +
-        " and devices that run their code; choose such a GPU "
-        "(CUDA_VISIBLE_DEVICES) or the emulated device (KILN_DEVICE=emulator)");
-  }
+  if (found < 0) refuse_capability(capability);
   return found;
 }
 

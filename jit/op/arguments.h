@@ -2,6 +2,7 @@
 // where its pointers are (a Plan patches them) and which memory it touches (the device checks it).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -114,7 +115,8 @@ class CallArguments {
     std::int64_t first = 0, last = 0;
     for (int i = 0; i < tensor.rank; ++i) {
       if (tensor.shape[i] == 0) return {reinterpret_cast<std::uint64_t>(tensor.data), 0, written};
-      (tensor.strides[i] < 0 ? first : last) += (tensor.shape[i] - 1) * tensor.strides[i];
+      const std::int64_t reach = (tensor.shape[i] - 1) * tensor.strides[i];
+      first += std::min<std::int64_t>(reach, 0), last += std::max<std::int64_t>(reach, 0);
     }
     return {reinterpret_cast<std::uint64_t>(tensor.data) + static_cast<std::uint64_t>(first * size),
             static_cast<std::uint64_t>((last - first + 1) * size), written};

@@ -129,15 +129,8 @@ void refuse_repeats(Subject subject, const TensorView& tensor) {
                   "; pass a tensor whose elements lie apart, such as a contiguous one");
 }
 
-void check_shape(Subject subject, const TensorView& tensor,
-                 std::initializer_list<std::int64_t> shape) {
-  bool same = tensor.rank == static_cast<int>(shape.size());
-  int i = 0;
-  for (std::int64_t size : shape) {
-    same = same && tensor.shape[i] == size;
-    ++i;
-  }
-  if (same) return;
+void refuse_shape(Subject subject, const TensorView& tensor,
+                  std::initializer_list<std::int64_t> shape) {
   TensorView expected;
   for (std::int64_t size : shape) expected.shape[expected.rank++] = size;
   throw_value(subject, "must have shape " + shape_text(expected) + ", got " + shape_text(tensor));

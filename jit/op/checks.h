@@ -1,6 +1,7 @@
 // Small checks shared by the operations. Messages are built out of line, only when they are thrown.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 
 #include "jit/op/overlap.h"
@@ -28,6 +29,8 @@ std::string number_text(double number);  // "0.5", "1e+30"
                               const char* layout);
 [[noreturn]] void refuse_dtype(Subject subject, const TensorView& tensor, DType expected,
                                const char* why);
+[[noreturn]] void refuse_shape(Subject subject, const TensorView& tensor,
+                               std::initializer_list<std::int64_t> shape);
 [[noreturn]] void refuse_last_stride(Subject subject, const TensorView& tensor);
 [[noreturn]] void refuse_data(Subject subject, const TensorView& tensor);
 [[noreturn]] void refuse_reach(Subject subject, const TensorView& tensor);
@@ -111,8 +114,13 @@ inline void check_written(Subject subject, const TensorView& tensor) {
   if (!is_nested(tensor) && repeats_elements(tensor)) [[unlikely]]
     refuse_repeats(subject, tensor);
 }
-void check_shape(Subject subject, const TensorView& tensor,
-                 std::initializer_list<std::int64_t> shape);
+inline void check_shape(Subject subject, const TensorView& tensor,
+                        std::initializer_list<std::int64_t> shape) {
+  bool same = tensor.rank == static_cast<int>(shape.size());
+  for (int i = 0; same && i < tensor.rank; ++i) same = tensor.shape[i] == shape.begin()[i];
+  if (!same) [[unlikely]]
+    refuse_shape(subject, tensor, shape);
+}
 
 inline bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 inline bool is_f8(DType dtype) { return dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2; }

@@ -4,10 +4,13 @@
 // these rows and names no operator.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "jit/op/arguments.h"
@@ -29,6 +32,15 @@ struct Footprint {
 // The parameters of one launch where they are not the argument block itself: with tensor maps, say.
 struct alignas(64) ParameterBlock {
   std::array<std::byte, 2048> bytes;
+
+  // The block's beginning as `Params`, which nobody has written: its default values would be zeros
+  // for each tensor map, all written again at once.
+  template <class Params>
+  Params& begin() {
+    static_assert(sizeof(Params) <= sizeof bytes && alignof(Params) <= alignof(ParameterBlock));
+    static_assert(std::is_trivially_copyable_v<Params>);
+    return *std::launder(reinterpret_cast<Params*>(bytes.data()));
+  }
 };
 
 struct Template {

@@ -25,7 +25,8 @@ runtime::Device& device_of(int ordinal) {
 }
 
 int arch_of(const runtime::Device& device) {
-  return arch_index({device.info().compute_major, device.info().compute_minor});
+  const runtime::DeviceInfo& info = device.info();
+  return arch_index({info.compute_major, info.compute_minor});
 }
 
 unsigned grid_of(long long blocks) {

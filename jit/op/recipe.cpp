@@ -27,15 +27,39 @@ const LoadedKernel& find_kernel(const Step& step, const UserTexts& texts, runtim
                            : preload_kernel(step.spec, texts, device);
 }
 
+// The kernels of a recipe with more than one step. Inlined, its strings would cost every call a
+// frame.
+[[gnu::noinline]] RecipeKernels find_several(const Recipe& recipe, const UserTexts& texts,
+                                             runtime::Device& device, void* const* stream) {
+  RecipeKernels kernels{};
+  const auto steps = recipe.steps();
+  std::string messages, specs;
+  int missing_count = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    try {
+      kernels[i] = &find_kernel(steps[i], texts, device, stream);
+    } catch (const CompileDisabled& missing) {
+      ++missing_count;
+      messages += (messages.empty() ? "" : "; ") + std::string(missing.what());
+      specs += (specs.empty() ? "" : ", ") + missing.spec();
+    }
+  }
+  if (missing_count == 0) return kernels;
+  throw CompileDisabled(messages, missing_count == 1 ? specs : "[" + specs + "]");
+}
+
+[[noreturn]] void refuse_workspace(std::size_t bytes, const void* memory) {
+  throw std::invalid_argument("workspace.allocate must return " + std::to_string(bytes) +
+                              " bytes aligned to 16; it returned " +
+                              (memory == nullptr ? "null" : "an unaligned address"));
+}
+
 // The caller's memory for the launches, null where they need none.
 void* take_workspace(const Recipe& recipe, const Workspace& workspace) {
   if (recipe.workspace_bytes == 0) return nullptr;
   void* const memory = workspace.allocate(workspace.context, recipe.workspace_bytes);
   if (memory == nullptr || reinterpret_cast<std::uintptr_t>(memory) % 16 != 0) {
-    throw std::invalid_argument("workspace.allocate must return " +
-                                std::to_string(recipe.workspace_bytes) +
-                                " bytes aligned to 16; it returned " +
-                                (memory == nullptr ? "null" : "an unaligned address"));
+    refuse_workspace(recipe.workspace_bytes, memory);
   }
   return memory;
 }
@@ -51,25 +75,8 @@ Step& Recipe::add() {
 
 RecipeKernels find_kernels(const Recipe& recipe, const UserTexts& texts, runtime::Device& device,
                            void* const* stream) {
-  RecipeKernels kernels{};
-  const auto steps = recipe.steps();
-  if (steps.size() == 1) {
-    kernels[0] = &find_kernel(steps[0], texts, device, stream);
-    return kernels;
-  }
-  std::string messages, specs;
-  int missing_count = 0;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    try {
-      kernels[i] = &find_kernel(steps[i], texts, device, stream);
-    } catch (const CompileDisabled& missing) {
-      ++missing_count;
-      messages += (messages.empty() ? "" : "; ") + std::string(missing.what());
-      specs += (specs.empty() ? "" : ", ") + missing.spec();
-    }
-  }
-  if (missing_count == 0) return kernels;
-  throw CompileDisabled(messages, missing_count == 1 ? specs : "[" + specs + "]");
+  if (recipe.steps().size() != 1) return find_several(recipe, texts, device, stream);
+  return {&find_kernel(recipe.first(), texts, device, stream)};
 }
 
 void launch_step(const Step& step, const LoadedKernel& kernel, runtime::Device& device,

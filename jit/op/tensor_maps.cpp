@@ -17,6 +17,12 @@ struct MapSlot {
 constexpr std::size_t kMapSlots = 256;
 thread_local MapSlot t_maps[kMapSlots];
 
+// A function of its own, because inlined it would make every hit save registers.
+[[gnu::noinline]] void encode(const runtime::TensorMapSpec& spec, runtime::Device& device,
+                              MapSlot& slot) {
+  slot = {&device, spec, device.make_tensor_map(spec)};
+}
+
 }  // namespace
 
 const runtime::TensorMap& remembered_map(const runtime::TensorMapSpec& spec,
@@ -28,9 +34,8 @@ const runtime::TensorMap& remembered_map(const runtime::TensorMapSpec& spec,
     hash ^= hash >> 29;
   }
   MapSlot& slot = t_maps[hash % kMapSlots];
-  if (slot.device != &device || slot.spec != spec) {
-    slot = {&device, spec, device.make_tensor_map(spec)};
-  }
+  if (slot.device != &device || slot.spec != spec) [[unlikely]]
+    encode(spec, device, slot);
   return slot.map;
 }
 

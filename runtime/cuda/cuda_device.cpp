@@ -149,10 +149,11 @@ void CudaDevice::launch(const Kernel& kernel, const LaunchShape& shape, void* st
   }
   std::array<CUlaunchAttribute, 2> attributes;
   unsigned attribute_count = 0;
-  if (shape.cluster != std::array<unsigned, 3>{1, 1, 1}) {
+  const auto [cluster_x, cluster_y, cluster_z] = shape.cluster;
+  if (cluster_x != 1 || cluster_y != 1 || cluster_z != 1) {
     CUlaunchAttribute& attribute = attributes[attribute_count++];
     attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value.clusterDim = {shape.cluster[0], shape.cluster[1], shape.cluster[2]};
+    attribute.value.clusterDim = {cluster_x, cluster_y, cluster_z};
   }
   // A permission, not a request: devices before 9.0 do without.
   if (shape.programmatic && info_.compute_major >= 9) {

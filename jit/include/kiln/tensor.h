@@ -25,9 +25,26 @@ enum class DType : std::uint8_t {
 const char* name(DType dtype);  // "float16", "bfloat16", "float8_e4m3fn", …
 // Bytes of an element; 0 for none and other.
 constexpr int size_of(DType dtype) {
-  constexpr signed char kBytes[] = {0, 2, 2, 4, 8, 4, 8, 1, 1, 1, 1, 0};  // in the order of DType
-  static_assert(sizeof kBytes == static_cast<unsigned>(DType::other) + 1);
-  return dtype <= DType::other ? kBytes[static_cast<unsigned>(dtype)] : 0;
+  switch (dtype) {
+    case DType::f64:
+    case DType::i64:
+      return 8;
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::f16:
+    case DType::bf16:
+      return 2;
+    case DType::u8:
+    case DType::boolean:
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+      return 1;
+    case DType::none:
+    case DType::other:
+      return 0;
+  }
+  return 0;
 }
 
 // Tensors in host memory (cpu) are computed in place on the emulated device; see set_device in
