@@ -56,6 +56,7 @@ __device__ void __syncthreads();
 __device__ int __syncthreads_and(int);
 __device__ void __syncwarp(unsigned = 0xffffffff);
 __device__ void __threadfence();
+__device__ int __all_sync(unsigned, int);
 __device__ int __any_sync(unsigned, int);
 __device__ unsigned __ballot_sync(unsigned, int);
 __device__ int __clz(int);

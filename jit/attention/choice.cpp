@@ -84,7 +84,7 @@ int splits_of(const AttentionConfig& config, std::int64_t tiles, std::int64_t ke
 }  // namespace
 
 Work work_of(const AttentionTraits& traits) {
-  const bool is_heavy = traits.variant != Digest128{} || !traits.aligned;
+  const bool is_heavy = traits.has_variant() || !traits.aligned;
   const bool is_medium = std::any_of(
       std::begin(kBuiltinVariants), std::end(kBuiltinVariants), [&](const BuiltinVariant& variant) {
         return variant.hook == Hook::logits && is_set(variant, traits);

@@ -145,6 +145,10 @@ constexpr Field kSm90RowFields[] = {
      .kind = FieldKind::integer,
      .offset = offsetof(AttentionSm90Config, stages),
      .help = "tiles of keys in shared memory"},
+    {.name = "splits",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionSm90Config, splits),
+     .help = "rows whose CTAs may share the keys of a tile, or the others; null = all"},
 };
 
 const AttentionConfig& config_of(int row) {

@@ -35,18 +35,23 @@ bool has_vectors(const TensorView& t, int vector_bytes) {
   return aligned;
 }
 
+[[noreturn]] void refuse_head_dim(Subject subject, std::int64_t dim) {
+  throw_value(subject,
+              "must have a head dim that is a multiple of 8 up to 256, got " + std::to_string(dim));
+}
 void check_head_dim(Subject subject, std::int64_t dim) {
-  if (dim < 8 || dim > 256 || dim % 8 != 0) {
-    throw_value(subject, "must have a head dim that is a multiple of 8 up to 256, got " +
-                             std::to_string(dim));
-  }
+  const bool sound = dim >= 8 && dim <= 256 && dim % 8 == 0;
+  if (!sound) [[unlikely]]
+    refuse_head_dim(subject, dim);
 }
 
+[[noreturn]] void refuse_length(Subject subject, std::int64_t size, const char* what) {
+  throw_value(subject, std::string("has ") + std::to_string(size) + " " + what +
+                           "; at most 2^30 - 1 are supported: split the call");
+}
 int check_length(Subject subject, std::int64_t size, const char* what) {
-  if (size > kMaxLength) {
-    throw_value(subject, std::string("has ") + std::to_string(size) + " " + what +
-                             "; at most 2^30 - 1 are supported: split the call");
-  }
+  if (size > kMaxLength) [[unlikely]]
+    refuse_length(subject, size, what);
   return static_cast<int>(size);
 }
 
@@ -72,7 +77,7 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
   for (auto [argument, tensor] :
        {std::pair{names.q, &q}, {names.k, &k}, {names.v, &v}, {"out", &out}}) {
     const Subject subject{names.op, argument};
-    check_tensor(subject, *tensor, ordinal);
+    if (tensor != &q) check_tensor(subject, *tensor, ordinal);
     check_dtype(subject, *tensor, q.dtype, " like q");
     check_rank(subject, *tensor, 4, layout);
     check_last_stride(subject, *tensor);

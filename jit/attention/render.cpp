@@ -119,7 +119,7 @@ std::string variant_list(const AttentionTraits& traits) {
   if (traits.mask == Mask::causal) add("kiln::Causal");
   if (traits.mask == Mask::window) add("kiln::Window");
   add_builtins(Hook::row_finish);
-  if (traits.variant != Digest128{}) add("UserVariant");
+  if (traits.has_variant()) add("UserVariant");
   return "kiln::Variants<" + list + ">";
 }
 

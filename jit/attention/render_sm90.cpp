@@ -43,6 +43,7 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
        << ";\n"
        << "  static constexpr bool kStagedOutput = " << boolean(config.staged_output)
        << ", kTurns = " << boolean(config.turns) << ";\n"
+       << "  static constexpr bool kSplits = " << boolean(config.splits) << ";\n"
        << "};\n"
        << variant_source(traits, texts)
        << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, 1)\n"

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/sm90_config.h"
+#include "jit/attention/sm90_deal.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -12,32 +14,39 @@ namespace {
 
 const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
 
-constexpr int kAnyKeys = 0x7fffffff;
-
-// Calls `use(row)` for the rows of which a call takes the first that admits its keys; stops where
-// it returns true.
+// Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of
+// which may admit some lengths only and the last of which admits all; stops where it returns true.
 template <class Use>
-void for_each_row(const AttentionTraits& traits, int arch, Use use) {
+void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
   if (limits(arch).number != 90 || !traits.aligned) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   const Work work = work_of(traits);
   const auto serves = [&](const AttentionSm90Config& config) {
-    return traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
-           traits.head_dim_v <= config.max_dim_v && work <= config.work &&
-           (config.masks == Masks::any || config.masks == masks);
+    return splits == config.splits && traits.head_dim >= config.min_dim &&
+           traits.head_dim <= config.max_dim && traits.head_dim_v <= config.max_dim_v &&
+           work <= config.work && (config.masks == Masks::any || config.masks == masks);
   };
   const auto configs = attention_sm90_configs();
   for (std::size_t row = 0; row < configs.size(); ++row) {
-    if (serves(configs[row]) && use(static_cast<int>(row))) return;
+    if (!serves(configs[row])) continue;
+    const bool admits_all = configs[row].max_keys == 0 && configs[row].unless_fills == 0;
+    if (use(static_cast<int>(row)) || admits_all) return;
   }
 }
 
+bool admits(const AttentionSm90Config& config, std::int64_t len_q, std::int64_t keys) {
+  if (config.max_keys != 0 && keys > config.max_keys) return false;
+  if (config.unless_fills == 0) return true;
+  const std::int64_t padded =
+      (len_q + config.unless_fills - 1) / config.unless_fills * config.unless_fills;
+  return len_q * 100 < padded * 95;
+}
+
 // -1: none.
-int first_row(const AttentionTraits& traits, int arch, std::int64_t keys) {
+int first_row(const AttentionTraits& traits, int arch, std::int64_t len_q, std::int64_t keys) {
   int first = -1;
-  for_each_row(traits, arch, [&](int row) {
-    const int most = attention_sm90_configs()[static_cast<std::size_t>(row)].max_keys;
-    if (most != 0 && keys > most) return false;
+  for_each_row(traits, arch, /*splits=*/false, [&](int row) {
+    if (!admits(attention_sm90_configs()[static_cast<std::size_t>(row)], len_q, keys)) return false;
     first = row;
     return true;
   });
@@ -72,7 +81,7 @@ int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& trait
 
 std::string tile_name(const AttentionSm90Config& config) {
   return std::to_string(config.block_q) + "x" + std::to_string(config.block_kv) + "x" +
-         std::to_string(config.stages);
+         std::to_string(config.stages) + (config.splits ? " split" : "");
 }
 
 std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
@@ -81,56 +90,137 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
     return "q, k, v or out admits no tensor map: its base and its strides must be multiples of 16 "
            "bytes";
   }
-  return first_row(traits, arch, kAnyKeys) >= 0 ? "" : "no tile has registers for such a variant";
+  return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
+                                                   : "";
 }
 
 std::vector<int> attention_sm90_rows(const AttentionTraits& traits, int arch) {
   std::vector<int> rows;
-  for_each_row(traits, arch, [&](int row) {
-    rows.push_back(row);
-    return attention_sm90_configs()[static_cast<std::size_t>(row)].max_keys == 0;
-  });
+  for (const bool splits : {false, true}) {
+    for_each_row(traits, arch, splits, [&](int row) {
+      rows.push_back(row);
+      return false;
+    });
+  }
   return rows;
 }
 
-int heads_dealt_together(std::int64_t heads, std::int64_t tiles, int sm_count) {
-  // Rounds are dealt back and forth, so that two of them are a whole. At least 16 heads: with
-  // fewer, more than 8 CTAs would read the same keys at a time, which saves nothing.
-  const std::int64_t whole = 2 * std::int64_t{sm_count};
-  const std::int64_t least = std::max<std::int64_t>(16, (whole + tiles - 1) / tiles);
-  if (heads <= 2 * least) return static_cast<int>(heads);
-  std::int64_t best = least, best_rest = whole;
-  for (std::int64_t count = least; count <= 2 * least + 1; ++count) {
-    const std::int64_t over = count * tiles % whole;
-    const std::int64_t rest = std::min(over, whole - over);
-    if (rest < best_rest) best = count, best_rest = rest;
-  }
-  return static_cast<int>(best);
+namespace {
+
+const AttentionSm90Config& config_at(int row) {
+  return attention_sm90_configs()[static_cast<std::size_t>(row)];
 }
+
+std::int64_t tiles_of(std::int64_t length, std::int64_t tile) { return (length + tile - 1) / tile; }
+
+// A launch of one row's kernel for a call.
+struct Launch {
+  int row = -1;
+  std::int64_t heads = 0, tiles = 0;  // tiles: of one head
+  int splits = 1;
+};
+
+Launch launch_of(const AttentionProblem& problem, int row, int splits) {
+  return {row, std::int64_t{problem.batch} * problem.heads,
+          tiles_of(problem.len_q, config_at(row).block_q), splits};
+}
+
+// The time that a launch takes, in units that compare launches of one call: products of query rows
+// and keys in the CTA that has the most.
+double cost_of(const AttentionProblem& problem, const Launch& launch, int sm_count) {
+  const AttentionSm90Config& config = config_at(launch.row);
+  // The ends of a query tile take as long as that many keys; partial results are written and
+  // joined.
+  const double ends = launch.splits > 1 ? 800 : 320;
+  const double keys = static_cast<double>(
+      tiles_of(tiles_of(problem.keys, config.block_kv), launch.splits) * config.block_kv);
+  const auto ctas = static_cast<double>(launch.heads * launch.tiles * launch.splits) / sm_count;
+  const double longest = keys + ends;
+  // Long and short tiles of a triangle are dealt evenly, see sm90_deal.h; others in whole rounds.
+  const bool is_triangle =
+      problem.traits.mask == Mask::causal && problem.len_kv < 2 * problem.len_q;
+  const double rounds =
+      is_triangle ? std::max(longest, ctas * (keys / 2 + ends)) : std::ceil(ctas) * longest;
+  return rounds * config.block_q * 100 / config.speed;
+}
+
+// The row for many keys, and how many CTAs share the keys of a query tile.
+Launch best_launch(const AttentionProblem& problem, int arch, int sm_count) {
+  constexpr std::int64_t kMostSplits = 32;
+  constexpr std::int64_t kLeastKeys = 640;  // of a split
+  Launch best;
+  double best_cost = 0;
+  for (const bool splits : {false, true}) {
+    for_each_row(problem.traits, arch, splits, [&](int row) {
+      const std::int64_t most = splits ? std::min(problem.keys / kLeastKeys, kMostSplits) : 1;
+      for (int count = splits ? 2 : 1; count <= most; ++count) {
+        const Launch launch = launch_of(problem, row, count);
+        const double cost = cost_of(problem, launch, sm_count);
+        if (best.row < 0 || cost < 0.97 * best_cost) best = launch, best_cost = cost;
+      }
+      return false;
+    });
+  }
+  return best;
+}
+
+Launch choose_launch(const AttentionProblem& problem, int arch, int sm_count, bool may_split) {
+  const int row = first_row(problem.traits, arch, problem.len_q, problem.keys);
+  if (row < 0) return {};
+  const Launch usual = launch_of(problem, row, 1);
+  const std::int64_t tiles = usual.heads * usual.tiles;
+  // The portable kernel's small tiles fill more multiprocessors, and its CTAs may share keys too.
+  const Launch whole = may_split && 2 * tiles < sm_count ? Launch{} : usual;
+  // Shorter keys are not worth splitting, and sixteen rounds are even enough.
+  if (!may_split || problem.keys < 1280 || tiles > 16 * std::int64_t{sm_count}) return whole;
+  const Launch best = best_launch(problem, arch, sm_count);
+  const bool model_decides = problem.keys >= 8192 || tiles < 2 * sm_count;
+  return best.splits > 1 || (whole.row >= 0 && model_decides) ? best : whole;
+}
+
+// AttentionParams::heads_paired.
+int paired_of(const AttentionProblem& problem, const Launch& launch, std::int64_t ctas) {
+  // Windows read few keys. All heads of a row are then dealt at a time, because their queries lie
+  // side by side in memory.
+  if (problem.traits.mask == Mask::window) return 0;
+  // Few queries of many keys cost about the same wherever they are.
+  if (problem.traits.mask == Mask::none || problem.len_kv > 10 * problem.len_q) return -1;
+  const std::int64_t seen_by_first = std::max(problem.len_kv - problem.len_q, 0);
+  return heads_paired({launch.heads * launch.splits, launch.tiles,
+                       2 + seen_by_first / config_at(launch.row).block_q / launch.splits, ctas});
+}
+
+}  // namespace
 
 bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& device,
                             bool may_split) {
   const int arch = arch_of(device);
   const AttentionTraits& traits = problem.traits;
-  const int row = first_row(traits, arch, problem.keys);
-  if (row < 0) return false;
   const std::int64_t sharing = problem.heads / std::max(problem.heads_kv, 1);
   if (problem.len_q * sharing <= 64 || problem.len_kv == 0) return false;
+  const int sm_count = device.info().sm_count;
+  const Launch launch = choose_launch(problem, arch, sm_count, may_split);
+  if (launch.row < 0) return false;
   AttentionParams params;
   Step& step = problem.recipe.first();
   std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
   if (!have_maps(params, size_of(traits.q))) return false;
-  const AttentionSm90Config& config = attention_sm90_configs()[static_cast<std::size_t>(row)];
-  const std::int64_t heads = std::int64_t{problem.batch} * problem.heads;
-  const std::int64_t tiles = (problem.len_q + config.block_q - 1) / config.block_q;
-  const int sm_count = device.info().sm_count;
-  if (heads * tiles > 0x7fffffff - 2 * sm_count) return false;
-  // The portable kernel reaches half of the speed, but its CTAs share the keys of a tile.
-  if (may_split && 2 * heads * tiles < sm_count) return false;
-  step.spec = Specialization(kFlashAttentionSm90, arch, row, traits);
-  step.blocks = static_cast<unsigned>(std::min<std::int64_t>(heads * tiles, sm_count));
-  step.arguments.set_int(offsetof(AttentionParams, heads_together),
-                         heads_dealt_together(heads, tiles, sm_count));
+  const std::int64_t tiles = launch.heads * launch.tiles * launch.splits;
+  if (tiles > 0x7fffffff - 2 * sm_count) return false;
+  step.spec = Specialization(kFlashAttentionSm90, arch, launch.row, traits);
+  step.blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, sm_count));
+  step.splits = launch.splits;
+  step.arguments.set_int(offsetof(AttentionParams, heads_paired),
+                         paired_of(problem, launch, step.blocks));
+  if (launch.splits == 1) return true;
+  // A warp's 16 rows are a tile of the workspace.
+  const auto bytes = static_cast<std::size_t>(
+      attention_workspace_bytes(launch.heads * launch.tiles * (config_at(launch.row).block_q / 16),
+                                launch.splits, 16, traits.head_dim_v));
+  step.arguments.set_int(offsetof(AttentionParams, splits), launch.splits);
+  step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, bytes,
+                                offsetof(AttentionParams, nonce));
+  problem.recipe.workspace_bytes = bytes;
   return true;
 }
 

@@ -20,23 +20,23 @@ struct AttentionSm90Config {
   int q_stages;           // 2: Q of the next tile is copied while this one is computed
   bool staged_output;     // through shared memory of its own; else from registers
   bool turns;             // warpgroups issue their products in turns
+  bool splits = false;    // two or more CTAs share the keys of a query tile
   Work work;              // the heaviest that it serves
   Masks masks = Masks::any;
   int max_keys = 0;  // for calls in which a query sees at most so many; 0: any
+  // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.
+  int unless_fills = 0;
+  int speed = 100;  // with many keys, in percent of the fastest row's
   std::string_view reason;
 };
 
 std::span<const AttentionSm90Config> attention_sm90_configs();
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits);
-std::string tile_name(const AttentionSm90Config& config);  // "128x128x2"
+std::string tile_name(const AttentionSm90Config& config);  // "128x128x2", or "128x128x2 split"
 
 // Why no row serves such calls, in one sentence; "" where one does.
 std::string why_not_attention_sm90(const AttentionTraits& traits, int arch);
 // Every row that calls of these traits can use.
 std::vector<int> attention_sm90_rows(const AttentionTraits& traits, int arch);
-
-// How many heads' query tiles are dealt out together: see templates/attention/sm90/schedule.cuh.
-// `tiles`: of one head.
-int heads_dealt_together(std::int64_t heads, std::int64_t tiles, int sm_count);
 
 }  // namespace kiln

@@ -1,7 +1,6 @@
 #include "jit/attention/tensor_maps.h"
 
 #include <cstring>
-#include <new>
 
 #include "jit/attention/sm90_config.h"
 #include "jit/op/tensor_maps.h"
@@ -47,15 +46,14 @@ std::span<const std::byte> pack_attention_sm90(const CallArguments& arguments,
   using Maps = AttentionMaps<runtime::TensorMap>;
   constexpr int kStoredRows = 16;  // a warp's
   const std::span<const std::byte> call = arguments.bytes();
-  static_assert(sizeof(Maps) + CallArguments::kCapacity + 8 + alignof(Maps) <= sizeof block.bytes &&
-                alignof(Maps) <= alignof(ParameterBlock));
+  static_assert(sizeof(Maps) + CallArguments::kCapacity + 8 + alignof(Maps) <= sizeof block.bytes);
   AttentionParams p;
   std::memcpy(&p, call.data(), sizeof p);
   const auto traits = spec.traits_as<AttentionTraits>();
   const AttentionSm90Config& config =
       attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
   const int d = traits.head_dim, dv = traits.head_dim_v;
-  Maps& maps = *new (block.bytes.data()) Maps;
+  Maps& maps = block.begin<Maps>();
   maps.q = encode(
       {p.q, traits.q, d, p.len_q, p.heads, p.batch, p.q_row, p.q_head, p.q_batch, config.block_q},
       device);

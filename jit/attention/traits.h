@@ -38,6 +38,7 @@ struct AttentionTraits {
   std::uint8_t reserved[16] = {};
   Digest128 variant{};  // zero = none
 
+  bool has_variant() const { return (variant[0] | variant[1]) != 0; }
   void set_dtype(DType dtype) { q = k = v = out = dtype; }
   bool operator==(const AttentionTraits&) const = default;
 };

@@ -33,6 +33,34 @@ struct PartialRow {
 struct CombinedOutputs {
   RowSum sum;
   float4 outputs;  // four neighbouring columns
+
+  // `largest`: of the maxima of all partial results that are going to be added.
+  __device__ __forceinline__ void clear(float largest) {
+    sum = {largest, 0.0f};
+    outputs = {0.0f, 0.0f, 0.0f, 0.0f};
+  }
+  __device__ __forceinline__ void add(RowSum part, float4 of_part) {
+    const float weight = exp2_approx(part.max - (sum.max == -KILN_INFINITY ? 0.0f : sum.max));
+    sum.sum += weight * part.sum;
+    outputs.x += weight * of_part.x;
+    outputs.y += weight * of_part.y;
+    outputs.z += weight * of_part.z;
+    outputs.w += weight * of_part.w;
+  }
+  // Writes the columns to `to`, normalised.
+  template <bool kAligned, class Element, class Variant>
+  __device__ __forceinline__ void store(Element* to, const Variant& variant,
+                                        const Position& at) const {
+    const float factor = row_factor(sum, variant, at);
+    float values[4] = {outputs.x * factor, outputs.y * factor, outputs.z * factor,
+                       outputs.w * factor};
+    if constexpr (Variant::kTransformsOutput) {
+#pragma unroll
+      for (float& value : values) value = variant.out(value, at);
+    }
+    store_words<kAligned>(
+        to, {pack2<Element>(values[0], values[1]), pack2<Element>(values[2], values[3])});
+  }
 };
 
 // Joins four columns of a row of `count` partial results; `row(i)` returns the i-th PartialRow.
@@ -41,19 +69,10 @@ __device__ __forceinline__ CombinedOutputs combine_partials(int count, int colum
   float largest = -KILN_INFINITY;
 #pragma unroll 8
   for (int i = 0; i < count; ++i) largest = fmaxf(largest, row(i).sum().max);
-  const float subtrahend = largest == -KILN_INFINITY ? 0.0f : largest;
-  CombinedOutputs all = {{largest, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
+  CombinedOutputs all;
+  all.clear(largest);
 #pragma unroll 8
-  for (int i = 0; i < count; ++i) {
-    const RowSum sum = row(i).sum();
-    const float4 outputs = row(i).outputs(column);
-    const float weight = exp2_approx(sum.max - subtrahend);
-    all.sum.sum += weight * sum.sum;
-    all.outputs.x += weight * outputs.x;
-    all.outputs.y += weight * outputs.y;
-    all.outputs.z += weight * outputs.z;
-    all.outputs.w += weight * outputs.w;
-  }
+  for (int i = 0; i < count; ++i) all.add(row(i).sum(), row(i).outputs(column));
   return all;
 }
 
@@ -70,22 +89,12 @@ __device__ __forceinline__ void for_each_quad(const Addressing& addressing, Visi
 template <class Config, class Variant, class Addressing, class Row>
 __device__ __forceinline__ void store_combined(const Variant& variant, const Addressing& addressing,
                                                int count, Row row_of) {
-  using Element = typename Config::Element;
   for_each_quad<Config>(addressing, [&](int row, int column) {
     const CombinedOutputs all =
         combine_partials(count, column, [&](int i) { return row_of(i, row); });
     const Position at = addressing.position(row, 0);
     if (addressing.wants_lse() && column == 0) *addressing.lse(row) = lse_of(all.sum);
-    const float factor = row_factor(all.sum, variant, at);
-    float values[4] = {all.outputs.x * factor, all.outputs.y * factor, all.outputs.z * factor,
-                       all.outputs.w * factor};
-    if constexpr (Variant::kTransformsOutput) {
-#pragma unroll
-      for (float& value : values) value = variant.out(value, at);
-    }
-    store_words<Config::kAligned>(
-        addressing.out_row(row) + column,
-        {pack2<Element>(values[0], values[1]), pack2<Element>(values[2], values[3])});
+    all.template store<Config::kAligned>(addressing.out_row(row) + column, variant, at);
   });
 }
 
@@ -134,7 +143,7 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
     if (column == 0) to.set_sum(all.sum);
     *reinterpret_cast<float4*>(to.at + column) = all.outputs;
   });
-  if (arrives_last(flags, params.nonce, addressing.split(), params.splits)) {
+  if (arrives_last(CtaThreads{}, flags, params.nonce, addressing.split(), params.splits)) {
     store_combined<Config>(variant, addressing, params.splits, of_split);
   }
 }

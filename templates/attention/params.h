@@ -20,7 +20,7 @@ struct AttentionParams {
   void* workspace;           // attention_workspace_bytes() bytes; unused if splits is 1
   unsigned long long nonce;  // the launch's nonce, never 0; see base/ticket.cuh
   int splits;                // CTAs that share the keys of a query tile, at least 1
-  int heads_together;        // sm_90a: heads of all batch entries whose tiles are dealt together
+  int heads_paired;          // sm_90a: see sm90/schedule.cuh; -1: tiles are dealt head by head
 };
 static_assert(sizeof(AttentionParams) % 8 == 0, "the variant's 8-byte slots follow this struct");
 

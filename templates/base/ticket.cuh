@@ -1,33 +1,50 @@
-// Finds the last of several CTAs to arrive; it reads what the others wrote to global memory.
+// Finds the last of several CTAs, or warps, to arrive; it reads what the others wrote to global
+// memory.
 #pragma once
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
 
+// The threads that arrive together.
+struct CtaThreads {
+  __device__ __forceinline__ static int index() { return threadIdx.x; }
+  __device__ __forceinline__ static int count() { return blockDim.x; }
+  __device__ __forceinline__ static void sync() { __syncthreads(); }
+  __device__ __forceinline__ static bool all(bool value) { return __syncthreads_and(value); }
+};
+struct WarpThreads {
+  __device__ __forceinline__ static int index() { return threadIdx.x % 32; }
+  __device__ __forceinline__ static int count() { return 32; }
+  __device__ __forceinline__ static void sync() { __syncwarp(); }
+  __device__ __forceinline__ static bool all(bool value) { return __all_sync(~0u, value); }
+};
+
 // Returns true in exactly one of the `count` CTAs that call this with the same flags, one flag per
 // CTA: in the one that finds all flags raised, which may then read what the others wrote to global
-// memory before the call. All threads call it, with the index of their CTA. Flags need not be
+// memory before the call. All `threads` call it, with the index of their CTA. Flags need not be
 // zeroed: a flag is raised if it holds the launch's nonce, which is never 0. They are left lowered,
-// so that a replayed graph may reuse its nonce.
+// so that a replayed graph may reuse its nonce. Warps take the place of CTAs with WarpThreads.
 //
 // A counter with atomicAdd would need zeroed memory, hence another launch; with compare-and-swap
 // the CTAs take turns, and sixteen that arrive together wait for 6 us.
-__device__ __forceinline__ bool arrives_last(u64* flags, u64 nonce, int index, int count) {
+template <class Threads>
+__device__ __forceinline__ bool arrives_last(const Threads& threads, u64* flags, u64 nonce,
+                                             int index, int count) {
   volatile u64* const raised = flags;
   __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
+  threads.sync();
+  if (threads.index() == 0) {
     raised[index] = nonce;
     __threadfence();  // sequentially consistent: of any two CTAs, one sees the other's flag
   }
-  __syncthreads();
+  threads.sync();
   bool all = true;
-  for (int i = threadIdx.x; i < count; i += blockDim.x) all = all && raised[i] == nonce;
-  if (!__syncthreads_and(all)) return false;
+  for (int i = threads.index(); i < count; i += threads.count()) all = all && raised[i] == nonce;
+  if (!threads.all(all)) return false;
   bool elected = true;  // among the CTAs that saw all flags
-  if (threadIdx.x == 0) elected = atomicCAS(flags, nonce, u64{0}) == nonce;
-  if (!__syncthreads_and(elected)) return false;
-  for (int i = threadIdx.x + 1; i < count; i += blockDim.x) raised[i] = 0;
+  if (threads.index() == 0) elected = atomicCAS(flags, nonce, u64{0}) == nonce;
+  if (!threads.all(elected)) return false;
+  for (int i = threads.index() + 1; i < count; i += threads.count()) raised[i] = 0;
   __threadfence();
   return true;
 }

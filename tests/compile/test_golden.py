@@ -27,7 +27,11 @@ SPECS = {
     },
     "attention_sm90": {
         "op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "mask": "causal",
-        "block_q": 192,
+        "block_q": 192, "splits": False,
+    },
+    "attention_sm90_split": {
+        "op": "flash_attention", "dtype": "float16", "head_dim": 64, "mask": "none",
+        "block_q": 192, "splits": True,
     },
     "attention_variant": {
         **ATTENTION, "mask": "causal",

@@ -166,7 +166,7 @@ AttentionConfig config_of(const Specialization& spec) {
   const AttentionSm90Config& config = attention_sm90_configs()[row];
   AttentionConfig same{};
   same.block_q = config.block_q, same.block_kv = config.block_kv, same.stages = config.stages;
-  same.teams = 1, same.splits = false;
+  same.teams = 1, same.splits = config.splits;
   return same;
 }
 
@@ -179,7 +179,8 @@ void KernelCase::make_attention(int size) {
   AttentionReference problem;
   problem.traits = traits;
   problem.heads = 2;
-  const int splits = config.splits && size != 1 ? 2 : 1;
+  // A split row of sm_90a is launched with splits only.
+  const int splits = config.splits && (size != 1 || is_sm90) ? 2 : 1;
   const int stride = config.block_kv * config.teams;
   problem.len_q = config.splits ? config.block_q / 2 + 5 : config.block_q + 9;
   problem.len_kv = std::max(config.block_q + 2 * stride, splits * stride * (config.stages + 1)) + 5;
@@ -220,17 +221,23 @@ void KernelCase::make_attention(int size) {
   Tensor& out = tensor(traits.q, {1, problem.len_q, 2, traits.head_dim_v});
   AttentionProblem call;
   check_attention(q.view, k.view, v.view, out.view, TensorView{}, options, call);
-  const long long tiles = attention_tiles(1, 2, 1, problem.len_q, config.block_q, config.splits);
+  const long long tiles =
+      attention_tiles(1, 2, 1, problem.len_q, config.block_q, config.splits && !is_sm90);
   Step& step = call.recipe.first();
   step.spec = spec_;
   step.blocks = static_cast<unsigned>(tiles * splits);
   if (is_sm90) {
-    // One CTA computes all tiles, all but one have their own, or two CTAs share them.
-    step.blocks = size == 0 ? 1 : size == 1 ? static_cast<unsigned>(tiles) - 1 : 2;
-    step.arguments.set_int(offsetof(AttentionParams, heads_together), size == 1 ? 1 : 2);
+    // One CTA computes all tiles, all but one have their own, or two CTAs share them: in pairs, of
+    // all heads together, or head by head.
+    step.blocks = size == 0 ? 1 : size == 1 ? static_cast<unsigned>(tiles * splits) - 1 : 2;
+    step.arguments.set_int(offsetof(AttentionParams, heads_paired), size == 0   ? 2
+                                                                    : size == 1 ? 0
+                                                                                : -1);
   }
-  call.recipe.workspace_bytes = static_cast<std::size_t>(
-      attention_workspace_bytes(tiles, splits, config.block_q, traits.head_dim_v));
+  // On sm_90a, a warp's 16 rows are a tile of the workspace.
+  const int shared_rows = is_sm90 ? 16 : config.block_q;
+  call.recipe.workspace_bytes = static_cast<std::size_t>(attention_workspace_bytes(
+      tiles * (config.block_q / shared_rows), splits, shared_rows, traits.head_dim_v));
   if (splits > 1) {
     step.arguments.set_int(offsetof(AttentionParams, splits), splits);
     step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0,

@@ -28,6 +28,8 @@ def pytest_addoption(parser):
                      help="what tests/kernels runs on")  # fmt: skip
     parser.addoption("--size", choices=("auto", *grid.SIZES), default="auto",
                      help="how large the problems of tests/kernels are")  # fmt: skip
+    parser.addoption("--compiled", action="store_true",
+                     help="the kernels are in KILN_TEST_CACHE: do not compile ahead")  # fmt: skip
 
 
 def pytest_configure(config):
@@ -88,6 +90,8 @@ def compiled(request):
 
     if not grid.on_gpu():
         torch.set_num_threads(1)  # tensors are tiny: its threads would only wait for each other
+    if request.config.getoption("--compiled"):
+        return
     items = [item for item in request.session.items if item.path == request.node.path]
     compile_ahead(items, grid.quick_device)
     if grid.on_gpu():

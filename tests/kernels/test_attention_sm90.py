@@ -91,6 +91,38 @@ def test_options(group):
     group.check()
 
 
+# A tile of queries is split where the keys are many tiles of keys, for few queries.
+CHUNK = dict(len_q=70, heads=2, heads_kv=1)
+SPLITS = {
+    "d64": dict(head_dim=64, len_kv=2100, causal=True),
+    "d128": dict(head_dim=128, len_kv=2100, dtype="f16"),
+    "d128-rows-of-192": dict(head_dim=128, len_q=190, len_kv=1400),
+    "d192x128": dict(head_dim=192, head_dim_v=128, len_kv=2100, causal=True),
+    "d256": dict(head_dim=256, len_kv=1400, causal=True),
+    "sinks": dict(head_dim=128, len_kv=2100, sinks="f32", causal=True),
+    "code-at-every-logit": dict(head_dim=128, len_kv=2100, scale=-0.2, softcap=3.0, alibi="h"),
+    "window": dict(head_dim=128, len_kv=2200, window=(2100, 5)),
+    "batch-bhsd": dict(head_dim=72, len_kv=2100, batch=2, layout="bhsd"),
+}
+FULL_SPLITS = {
+    "splits-of-no-key": dict(len_q=2700, len_kv=2700, heads=1, window=(2650, 0)),
+    "many-tiles": dict(len_q=700, len_kv=20000, heads=8, heads_kv=2, head_dim=128, causal=True),
+    "more-splits-than-multiprocessors": dict(len_q=100, len_kv=100000, heads=5, heads_kv=5,
+                                             head_dim=128),
+}  # fmt: skip
+
+
+def split_groups():
+    for name, case in {**SPLITS, **sized(small={}, full=FULL_SPLITS)}.items():
+        yield Sm90Group(f"split-{name}", (AttentionCase(**{**CHUNK, **case}),))
+
+
+@pytest.mark.parametrize("group", list(split_groups()), ids=str)
+def test_splits(group):
+    assert all(case.explain()["splits"] > 1 for case in group.cases)
+    group.check()
+
+
 @pytest.mark.parametrize("head_dim", sized(small=[64], full=[64, 128, 256]))
 def test_values_that_no_query_sees_may_be_nan(head_dim):
     """In tiles that are seen: before the first window, and behind a top-left causal mask."""

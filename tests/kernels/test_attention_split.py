@@ -232,7 +232,7 @@ def test_repeats_of_full_launches_are_bit_identical(shape):
 @pytest.mark.cuda
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_calls_on_two_streams_have_a_workspace_each(shape):
-    case = AttentionCase(len_kv=3001, **shape)
+    case = AttentionCase(**shape)
     inputs = [case.inputs(seed) for seed in (0, 20)]
     streams = [torch.cuda.Stream() for _ in inputs]
     torch.cuda.synchronize()

@@ -75,7 +75,7 @@ FAULTS = [
           "at.row * p_.out_row;", "at.row * p_.q_row;", STRIDES),
     # Attention: keys that CTAs share.
     fault("split-counts-without-its-weight", "attention/combine.cuh",
-          "all.sum.sum += weight * sum.sum;", "all.sum.sum += sum.sum;", SPLIT_KEYS),
+          "sum.sum += weight * part.sum;", "sum.sum += part.sum;", SPLIT_KEYS),
     fault("splits-leave-the-last-keys", "attention/tiles.cuh",
           "ceil_div(ceil_div(range_.end - first, kStep), splits)",
           "(ceil_div(range_.end - first, kStep) / splits)", SPLIT_KEYS),

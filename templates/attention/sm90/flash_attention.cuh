@@ -11,51 +11,93 @@
 // wgmma and mma.sync have the same layout.
 #pragma once
 #include "/kiln/attention/builtin_variants.cuh"
+#include "/kiln/attention/sm90/combine.cuh"
 #include "/kiln/attention/sm90/load.cuh"
 #include "/kiln/attention/sm90/main_loop.cuh"
 #include "/kiln/attention/sm90/store.cuh"
 
 namespace kiln {
 
+// With two stages of Q, the first product of a query tile is started before the rows of the tile
+// before it are written. With one, Q of the next tile arrives meanwhile.
 template <class Config, class Variant>
 __device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Variant>& args,
                                                     int group) {
   using Shape = AttentionSm90Shape<Config>;
   using Loop = KeyLoop<Config, Variant>;
+  constexpr bool kBeginsEarly = Config::kQStages > 1 && !Config::kSplits;
   const AttentionParams& params = args.call.params();
   const Variant& variant = args.call.variant();
   const int warp_row = group * 64 + threadIdx.x % 128 / 32 * 16;
   const auto q_ring = Shape::q_ring();
-  u32 tiles = 0;
   WalkReader<Config> walk(group);
   Loop loop(args.call, group);
-#pragma unroll 1
-  while (walk.next_query_tile()) {
-    const QueryTile tile = walk.query_tile(params);
-    typename Loop::Softmax softmax;
-    softmax.start([&](int r) {
-      RowSum sum{-KILN_INFINITY, 0.0f};
-      if constexpr (Variant::kStartsRows) {
-        variant.row_init(sum, tile.position(warp_row + Shape::ScoreMap::row(r), 0));
-      }
-      return sum;
-    });
-    typename Loop::Out out;
-    const auto q_at = q_ring.consumer_after(tiles++);
-    wait(q_ring.full(q_at.stage), q_at.parity);
-    loop.attend(walk, tile, Shape::q(q_at.stage) + group * 64 * 128, softmax, out,
-                [&] { release(q_ring.empty(q_at.stage)); });
-    softmax.finish([](auto&) {});
-    finish_rows(variant, tile, softmax, out, warp_row);
+  // Rounded before the next product is started: ptxas lets no code read registers that a product
+  // has defined while another one is under way.
+  RoundedRows<typename Shape::OutMap> rows;
+  TilePlace place;  // of these rows
+  const auto store = [&] {
     if constexpr (Config::kStagedOutput) {
-      store_staged<Config>(args.out, tile, out, warp_row,
+      store_staged<Config>(args.out, QueryTile(params, place), rows, warp_row,
                            Shape::base() + Shape::kOutAt + warp_row * 128);
     } else {
-      store_direct<Config>(tile, out, warp_row);
+      store_direct<Config>(QueryTile(params, place), rows, warp_row);
     }
     // The warp meets again before the next round: otherwise ptxas takes the whole loop for
     // divergent and keeps addresses and descriptors out of uniform registers, 6 % of the speed.
     __syncwarp();
+  };
+  typename Loop::Softmax softmax;
+  typename Loop::Out out;
+  const auto start = [&](const QueryTile& tile) {
+    softmax.start([&](int r) {
+      RowSum sum{-KILN_INFINITY, 0.0f};
+      if constexpr (Variant::kStartsRows) {
+        if (!Config::kSplits || tile.split == 0) {
+          variant.row_init(sum, tile.position(warp_row + Shape::ScoreMap::row(r), 0));
+        }
+      }
+      return sum;
+    });
+    // Products are always added: were the first to replace `out`, ptxas would keep two copies of it
+    // for a query tile without keys, in local memory.
+    out.clear();
+  };
+  const auto finish = [&](const QueryTile& tile) {
+    softmax.finish([](auto&) {});
+    if constexpr (Config::kSplits) {
+      combine_splits<Config>(variant, tile, softmax, out, warp_row);
+      __syncwarp();  // as in store()
+      return;
+    }
+    rows = finish_rows<typename Config::Element>(variant, tile, softmax, out, warp_row);
+    place = tile;
+    if constexpr (!kBeginsEarly) store();
+  };
+#pragma unroll 1
+  for (u32 tiles = 0;; ++tiles) {
+    const bool stores = kBeginsEarly && tiles > 0;
+    const bool has_tile = walk.next_query_tile();
+    const QueryTile tile(params, walk.place());
+    const auto q_at = q_ring.consumer_after(tiles);
+    const u32 q = Shape::q(q_at.stage) + group * 64 * 128;
+    const auto release_q = [&] { release(q_ring.empty(q_at.stage)); };
+    if (has_tile) wait(q_ring.full(q_at.stage), q_at.parity);
+    // No path without a product may join one with a product under way: ptxas would then wait for
+    // each product at once.
+    if (!has_tile || !loop.seek_first(walk)) {
+      if (stores) store();
+      if (!has_tile) break;
+      release_q();
+      start(tile);
+      finish(tile);
+      continue;
+    }
+    loop.start_scores(q);
+    if (stores) store();
+    start(tile);
+    loop.attend(walk, tile, q, softmax, out, release_q);
+    finish(tile);
   }
   // The copy engine still reads this CTA's shared memory.
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();

@@ -54,7 +54,7 @@ __device__ __forceinline__ void load_tiles(const AttentionSm90Args<Variant>& arg
   WalkReader<Config> walk(0);
 #pragma unroll 1
   while (walk.next_query_tile()) {
-    const QueryTile tile = walk.query_tile(params);
+    const QueryTile tile(params, walk.place());
     // The range is what any query of the head sees: a key that other tiles see has a value.
     Range seen = {0, params.len_kv};
     if constexpr (Variant::kMasks) {

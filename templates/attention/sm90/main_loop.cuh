@@ -69,61 +69,64 @@ class KeyLoop {
         Variant::kTransformsLogits ? kLog2e : fmaxf(fabsf(args.params().scale) * kLog2e, 1e-30f);
   }
 
-  // Computes `out` and `softmax`, which has been started, from the tiles of keys that this group's
-  // rows of `tile` see. Q lies at `q` for this group; release_q() is called once when it has been
-  // read.
+  // Goes to the first tile of keys that this group sees of a new query tile; returns whether there
+  // is one. If so, start_scores() and attend() follow.
+  __device__ __forceinline__ bool seek_first(WalkReader<Config>& walk) {
+    keys_ = walk.next();
+    is_first_ = 1;
+    seek(walk);
+    return keys_.seen != 0;
+  }
+
+  // Starts the product of the tile of keys that has been sought with Q, which lies at `q` for this
+  // group.
+  __device__ __forceinline__ void start_scores(u32 q) {
+    wait(Shape::k_ring().full(at_.stage), at_.parity);
+    if (!is_first_) turns_.take();
+    begin_products();
+    multiply_scores(q);
+    if (!is_first_) turns_.give();
+    is_first_ = 0;
+  }
+
+  // After start_scores(), adds to `out` and `softmax` the tiles of keys that this group's rows of
+  // `tile` see. release_q() is called once when Q has been read.
   template <class ReleaseQ>
   __device__ __forceinline__ void attend(WalkReader<Config>& walk, const QueryTile& tile, u32 q,
                                          Softmax& softmax, Out& out, ReleaseQ release_q) {
     const auto k_ring = Shape::k_ring(), v_ring = Shape::v_ring();
-    // Products are always added: were the first to replace `out`, ptxas would keep two copies of it
-    // for a query tile without keys, in local memory.
-    out.clear();
-    u32 first = 1, needs_q = 1;  // words, as in WalkReader::KeyTile
-    auto keys = walk.next();
+    u32 needs_q = 1;  // a word, as in WalkReader::KeyTile
+    ScoreProducts::template finish<0>(registers_of(scores_));
 #pragma unroll 1
-    for (; keys.exists; first = 0) {
-      wait(k_ring.full(at_.stage), at_.parity);
-      if (!first) turns_.take();
-      if (!keys.seen) {
-        if (!first) turns_.give();
-        pass_over();
-        keys = walk.next();
-        continue;
-      }
-      Scores scores;
+    while (true) {
       u32 weights[Shape::kWeightRegisters];
-      begin_products();
-      multiply_scores(scores, q);
-      if (!first) turns_.give();
-      ScoreProducts::template finish<0>(registers_of(scores));
       release(k_ring.empty(at_.stage));
-      see(scores, tile, keys);
-      softmax.step(scores, out, exponent_scale_, [](auto&) {});
-      pack(weights, scores);
+      see(tile);
+      softmax.step(scores_, out, exponent_scale_, [](auto&) {});
+      pack(weights);
 #pragma unroll 1
-      for (keys = walk.next(); keys.seen; keys = walk.next()) {
+      for (keys_ = walk.next(); keys_.seen; keys_ = walk.next()) {
         const KvPosition v_at = at_;
         at_.advance();
         wait(k_ring.full(at_.stage), at_.parity);
         turns_.take();
         begin_products();
-        multiply_scores(scores, q);
+        multiply_scores(q);
         wait(v_ring.full(v_at.stage), v_at.parity);
         begin_products();  // ptxas wants one in each basic block with products
         multiply_values(out, weights, v_at);
         turns_.give();
-        ScoreProducts::template finish<1>(registers_of(scores));
+        ScoreProducts::template finish<1>(registers_of(scores_));
         release(k_ring.empty(at_.stage));
-        see(scores, tile, keys);
+        see(tile);
         float shrink[Softmax::kRows];
         const bool grows = softmax.grow(
-            scores, exponent_scale_, [](auto&) {},
+            scores_, exponent_scale_, [](auto&) {},
             [&](int r, float factor) { shrink[r] = factor; });
-        softmax.weigh(scores, exponent_scale_);
+        softmax.weigh(scores_, exponent_scale_);
         OutputProducts::template finish<0>(registers_of(out));
         release(v_ring.empty(v_at.stage));
-        pack(weights, scores);
+        pack(weights);
         if (grows) rescale(out, shrink);
       }
       if (!walk.may_see_more()) {
@@ -136,13 +139,29 @@ class KeyLoop {
       OutputProducts::template finish<0>(registers_of(out));
       release(v_ring.empty(at_.stage));
       at_.advance();
+      seek(walk);
+      if (!keys_.seen) break;
+      start_scores(q);
+      ScoreProducts::template finish<0>(registers_of(scores_));
     }
     if (needs_q) release_q();
   }
 
  private:
-  using KeyTile = typename WalkReader<Config>::KeyTile;
-
+  // Passes over the tiles of keys that only other groups see. Each tile but the query tile's first
+  // takes a turn, seen or not.
+  __device__ __forceinline__ void seek(WalkReader<Config>& walk) {
+#pragma unroll 1
+    for (; keys_.exists && !keys_.seen; keys_ = walk.next()) {
+      wait(Shape::k_ring().full(at_.stage), at_.parity);
+      if (!is_first_) {
+        turns_.take();
+        turns_.give();
+      }
+      is_first_ = 0;
+      pass_over();
+    }
+  }
   // Releases the stages of a tile that this group does not see, whose K has arrived. V has to
   // arrive too: a release before would count for an earlier round of its stage.
   __device__ __forceinline__ void pass_over() {
@@ -152,8 +171,8 @@ class KeyLoop {
     release(v_ring.empty(at_.stage));
     at_.advance();
   }
-  __device__ __forceinline__ void multiply_scores(Scores& scores, u32 q) const {
-    ScoreProducts::multiply(registers_of(scores), operand_descriptor_low(q, Shape::kQSlabBytes),
+  __device__ __forceinline__ void multiply_scores(u32 q) {
+    ScoreProducts::multiply(registers_of(scores_), operand_descriptor_low(q, Shape::kQSlabBytes),
                             operand_descriptor_low(Shape::k(at_.stage), Shape::kKvSlabBytes), 0);
     commit_products();
   }
@@ -166,31 +185,29 @@ class KeyLoop {
   }
 
   // Turns products into logits, -inf where the key is hidden.
-  __device__ __forceinline__ void see(Scores& scores, const QueryTile& tile,
-                                      const KeyTile& keys) const {
+  __device__ __forceinline__ void see(const QueryTile& tile) {
     const Variant& variant = args_.variant();
     const float scale = args_.params().scale;
     const int row = turns_.group * 64 + threadIdx.x % 128 / 32 * 16;
     if (scale < 0.0f) {
 #pragma unroll
-      for (float& score : registers_of(scores)) score = -score;
+      for (float& score : registers_of(scores_)) score = -score;
     }
     if constexpr (Variant::kTransformsLogits) {
-      transform_logits(scores, variant, tile, row, keys.kv_first, fabsf(scale));
+      transform_logits(scores_, variant, tile, row, keys_.kv_first, fabsf(scale));
     }
-    if (keys.partial) {
-      mask_scores(scores, variant, tile, row, keys.kv_first,
+    if (keys_.partial) {
+      mask_scores(scores_, variant, tile, row, keys_.kv_first,
                   visible_range(variant, tile.rows_from(tile.first_row, Shape::kBlockQ)));
     }
   }
 
   // The accumulators of the first product already have the register layout of the second product's
   // A operand.
-  __device__ __forceinline__ static void pack(u32 (&weights)[Shape::kWeightRegisters],
-                                              Scores& scores) {
+  __device__ __forceinline__ void pack(u32 (&weights)[Shape::kWeightRegisters]) {
 #pragma unroll
     for (int i = 0; i < Shape::kWeightRegisters; ++i) {
-      weights[i] = pack2<Element>(registers_of(scores)[2 * i], registers_of(scores)[2 * i + 1]);
+      weights[i] = pack2<Element>(registers_of(scores_)[2 * i], registers_of(scores_)[2 * i + 1]);
     }
   }
   __device__ __forceinline__ static void rescale(Out& out, const float (&shrink)[Softmax::kRows]) {
@@ -204,6 +221,9 @@ class KeyLoop {
   const AttentionArgs<Variant>& args_;
   float exponent_scale_;
   Turns<Config> turns_;
+  typename WalkReader<Config>::KeyTile keys_;
+  u32 is_first_;                               // the query tile's first tile of keys
+  Scores scores_;                              // of keys_; under way after start_scores()
   KvPosition at_ = Shape::KvRing::consumer();  // of K, and of V while no product waits for it
 };
 

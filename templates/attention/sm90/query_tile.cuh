@@ -5,9 +5,16 @@
 
 namespace kiln {
 
-struct QueryTile {
-  const AttentionParams& p;
+struct TilePlace {
   int b, h, h_kv, first_row;
+  int split;  // of its keys
+};
+
+struct QueryTile : TilePlace {
+  const AttentionParams& p;
+
+  __device__ __forceinline__ QueryTile(const AttentionParams& params, const TilePlace& place)
+      : TilePlace(place), p(params) {}
 
   // `tile_row` counts from the tile's first row, `kv` from the sequence's first key. Padding gets
   // the position of the last row or key.
@@ -22,6 +29,11 @@ struct QueryTile {
   }
   __device__ __forceinline__ bool has_row(int tile_row) const {
     return first_row + tile_row < p.len_q;
+  }
+  template <class Element>
+  __device__ __forceinline__ Element* out_row(int tile_row) const {
+    return static_cast<Element*>(p.out) + b * p.out_batch + h * p.out_head +
+           static_cast<i64>(first_row + tile_row) * p.out_row;
   }
   __device__ __forceinline__ bool wants_lse() const { return p.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {

@@ -1,16 +1,24 @@
-// The epilogue of a math warp: it normalises its 16 rows and writes output and LSE. Warps do not
-// wait for each other here.
+// The epilogue of a math warp: it normalises and rounds its 16 rows and writes output and LSE.
+// Warps do not wait for each other here.
 #pragma once
 #include "/kiln/attention/sm90/main_loop.cuh"
 #include "/kiln/attention/store.cuh"
 
 namespace kiln {
 
+// The output of a warp's 16 rows, rounded. Word r of a block has this lane's two columns of its row
+// r of 8.
+template <class Map>
+struct RoundedRows {
+  u32 block[Map::kColTiles][2];
+};
+
 // Multiplies the accumulators by the rows' factors, and writes the LSE.
-template <class Variant, class Softmax, class Map>
-__device__ __forceinline__ void finish_rows(const Variant& variant, const QueryTile& tile,
-                                            const Softmax& softmax, Fragment<Map>& out,
-                                            int warp_row) {
+template <class Element, class Variant, class Softmax, class Map>
+__device__ __forceinline__ RoundedRows<Map> finish_rows(const Variant& variant,
+                                                        const QueryTile& tile,
+                                                        const Softmax& softmax, Fragment<Map>& out,
+                                                        int warp_row) {
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
     const int row = warp_row + Map::row(r);
@@ -24,6 +32,15 @@ __device__ __forceinline__ void finish_rows(const Variant& variant, const QueryT
       if constexpr (Variant::kTransformsOutput) out.at(r, c) = variant.out(out.at(r, c), at);
     }
   }
+  RoundedRows<Map> rows;
+#pragma unroll
+  for (int c = 0; c < Map::kColTiles; ++c) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      rows.block[c][r] = pack2<Element>(out.block[0][c][2 * r], out.block[0][c][2 * r + 1]);
+    }
+  }
+  return rows;
 }
 
 // Passes the rows through shared memory, in the layout of Q's slabs, to the copy engine, which
@@ -31,9 +48,9 @@ __device__ __forceinline__ void finish_rows(const Variant& variant, const QueryT
 // warp's 16 rows in the first slab.
 template <class Config, class Map>
 __device__ __forceinline__ void store_staged(const TensorMap& map, const QueryTile& tile,
-                                             Fragment<Map>& out, int warp_row, u32 memory) {
+                                             const RoundedRows<Map>& out, int warp_row,
+                                             u32 memory) {
   using Shape = AttentionSm90Shape<Config>;
-  using Element = typename Config::Element;
   using Rows = SwizzledRows<8>;
   const int lane = threadIdx.x % 32;
   if (lane == 0) wait_stores_read<0>();  // of this warp's rows of the tile before
@@ -41,12 +58,11 @@ __device__ __forceinline__ void store_staged(const TensorMap& map, const QueryTi
 #pragma unroll
   for (int c = 0; c < Map::kColTiles; c += 2) {
     // Lane l gives the address of row l % 16 of blocks c and c + 1, which stmatrix takes in turn.
-    const float (&block)[4] = out.block[0][c];
-    const float (&next)[4] = out.block[0][c + 1 < Map::kColTiles ? c + 1 : c];
+    const u32(&block)[2] = out.block[c];
+    const u32(&next)[2] = out.block[c + 1 < Map::kColTiles ? c + 1 : c];
     const u32 slab = memory + c / 8 * Shape::kQSlabBytes;
-    store_matrix_x4(slab + Rows::offset(lane % 16, c % 8 + lane / 16),
-                    pack2<Element>(block[0], block[1]), pack2<Element>(block[2], block[3]),
-                    pack2<Element>(next[0], next[1]), pack2<Element>(next[2], next[3]));
+    store_matrix_x4(slab + Rows::offset(lane % 16, c % 8 + lane / 16), block[0], block[1], next[0],
+                    next[1]);
   }
   fence_async_proxy();
   __syncwarp();
@@ -82,23 +98,20 @@ __device__ __forceinline__ void transpose_quad(u32 (&words)[4]) {
 
 // Writes the rows from registers, 16 bytes a lane, where no shared memory is left for them.
 template <class Config, class Map>
-__device__ __forceinline__ void store_direct(const QueryTile& tile, Fragment<Map>& out,
+__device__ __forceinline__ void store_direct(const QueryTile& tile, const RoundedRows<Map>& out,
                                              int warp_row) {
   using Element = typename Config::Element;
   const int own = threadIdx.x % 4;  // of four blocks of 8 columns, the one that this lane writes
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
     const int row = warp_row + Map::row(r);
-    Element* const destination = static_cast<Element*>(tile.p.out) + tile.b * tile.p.out_batch +
-                                 tile.h * tile.p.out_head +
-                                 static_cast<i64>(tile.first_row + row) * tile.p.out_row;
+    Element* const destination = tile.template out_row<Element>(row);
 #pragma unroll
     for (int c = 0; c < Map::kColTiles; c += 4) {
       u32 words[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float (&block)[4] = out.block[0][c + i < Map::kColTiles ? c + i : c];
-        words[i] = pack2<Element>(block[2 * r], block[2 * r + 1]);
+        words[i] = out.block[c + i < Map::kColTiles ? c + i : c][r];
       }
       transpose_quad(words);
       if (tile.has_row(row) && c + own < Map::kColTiles) {

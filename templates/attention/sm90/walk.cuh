@@ -20,7 +20,7 @@ struct WalkStep {
   u32 visit;  // tiles that any math group computes
   u32 flags;
   int kv_first;
-  int b, h, h_kv, first_row;  // the tile of queries
+  int b, h, h_kv, first_row, split;  // the tile of queries
   // For each math group's own rows: tiles that it computes, and those of them that need their mask.
   struct Rows {
     u32 visit, partial;
@@ -39,7 +39,9 @@ class TileClassifier {
 
  public:
   __device__ __forceinline__ TileClassifier(const Variant& variant, const QueryTile& tile)
-      : tile_(tile), walk_(variant, tile.rows_from(tile.first_row, Shape::kBlockQ), 0, 1, 0) {}
+      : tile_(tile),
+        walk_(variant, tile.rows_from(tile.first_row, Shape::kBlockQ), tile.split,
+              Config::kSplits ? tile.p.splits : 1, 0) {}
 
   __device__ __forceinline__ Range range() const { return walk_.range(); }
 
@@ -78,7 +80,8 @@ __device__ __forceinline__ void publish_walk(const AttentionSm90Args<Variant>& a
       const u32 at = Shape::walk(position.stage);
       const auto word = [](int number) { return static_cast<u32>(number); };
       store_shared_16(at, {step.visit, step.flags, word(step.kv_first), word(step.b)});
-      store_shared_16(at + 16, {word(step.h), word(step.h_kv), word(step.first_row), 0});
+      store_shared_16(at + 16,
+                      {word(step.h), word(step.h_kv), word(step.first_row), word(step.split)});
       store_shared_16(at + 32, {step.rows[0].visit, step.rows[0].partial, step.rows[1].visit,
                                 step.rows[1].partial});
       store_shared_16(at + 48, {step.rows[2].visit, step.rows[2].partial, 0, 0});
@@ -87,10 +90,10 @@ __device__ __forceinline__ void publish_walk(const AttentionSm90Args<Variant>& a
     __syncwarp();
     position.advance();
   };
-  QueryTiles<Shape::kBlockQ> tiles(args.call.params());
+  QueryTiles<Shape::kBlockQ, Config::kSplits> tiles(args.call.params());
 #pragma unroll 1
   for (; tiles.has_tile(); tiles.advance()) {
-    const QueryTile tile = tiles.tile();
+    const QueryTile tile(args.call.params(), tiles.tile());
     const TileClassifier<Config, Variant> classifier(args.call.variant(), tile);
     const Range range = classifier.range();
     WalkStep step{0,
@@ -100,6 +103,7 @@ __device__ __forceinline__ void publish_walk(const AttentionSm90Args<Variant>& a
                   tile.h,
                   tile.h_kv,
                   tile.first_row,
+                  tile.split,
                   {}};
 #pragma unroll 1
     while (step.flags == 0) {
@@ -109,7 +113,7 @@ __device__ __forceinline__ void publish_walk(const AttentionSm90Args<Variant>& a
       step.kv_first += kKeys;
     }
   }
-  publish({0, WalkStep::kEnd | WalkStep::kLast, 0, 0, 0, 0, 0, {}});
+  publish({0, WalkStep::kEnd | WalkStep::kLast, 0, 0, 0, 0, 0, 0, {}});
 }
 
 // A warp's view of the walk. All its lanes call together. `group` is the math group whose rows the
@@ -134,9 +138,7 @@ class WalkReader {
     read();
     return (flags_ & WalkStep::kEnd) == 0;
   }
-  __device__ __forceinline__ QueryTile query_tile(const AttentionParams& params) const {
-    return {params, b_, h_, h_kv_, first_row_};
-  }
+  __device__ __forceinline__ const TilePlace& place() const { return place_; }
 
   __device__ __forceinline__ KeyTile next() {
     while (visit_ == 0) {
@@ -163,8 +165,7 @@ class WalkReader {
     const auto word = [&](u32 i) { return __shfl_sync(~0u, load_word(at + i * 4), 0); };
     const auto number = [&](u32 i) { return static_cast<int>(word(i)); };
     visit_ = word(0), flags_ = word(1);
-    kv_first_ = number(2), b_ = number(3), h_ = number(4), h_kv_ = number(5);
-    first_row_ = number(6);
+    kv_first_ = number(2), place_ = {number(3), number(4), number(5), number(6), number(7)};
     rows_ = {word(8 + 2 * group_), word(9 + 2 * group_)};
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(ring.empty(position.stage));
@@ -172,7 +173,8 @@ class WalkReader {
 
   int group_;
   u32 visit_, flags_;
-  int kv_first_, b_, h_, h_kv_, first_row_;
+  int kv_first_;
+  TilePlace place_;  // of the query tile
   WalkStep::Rows rows_;
   u32 steps_ = 0;  // read so far
 };

@@ -194,7 +194,8 @@ struct Config {
   static constexpr int kHeadDimV = 128;
   static constexpr int kGroups = 3, kBlockKv = 80;
   static constexpr int kStages = 2, kQStages = 2;
-  static constexpr bool kStagedOutput = false, kTurns = true;
+  static constexpr bool kStagedOutput = true, kTurns = true;
+  static constexpr bool kSplits = false;
 };
 using Variant = kiln::Variants<kiln::Causal>;
 

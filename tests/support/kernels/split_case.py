@@ -1,5 +1,5 @@
-"""Attention with few queries: blocks share the keys of a tile, a tile holds the rows of all heads
-of a KV head.
+"""Attention with few queries: blocks share the keys of a tile. A tile of the portable kernel holds
+the rows of all heads of a KV head.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import grid
 import pytest
 import torch
 from attention_case import OPTIONS, AttentionCase
@@ -23,14 +24,17 @@ MASKS = {
     "window": {"window": (600, 9)},
 }
 
-# One for warps that stream keys by themselves, one for a tile of 64 rows.
+LEN_KV = sized(small=777, full=4099)
+# One for warps that stream keys by themselves, one for a tile of 64 rows, one for Hopper's kernel.
 SHAPES = {
-    "decode": dict(len_q=2, heads=8, heads_kv=2, batch=2),
-    "few": dict(len_q=5, heads=14, heads_kv=2),
+    "decode": dict(len_q=2, heads=8, heads_kv=2, batch=2, len_kv=LEN_KV),
+    "few": dict(len_q=5, heads=14, heads_kv=2, len_kv=LEN_KV),
 }
+if grid.arch().startswith("sm_90"):
+    SHAPES["chunk"] = dict(len_q=70, head_dim=128, len_kv=sized(small=2100, full=9000))
 each_split = pytest.mark.parametrize(
     "split",
-    [AttentionCase(len_kv=sized(small=777, full=4099), **shape) for shape in SHAPES.values()],
+    [AttentionCase(**shape) for shape in SHAPES.values()],
     ids=list(SHAPES),
 )
 
