@@ -47,10 +47,11 @@ struct CombinedOutputs {
     outputs.z += weight * of_part.z;
     outputs.w += weight * of_part.w;
   }
-  // Writes the columns to `to`, normalised.
-  template <bool kAligned, class Element, class Variant>
-  __device__ __forceinline__ void store(Element* to, const Variant& variant,
-                                        const Position& at) const {
+  // Normalises and rounds the columns. The caller stores them, because ptxas spilled with head dim
+  // 256 and a mask when this took the address too.
+  template <class Element, class Variant>
+  __device__ __forceinline__ void round(const Variant& variant, const Position& at,
+                                        u32 (&words)[2]) const {
     const float factor = row_factor(sum, variant, at);
     float values[4] = {outputs.x * factor, outputs.y * factor, outputs.z * factor,
                        outputs.w * factor};
@@ -58,8 +59,8 @@ struct CombinedOutputs {
 #pragma unroll
       for (float& value : values) value = variant.out(value, at);
     }
-    store_words<kAligned>(
-        to, {pack2<Element>(values[0], values[1]), pack2<Element>(values[2], values[3])});
+    words[0] = pack2<Element>(values[0], values[1]);
+    words[1] = pack2<Element>(values[2], values[3]);
   }
 };
 
@@ -94,7 +95,9 @@ __device__ __forceinline__ void store_combined(const Variant& variant, const Add
         combine_partials(count, column, [&](int i) { return row_of(i, row); });
     const Position at = addressing.position(row, 0);
     if (addressing.wants_lse() && column == 0) *addressing.lse(row) = lse_of(all.sum);
-    all.template store<Config::kAligned>(addressing.out_row(row) + column, variant, at);
+    u32 words[2];
+    all.template round<typename Config::Element>(variant, at, words);
+    store_words<Config::kAligned>(addressing.out_row(row) + column, words);
   });
 }
 
@@ -143,7 +146,7 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
     if (column == 0) to.set_sum(all.sum);
     *reinterpret_cast<float4*>(to.at + column) = all.outputs;
   });
-  if (arrives_last(CtaThreads{}, flags, params.nonce, addressing.split(), params.splits)) {
+  if (arrives_last<CtaThreads>(flags, params.nonce, addressing.split(), params.splits)) {
     store_combined<Config>(variant, addressing, params.splits, of_split);
   }
 }

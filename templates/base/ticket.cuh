@@ -7,44 +7,43 @@ namespace kiln {
 
 // The threads that arrive together.
 struct CtaThreads {
-  __device__ __forceinline__ static int index() { return threadIdx.x; }
-  __device__ __forceinline__ static int count() { return blockDim.x; }
+  __device__ __forceinline__ static unsigned index() { return threadIdx.x; }
+  __device__ __forceinline__ static unsigned count() { return blockDim.x; }
   __device__ __forceinline__ static void sync() { __syncthreads(); }
-  __device__ __forceinline__ static bool all(bool value) { return __syncthreads_and(value); }
+  __device__ __forceinline__ static int all(int value) { return __syncthreads_and(value); }
 };
 struct WarpThreads {
-  __device__ __forceinline__ static int index() { return threadIdx.x % 32; }
-  __device__ __forceinline__ static int count() { return 32; }
+  __device__ __forceinline__ static unsigned index() { return threadIdx.x % 32; }
+  __device__ __forceinline__ static unsigned count() { return 32; }
   __device__ __forceinline__ static void sync() { __syncwarp(); }
-  __device__ __forceinline__ static bool all(bool value) { return __all_sync(~0u, value); }
+  __device__ __forceinline__ static int all(int value) { return __all_sync(~0u, value); }
 };
 
 // Returns true in exactly one of the `count` CTAs that call this with the same flags, one flag per
 // CTA: in the one that finds all flags raised, which may then read what the others wrote to global
-// memory before the call. All `threads` call it, with the index of their CTA. Flags need not be
+// memory before the call. All `Threads` call it, with the index of their CTA. Flags need not be
 // zeroed: a flag is raised if it holds the launch's nonce, which is never 0. They are left lowered,
 // so that a replayed graph may reuse its nonce. Warps take the place of CTAs with WarpThreads.
 //
 // A counter with atomicAdd would need zeroed memory, hence another launch; with compare-and-swap
 // the CTAs take turns, and sixteen that arrive together wait for 6 us.
 template <class Threads>
-__device__ __forceinline__ bool arrives_last(const Threads& threads, u64* flags, u64 nonce,
-                                             int index, int count) {
+__device__ __forceinline__ bool arrives_last(u64* flags, u64 nonce, int index, int count) {
   volatile u64* const raised = flags;
   __threadfence();
-  threads.sync();
-  if (threads.index() == 0) {
+  Threads::sync();
+  if (Threads::index() == 0) {
     raised[index] = nonce;
     __threadfence();  // sequentially consistent: of any two CTAs, one sees the other's flag
   }
-  threads.sync();
+  Threads::sync();
   bool all = true;
-  for (int i = threads.index(); i < count; i += threads.count()) all = all && raised[i] == nonce;
-  if (!threads.all(all)) return false;
+  for (int i = Threads::index(); i < count; i += Threads::count()) all = all && raised[i] == nonce;
+  if (!Threads::all(all)) return false;
   bool elected = true;  // among the CTAs that saw all flags
-  if (threads.index() == 0) elected = atomicCAS(flags, nonce, u64{0}) == nonce;
-  if (!threads.all(elected)) return false;
-  for (int i = threads.index() + 1; i < count; i += threads.count()) raised[i] = 0;
+  if (Threads::index() == 0) elected = atomicCAS(flags, nonce, u64{0}) == nonce;
+  if (!Threads::all(elected)) return false;
+  for (int i = Threads::index() + 1; i < count; i += Threads::count()) raised[i] = 0;
   __threadfence();
   return true;
 }

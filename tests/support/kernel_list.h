@@ -18,8 +18,8 @@ namespace kiln::testing {
 std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items);
 
 // Whether the cover of an arch has, of each config row, dtypes and head dims alone. An arch that
-// follows another of its major version runs that one's code in other tiles; sm_80 and sm_120, which
-// run the portable kernels alone, take turns by the seed.
+// follows another of its major version runs that one's code in other tiles; sm_80, sm_100 and
+// sm_120, which run the portable kernels alone, take turns by the seed.
 bool is_brief(int arch);
 
 // The pairs of a kernel's config row and a property that the cover must have: "gemm

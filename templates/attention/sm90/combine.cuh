@@ -51,44 +51,63 @@ __device__ __forceinline__ void store_joined(const Variant& variant, const Query
         const int row = warp_row + first + r;
         if (!tile.has_row(row)) continue;
         if (tile.wants_lse() && quad == 0) *tile.lse(row) = lse_of(all[r].sum);
-        all[r].template store<true>(tile.template out_row<Element>(row) + quad * 4, variant,
-                                    tile.position(row, 0));
+        u32 words[2];
+        all[r].template round<Element>(variant, tile.position(row, 0), words);
+        store_words<true>(tile.template out_row<Element>(row) + quad * 4, words);
       }
     }
   }
 }
 
-// Called by each math warp after softmax.finish().
-template <class Config, class Variant, class Softmax, class Map>
-__device__ __forceinline__ void combine_splits(const Variant& variant, const QueryTile& tile,
-                                               const Softmax& softmax, Fragment<Map>& out,
-                                               int warp_row) {
+// The place of a warp's 16 rows in the workspace, of which each split has its partial results.
+template <class Config>
+struct SharedRows {
   using Row = PartialRow<Config::kHeadDimV>;
-  constexpr int kBlockQ = 64 * Config::kGroups, kWarps = kBlockQ / 16;
-  const AttentionParams& p = tile.p;
-  const i64 tiles = ceil_div(p.len_q, kBlockQ), heads = static_cast<i64>(p.batch) * p.heads;
-  const i64 index =
-      (static_cast<i64>(tile.b) * p.heads + tile.h) * tiles + tile.first_row / kBlockQ;
-  const i64 first = (index * kWarps + warp_row / 16) * p.splits;
-  u8* const workspace = static_cast<u8*>(p.workspace);
-  u64* const flags = reinterpret_cast<u64*>(workspace) + first;
-  float* const partials =
-      reinterpret_cast<float*>(workspace + attention_flag_bytes(heads * tiles * kWarps, p.splits)) +
-      first * 16 * Row::kFloats;
-  const auto of_split = [&](int i, int row) {
-    return Row{partials + (i * 16 + row) * Row::kFloats};
-  };
+  u64* flags;
+  float* partials;
+
+  __device__ __forceinline__ SharedRows(const QueryTile& tile, int warp_row) {
+    constexpr int kBlockQ = 64 * Config::kGroups, kWarps = kBlockQ / 16;
+    const AttentionParams& p = tile.p;
+    const i64 tiles = ceil_div(p.len_q, kBlockQ), heads = static_cast<i64>(p.batch) * p.heads;
+    const i64 index =
+        (static_cast<i64>(tile.b) * p.heads + tile.h) * tiles + tile.first_row / kBlockQ;
+    const i64 first = (index * kWarps + warp_row / 16) * p.splits;
+    u8* const workspace = static_cast<u8*>(p.workspace);
+    flags = reinterpret_cast<u64*>(workspace) + first;
+    partials = reinterpret_cast<float*>(workspace +
+                                        attention_flag_bytes(heads * tiles * kWarps, p.splits)) +
+               first * 16 * Row::kFloats;
+  }
+  __device__ __forceinline__ Row row(int split, int row) const {
+    return {partials + (split * 16 + row) * Row::kFloats};
+  }
+};
+
+// Called by each math warp after softmax.finish(): writes its partial results.
+template <class Config, class Softmax, class Map>
+__device__ __forceinline__ void write_partial(const QueryTile& tile, const Softmax& softmax,
+                                              Fragment<Map>& out, int warp_row) {
+  const SharedRows<Config> shared(tile, warp_row);
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
-    const Row row = of_split(tile.split, Map::row(r));
+    const auto row = shared.row(tile.split, Map::row(r));
     if (Map::leads_row()) row.set_sum(softmax.row[r]);
 #pragma unroll
     for (int c = 0; c < Map::kCols; c += 2) {
       *reinterpret_cast<float2*>(row.at + Map::col(c)) = {out.at(r, c), out.at(r, c + 1)};
     }
   }
-  if (arrives_last(WarpThreads{}, flags, p.nonce, tile.split, p.splits)) {
-    store_joined<Config>(variant, tile, warp_row, of_split);
+}
+
+// Called by each math warp after write_partial(): the last one of all splits writes the rows.
+template <class Config, class Variant>
+__device__ __forceinline__ void join_splits(const Variant& variant, const QueryTile& tile,
+                                            int warp_row) {
+  const SharedRows<Config> shared(tile, warp_row);
+  if (arrives_last<WarpThreads>(shared.flags, tile.p.nonce, tile.split, tile.p.splits)) {
+    store_joined<Config>(variant, tile, warp_row,
+                         [&](int split, int row) { return shared.row(split, row); });
   }
 }
 

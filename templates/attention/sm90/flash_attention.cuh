@@ -66,8 +66,7 @@ __device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Vari
   const auto finish = [&](const QueryTile& tile) {
     softmax.finish([](auto&) {});
     if constexpr (Config::kSplits) {
-      combine_splits<Config>(variant, tile, softmax, out, warp_row);
-      __syncwarp();  // as in store()
+      write_partial<Config>(tile, softmax, out, warp_row);
       return;
     }
     rows = finish_rows<typename Config::Element>(variant, tile, softmax, out, warp_row);
@@ -91,13 +90,17 @@ __device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Vari
       release_q();
       start(tile);
       finish(tile);
-      continue;
+    } else {
+      loop.start_scores(q);
+      if (stores) store();
+      start(tile);
+      loop.attend(walk, tile, q, softmax, out, release_q);
+      finish(tile);
     }
-    loop.start_scores(q);
-    if (stores) store();
-    start(tile);
-    loop.attend(walk, tile, q, softmax, out, release_q);
-    finish(tile);
+    if constexpr (Config::kSplits) {
+      join_splits<Config>(variant, tile, warp_row);
+      __syncwarp();  // as in store()
+    }
   }
   // The copy engine still reads this CTA's shared memory.
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
