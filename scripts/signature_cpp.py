@@ -13,7 +13,7 @@ READERS = {
     "Tensor?": ("TorchTensor", "optional_tensor"),
     "bool": ("bool", "boolean"),
     "float": ("double", "number"),
-    "float?": ("std::optional<float>", "optional_number"),
+    "float?": ("std::optional<double>", "optional_number"),
     "str": ("TorchText", "text"),
     "str?": ("TorchText", "optional_text"),
     "SymInt[]": ("TorchList", "list"),
@@ -124,8 +124,9 @@ def _schema_type(parameter: Parameter) -> str:
 
 
 def _as_option(parameter: Parameter) -> str:
-    is_double = _schema_type(parameter) == "float"
-    return f"static_cast<float>({parameter.name})" if is_double else parameter.name
+    if not _schema_type(parameter).startswith("float"):
+        return parameter.name
+    return f"float_number({parameter.name}, subject_of<Signature>(Signature::{_slot(parameter)}))"
 
 
 def _torch_arguments(operation: Operation) -> str:
@@ -151,7 +152,9 @@ def _torch_arguments(operation: Operation) -> str:
 #include <optional>
 
 #include "python/src/generated/{operation.name}.h"
+#include "python/src/options.h"
 #include "python/src/torch_abi.h"
+#include "python/src/torch_arguments.h"
 #include "python/src/torch_tensors.h"
 
 namespace kiln::python {{
@@ -172,6 +175,7 @@ struct {operation.type_name}Arguments {{
   // Sets the flags and numbers among the options.
   template <class Options>
   void set_numbers(Options& options) const {{
+    using Signature = {operation.type_name}Signature;
 {numbers}  }}
 }};
 

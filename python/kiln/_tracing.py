@@ -31,9 +31,11 @@ def _register() -> None:
     if not hasattr(torch.compiler, "substitute_in_graph"):
         return
     from . import operators
+    from .operators._values import refuse_to_trace_variants
 
     for entry, traced in operators.TRACED.items():
         torch.compiler.substitute_in_graph(entry)(traced)
+    refuse_to_trace_variants()
 
 
 class _Finder(importlib.abc.MetaPathFinder):

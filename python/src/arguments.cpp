@@ -138,10 +138,7 @@ float float_argument(PyObject* object, float otherwise, Subject subject) {
     PyErr_Clear();
     throw_type(subject, "must be a number, got " + repr_of(object));
   }
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  if (std::isfinite(value) && std::abs(value) > kLargest) {
-    throw_value(subject, "must fit a float32, up to 3.4e38, got " + repr_of(object));
-  }
+  if (overflows_float(value)) refuse_large_number(subject, repr_of(object));
   return static_cast<float>(value);
 }
 

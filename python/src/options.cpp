@@ -1,6 +1,9 @@
 // Options that several operations have.
 #include "options.h"
 
+#include <cmath>
+#include <limits>
+
 #include "dtypes.h"
 
 namespace kiln::python {
@@ -41,6 +44,15 @@ void refuse_dtype(Subject subject, const std::string& given) {
 int as_int(std::int64_t value, Subject subject) {
   if (value == static_cast<int>(value)) return static_cast<int>(value);
   throw_value(subject, "must fit an integer of 32 bits, got " + std::to_string(value));
+}
+
+bool overflows_float(double value) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return std::isfinite(value) && std::abs(value) > kLargest;
+}
+
+void refuse_large_number(Subject subject, const std::string& given) {
+  throw_value(subject, "must fit a float32, up to 3.4e38, got " + given);
 }
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }

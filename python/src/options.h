@@ -25,6 +25,9 @@ void check_out_dtype(const char* op, DType asked, const TensorView& out);
 DType named_dtype(std::string_view name, Subject subject);
 [[noreturn]] void refuse_dtype(Subject subject, const std::string& given);
 int as_int(std::int64_t value, Subject subject);
+// Whether a number is infinite as a float32 without being infinite itself.
+bool overflows_float(double value);
+[[noreturn]] void refuse_large_number(Subject subject, const std::string& given);
 std::string quoted(std::string_view text);
 
 }  // namespace kiln::python

@@ -143,10 +143,10 @@ class TorchArguments {
   }
   bool boolean() noexcept { return (*next_++ & 1) != 0; }
   double number() noexcept { return std::bit_cast<double>(*next_++); }
-  std::optional<float> optional_number() noexcept {
+  std::optional<double> optional_number() noexcept {
     const std::optional<TorchSlot> slot = optional();
     if (!slot) return std::nullopt;
-    return static_cast<float>(std::bit_cast<double>(*slot));
+    return std::bit_cast<double>(*slot);
   }
   std::optional<std::int32_t> optional_dtype() noexcept {
     const std::optional<TorchSlot> slot = optional();

@@ -24,6 +24,16 @@ std::string repr_of(double value) {
   return digits.find_first_not_of("-0123456789") == std::string::npos ? digits + ".0" : digits;
 }
 
+float float_number(double value, Subject subject) {
+  if (overflows_float(value)) refuse_large_number(subject, repr_of(value));
+  return static_cast<float>(value);
+}
+
+std::optional<float> float_number(std::optional<double> value, Subject subject) {
+  if (!value) return std::nullopt;
+  return float_number(*value, subject);
+}
+
 DType asked_dtype(std::optional<std::int32_t> code, Subject subject) {
   if (!code) return DType::none;
   const DlDataType type = torch_abi().dlpack_type_of(*code);

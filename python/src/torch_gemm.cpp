@@ -22,13 +22,11 @@ GemmTile read_tile(const TorchList& config) {
 
 GemmOptions options_of(const GemmArguments& given) {
   GemmOptions options;
-  options.trans_a = given.trans_a;
-  options.trans_b = given.trans_b;
+  given.set_numbers(options);
   if (given.activation) {
     options.activation = parse_activation(std::string(view_of(given.activation)));
   }
   if (given.gate) options.gate = gate_of(view_of(given.gate));
-  options.alpha = static_cast<float>(given.alpha);
   if (given.precision) set_precision(options, view_of(given.precision));
   options.accumulator = accumulator_of(named_dtype(
       view_of(given.accumulator), subject_of<GemmSignature>(GemmSignature::kAccumulator)));

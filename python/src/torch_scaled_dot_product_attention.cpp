@@ -3,6 +3,7 @@
 
 #include "attention_options.h"
 #include "generated/torch_scaled_dot_product_attention.h"
+#include "options.h"
 #include "torch_arguments.h"
 #include "torch_kernels.h"
 
@@ -11,8 +12,11 @@ namespace kiln::python {
 void compute_scaled_dot_product_attention(TorchSlot* stack, std::size_t) {
   const ScaledDotProductAttentionArguments given{TorchArguments(stack)};
   if (static_cast<float>(given.dropout_p) != 0.0f) refuse_dropout(repr_of(given.dropout_p));
-  SdpaOptions options{
-      .is_causal = given.is_causal, .scale = given.scale, .enable_gqa = given.enable_gqa};
+  const Subject scale =
+      subject_of<ScaledDotProductAttentionSignature>(ScaledDotProductAttentionSignature::kScale);
+  SdpaOptions options{.is_causal = given.is_causal,
+                      .scale = float_number(given.scale, scale),
+                      .enable_gqa = given.enable_gqa};
   TorchIntake intake(ScaledDotProductAttentionSignature::kOp);
   auto tensors = given.tensors();
   intake.read(tensors.all);

@@ -205,6 +205,18 @@ def test_what_requires_grad_is_refused_while_tracing(block):
     assert torch.equal(compiled(x), block(x))
 
 
+@pytest.mark.parametrize("name", ["flash_attention", "scaled_dot_product_attention"])
+def test_a_number_that_is_no_float32_is_told_as_it_was_given(name):
+    """By the operator as by the eager call; a conversion would have made it inf."""
+    q = randn(1, 8, 4, 64)
+    for function in (getattr(jit, name), getattr(torch.ops.kiln, name)):
+        with pytest.raises(ValueError, match=r"scale must fit a float32, .*, got 1e\+300"):
+            function(q, q, q, scale=1e300)
+    for function in (jit.gemm, torch.ops.kiln.gemm):
+        with pytest.raises(ValueError, match=r"alpha must fit a float32, .*, got -1e\+39"):
+            function(q[0, :, 0], q[0, 0].t(), alpha=-1e39)
+
+
 def test_a_variant_is_refused_with_the_cure():
     capped = jit.Variant("capped", logits="tanh(logit)")
     with FakeTensorMode():
@@ -212,11 +224,23 @@ def test_a_variant_is_refused_with_the_cure():
         with pytest.raises(TypeError, match=r"variant cannot be traced.*torch.compiler.disable"):
             jit.flash_attention(q, q, q, variant=capped)
 
+    with_cap = jit.Variant("with_cap", params={"cap": "f32"}, logits="cap * tanh(logit / cap)")
+    q = randn(1, 8, 4, 64)
+    for variant in (lambda: capped, lambda: with_cap(cap=3.0)):
+        function = torch.compile(
+            lambda q, variant: jit.flash_attention(q, q, q, variant=variant()),
+            backend="aot_eager", fullgraph=True,
+        )  # fmt: skip
+        with pytest.raises(Exception, match=r"cannot be traced.*torch.compiler.disable"):
+            function(q, variant)
+    with pytest.raises(TypeError, match="values are passed by name"):
+        with_cap(3.0)
+    assert with_cap(cap=3.0).name == "with_cap"
+
     @torch.compiler.disable
     def attend(q):
         return jit.flash_attention(q, q, q, variant=capped)
 
-    q = randn(1, 8, 4, 64)
     assert torch.equal(
         torch.compile(lambda q: attend(q) + 1, backend="aot_eager")(q), attend(q) + 1
     )

@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "python/src/generated/flash_attention.h"
+#include "python/src/options.h"
 #include "python/src/torch_abi.h"
+#include "python/src/torch_arguments.h"
 #include "python/src/torch_tensors.h"
 
 namespace kiln::python {
@@ -21,7 +23,7 @@ struct FlashAttentionArguments {
   bool top_left;
   TorchList window;
   double softcap;
-  std::optional<float> scale;
+  std::optional<double> scale;
   TorchTensor attn_mask;
   TorchTensor sinks;
   TorchTensor alibi_slopes;
@@ -61,10 +63,11 @@ struct FlashAttentionArguments {
   // Sets the flags and numbers among the options.
   template <class Options>
   void set_numbers(Options& options) const {
+    using Signature = FlashAttentionSignature;
     options.causal = causal;
     options.top_left = top_left;
-    options.softcap = static_cast<float>(softcap);
-    options.scale = scale;
+    options.softcap = float_number(softcap, subject_of<Signature>(Signature::kSoftcap));
+    options.scale = float_number(scale, subject_of<Signature>(Signature::kScale));
   }
 };
 

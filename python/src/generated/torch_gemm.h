@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "python/src/generated/gemm.h"
+#include "python/src/options.h"
 #include "python/src/torch_abi.h"
+#include "python/src/torch_arguments.h"
 #include "python/src/torch_tensors.h"
 
 namespace kiln::python {
@@ -66,9 +68,10 @@ struct GemmArguments {
   // Sets the flags and numbers among the options.
   template <class Options>
   void set_numbers(Options& options) const {
+    using Signature = GemmSignature;
     options.trans_a = trans_a;
     options.trans_b = trans_b;
-    options.alpha = static_cast<float>(alpha);
+    options.alpha = float_number(alpha, subject_of<Signature>(Signature::kAlpha));
   }
 };
 

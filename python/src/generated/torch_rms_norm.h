@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "python/src/generated/rms_norm.h"
+#include "python/src/options.h"
 #include "python/src/torch_abi.h"
+#include "python/src/torch_arguments.h"
 #include "python/src/torch_tensors.h"
 
 namespace kiln::python {
@@ -48,8 +50,9 @@ struct RmsNormArguments {
   // Sets the flags and numbers among the options.
   template <class Options>
   void set_numbers(Options& options) const {
-    options.eps = static_cast<float>(eps);
-    options.weight_offset = static_cast<float>(weight_offset);
+    using Signature = RmsNormSignature;
+    options.eps = float_number(eps, subject_of<Signature>(Signature::kEps));
+    options.weight_offset = float_number(weight_offset, subject_of<Signature>(Signature::kWeightOffset));
   }
 };
 

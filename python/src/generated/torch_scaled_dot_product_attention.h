@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "python/src/generated/scaled_dot_product_attention.h"
+#include "python/src/options.h"
 #include "python/src/torch_abi.h"
+#include "python/src/torch_arguments.h"
 #include "python/src/torch_tensors.h"
 
 namespace kiln::python {
@@ -20,7 +22,7 @@ struct ScaledDotProductAttentionArguments {
   TorchTensor attn_mask;
   double dropout_p;
   bool is_causal;
-  std::optional<float> scale;
+  std::optional<double> scale;
   bool enable_gqa;
 
   explicit ScaledDotProductAttentionArguments(TorchArguments in) noexcept
@@ -45,9 +47,10 @@ struct ScaledDotProductAttentionArguments {
   // Sets the flags and numbers among the options.
   template <class Options>
   void set_numbers(Options& options) const {
-    options.dropout_p = static_cast<float>(dropout_p);
+    using Signature = ScaledDotProductAttentionSignature;
+    options.dropout_p = float_number(dropout_p, subject_of<Signature>(Signature::kDropoutP));
     options.is_causal = is_causal;
-    options.scale = scale;
+    options.scale = float_number(scale, subject_of<Signature>(Signature::kScale));
     options.enable_gqa = enable_gqa;
   }
 };
