@@ -75,7 +75,8 @@ class DenseAddressing {
   __device__ __forceinline__ Position position(int tile_row, int kv) const {
     const Query at = query(min(first_row_ + tile_row, all_rows() - 1));
     const int shift = p_.len_kv - p_.len_q;
-    return {b_, at.h, h_kv_, at.row, at.row + shift, min(kv, p_.len_kv - 1), p_.len_q, p_.len_kv};
+    const int q = at.row + shift, key = min(kv, p_.len_kv - 1);
+    return {b_, at.h, h_kv_, at.row, q, key, p_.len_q, p_.len_kv, to_float(q - key)};
   }
   __device__ __forceinline__ auto q_rows() const {
     const Element* base = static_cast<const Element*>(p_.q) + b_ * p_.q_batch;

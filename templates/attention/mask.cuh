@@ -5,29 +5,53 @@
 
 namespace kiln {
 
-// Computes logits = hooks(|scale| * score) for every element, even padding, which is masked later.
-template <class Map, class Variant, class Addressing>
-__device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Variant& variant,
-                                                 const Addressing& addressing, int tile_row,
-                                                 int kv_first, float scale) {
+template <bool kNarrow, class Map, class Variant, class Addressing>
+__device__ __forceinline__ void transform_each(Fragment<Map>& scores, const Variant& variant,
+                                               const Addressing& addressing, int tile_row,
+                                               int kv_first, float scale) {
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
+    const int row = tile_row + Map::row(r), first = kv_first + Map::col(0);
+    const float distance = to_float(addressing.position(row, first).q - first);
+    const auto position = [&](int column) {
+      Position at = addressing.position(row, kv_first + Map::col(column));
+      at.distance = distance - to_float(Map::col(column) - Map::col(0));
+      return at;
+    };
     constexpr int kStep = Variant::kTakesTwo ? 2 : 1;
 #pragma unroll
     for (int c = 0; c < Map::kCols; c += kStep) {
-      const auto position = [&](int column) {
-        return addressing.position(tile_row + Map::row(r), kv_first + Map::col(column));
-      };
       if constexpr (Variant::kTakesTwo) {
-        const Two<float> logits = variant.logits_of_two(
+        const Two<float> logits = variant.template logits_of_two<kNarrow>(
             {scores.at(r, c) * scale, scores.at(r, c + 1) * scale}, position(c), position(c + 1));
         scores.at(r, c) = logits.first;
         scores.at(r, c + 1) = logits.second;
       } else {
-        scores.at(r, c) = variant.logits(scores.at(r, c) * scale, position(c));
+        scores.at(r, c) = variant.template logits<kNarrow>(scores.at(r, c) * scale, position(c));
       }
     }
   }
+}
+
+// Computes logits = hooks(|scale| * score) for every element, even padding, which is masked later.
+// Called by a whole warp.
+template <class Map, class Variant, class Addressing>
+__device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Variant& variant,
+                                                 const Addressing& addressing, int tile_row,
+                                                 int kv_first, float scale) {
+  if constexpr (Variant::kNarrows) {
+    float largest = 0.0f;
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+#pragma unroll
+      for (int c = 0; c < Map::kCols; ++c) largest = fmaxf(largest, fabsf(scores.at(r, c)));
+    }
+    if (!__any_sync(~0u, largest * scale > variant.narrow_limit())) {
+      transform_each<true>(scores, variant, addressing, tile_row, kv_first, scale);
+      return;
+    }
+  }
+  transform_each<false>(scores, variant, addressing, tile_row, kv_first, scale);
 }
 
 // Hides the keys outside of `range` and those that the variant's mask hides. It works row by row,

@@ -16,6 +16,8 @@ struct Position {
                    // early rows if len_q > len_kv
   int kv;          // key index, 0 .. len_kv - 1
   int len_q, len_kv;
+  float distance;  // q - kv, exact up to 2^24. An addition for each logit, where a conversion of
+                   // the integers takes as long as an exponent. Padding may have another one
 };
 
 // Values for a key and for the next one.
@@ -75,6 +77,9 @@ struct DefaultHooks {
   // replaces logits(), Two<bool> keep_two(const Position& first) replaces keep(). The first key is
   // even unless it is the last of all; the result for the second is then discarded.
   static constexpr bool kTakesTwo = false;
+  // Computes a warp's logits by narrow_logits() instead of logits() where none of them exceeds
+  // narrow_limit() in magnitude. For the first variant that transforms logits.
+  static constexpr bool kNarrows = false;
 
   // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
@@ -145,6 +150,7 @@ struct Variants : Vs... {
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
+  static constexpr bool kNarrows = (Vs::kNarrows || ...);
   // The number of bytes in the argument block.
   static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
 
@@ -153,17 +159,25 @@ struct Variants : Vs... {
     return static_cast<const V&>(*this);
   }
 
+  // kNarrow: no logit of the warp exceeds narrow_limit().
+  template <bool kNarrow>
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
-    ((logit = Vs::kTransformsLogits ? get<Vs>().logits(logit, at) : logit), ...);
+    ((logit = transform<Vs, kNarrow>(logit, at)), ...);
     return logit;
+  }
+  __device__ __forceinline__ float narrow_limit() const {
+    float limit = 0.0f;
+    (limit_narrow<Vs>(limit), ...);
+    return limit;
   }
   __device__ __forceinline__ bool keep(const Position& at) const {
     return ((!Vs::kMasks || Vs::kMasksByRange || get<Vs>().keep(at)) && ...);
   }
   // Returns the logits of the key at `at`, which is even, and of the next key, at `next`.
+  template <bool kNarrow>
   __device__ __forceinline__ Two<float> logits_of_two(Two<float> logits, const Position& at,
                                                       const Position& next) const {
-    (transform<Vs>(logits, at, next), ...);
+    (transform_two<Vs, kNarrow>(logits, at, next), ...);
     return logits;
   }
   __device__ __forceinline__ Two<bool> keep_two(const Position& at, const Position& next) const {
@@ -198,14 +212,29 @@ struct Variants : Vs... {
   }
 
  private:
-  template <class V>
-  __device__ __forceinline__ void transform(Two<float>& logits, const Position& at,
-                                            const Position& next) const {
+  template <class V, bool kNarrow>
+  __device__ __forceinline__ float transform(float logit, const Position& at) const {
+    if constexpr (V::kNarrows && kNarrow) {
+      return get<V>().narrow_logits(logit, at);
+    } else if constexpr (V::kTransformsLogits) {
+      return get<V>().logits(logit, at);
+    } else {
+      return logit;
+    }
+  }
+  template <class V, bool kNarrow>
+  __device__ __forceinline__ void transform_two(Two<float>& logits, const Position& at,
+                                                const Position& next) const {
     if constexpr (V::kTransformsLogits && V::kTakesTwo) {
       logits = get<V>().logits_of_two(logits, at);
-    } else if constexpr (V::kTransformsLogits) {
-      logits = {get<V>().logits(logits.first, at), get<V>().logits(logits.second, next)};
+    } else {
+      logits = {transform<V, kNarrow>(logits.first, at),
+                transform<V, kNarrow>(logits.second, next)};
     }
+  }
+  template <class V>
+  __device__ __forceinline__ void limit_narrow(float& limit) const {
+    if constexpr (V::kNarrows) limit = get<V>().narrow_limit();
   }
   template <class V>
   __device__ __forceinline__ void keep(Two<bool>& kept, const Position& at,

@@ -20,7 +20,8 @@ struct QueryTile : TilePlace {
   // the position of the last row or key.
   __device__ __forceinline__ Position position(int tile_row, int kv) const {
     const int row = min(first_row + tile_row, p.len_q - 1);
-    return {b, h, h_kv, row, row + p.len_kv - p.len_q, min(kv, p.len_kv - 1), p.len_q, p.len_kv};
+    const int q = row + p.len_kv - p.len_q, key = min(kv, p.len_kv - 1);
+    return {b, h, h_kv, row, q, key, p.len_q, p.len_kv, to_float(q - key)};
   }
   // Positions of the `count` rows from `row` on, of all rows of the head, as far as they exist.
   __device__ __forceinline__ TileRows rows_from(int row, int count) const {

@@ -17,6 +17,7 @@ OPTIONS = {
     "softcap": {"softcap": 5.0},
     "softcap-large": {"softcap": 50.0, "magnitude": 20.0},
     "softcap-largest": {"softcap": 1000.0},
+    "softcap-tiny": {"softcap": 1e-6},
     "alibi": {"alibi": "h"},
     "alibi-batch": {"alibi": "bh"},
     "sinks-f32": {"sinks": "f32"},
