@@ -35,10 +35,13 @@ void check_slice(Capability capability, int slice) {
     ++checked;
     const std::string what = describe(spec, {});
     CAPTURE(what);
+    // Late in one of the sizes: the schedule meets each row in many kernels.
+    const auto late = static_cast<int>(seeded(test_seed(), what) % KernelCase::kSizes);
     for (int size = 0; size < KernelCase::kSizes; ++size) {
       KernelCase kernel(spec, size);
       const auto eager = kernel.run(kernel.ptx(), options_of(Schedule::eager, 0));
       CHECK(kernel.error(eager) <= 1.0);
+      if (size != late && !tests_all()) continue;
       const auto seed = static_cast<std::uint64_t>(index);
       // The same bits, whatever the order of warps and the time of copies.
       CHECK(kernel.run(kernel.ptx(), options_of(Schedule::late, seed)) == eager);

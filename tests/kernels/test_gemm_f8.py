@@ -80,7 +80,7 @@ def epilogue_groups():
     yield both("weights", dataclasses.replace(batch, batch_b=0))
 
 
-GROUPS = [*groups(), *tile_groups(), *epilogue_groups()]
+GROUPS = [*groups(), *grid.some_of(tile_groups(), of=2), *epilogue_groups()]
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=str)

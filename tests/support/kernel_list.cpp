@@ -17,11 +17,6 @@ constexpr std::uint64_t kSampledOf = 40;  // one of so many
 // of them has its full cover.
 constexpr int kTurns[] = {80, 100, 120};
 
-bool wants_all() {
-  const char* const full = std::getenv("KILN_TEST_FULL");
-  return full != nullptr && std::string_view(full) == "1";
-}
-
 bool follows_its_major(int arch) {
   const auto major = [](int index) {
     return arch_table()[static_cast<std::size_t>(index)].since.major;
@@ -111,10 +106,15 @@ KernelList kernel_list(int arch) {
 }
 
 std::vector<Specialization> tested_kernels(int arch) {
-  if (wants_all()) return all_samples(arch);
+  if (tests_all()) return all_samples(arch);
   KernelList list = kernel_list(arch);
   list.cover.insert(list.cover.end(), list.sample.begin(), list.sample.end());
   return list.cover;
+}
+
+bool tests_all() {
+  const char* const full = std::getenv("KILN_TEST_FULL");
+  return full != nullptr && std::string_view(full) == "1";
 }
 
 std::string test_seed() {

@@ -35,6 +35,8 @@ KernelList kernel_list(int arch);
 // What the tests take of it: the cover and the sample, with KILN_TEST_FULL=1 all kernels.
 std::vector<Specialization> tested_kernels(int arch);
 
+// Whether KILN_TEST_FULL asks for everything.
+bool tests_all();
 // KILN_TEST_SEED, "0" where that is not set.
 std::string test_seed();
 // A number that a seed and a text decide, the same on every machine.

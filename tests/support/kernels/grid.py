@@ -6,6 +6,8 @@ once. Elsewhere, nothing chosen, it is the emulated device in the small size.
 
 import contextlib
 import dataclasses
+import os
+import zlib
 
 DEVICES, SIZES = ("emulator", "cuda"), ("small", "full")
 EMULATED_ARCH = "sm_90a"
@@ -43,6 +45,16 @@ def is_full():
 def sized(*, small, full):
     """What a case has in the chosen size."""
     return full if is_full() else small
+
+
+def some_of(groups, *, of):
+    """Small, one of `of` in turn, of which KILN_TEST_SEED decides the first; all in the full size
+    and with KILN_TEST_FULL=1. For rows of tables: tests/emulator/test_kernels.cpp runs them too.
+    """
+    groups = list(groups)
+    if is_full() or os.environ.get("KILN_TEST_FULL") == "1":
+        return groups
+    return groups[zlib.crc32(os.environ.get("KILN_TEST_SEED", "0").encode()) % of :: of]
 
 
 def described():
