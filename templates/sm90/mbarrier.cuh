@@ -26,6 +26,12 @@ __device__ __forceinline__ void arrive_expecting(u32 barrier, u32 bytes) {
 __device__ __forceinline__ void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// Arrives once, when all copies have landed that this thread has started with copy_async_16(). They
+// are ordinary writes: between a wait for the phase and reads by wgmma or the copy engine, the
+// reader calls fence_async_proxy().
+__device__ __forceinline__ void arrive_after_copies(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 // Arrives at the same barrier of another CTA of the cluster. The scope is the default, the CTA: a
 // release to the cluster waits for all memory accesses of the thread, which costs a GEMM a third of
 // its speed or more. These barriers order only reads by wgmma, which are over by then, and writes

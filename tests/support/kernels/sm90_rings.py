@@ -85,6 +85,23 @@ def multicast(*masks):
     )
 
 
+def gather(stages, steps, rows=16):
+    """A row of -1 is none: zeros."""
+    name = f"gather.stages{stages}.steps{steps}"
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    table = rng.integers(0, 1 << 32, (40, 32), np.uint32)
+    chosen = rng.integers(-1, 40, steps * rows).astype(np.int32)
+    want = np.where(chosen[:, None] < 0, np.uint32(0), table[chosen])[None]
+    return Case(
+        name,
+        render("gather", {"kStages": stages, "kRows": rows}),
+        [Boxes(np.full_like(want, 7), (1, rows, 32)), table, chosen, np.int32(steps)],
+        {0: want},
+        block=96,
+        shared=stages * (rows * 128 + 16),
+    )
+
+
 def positions(stages, count=32):
     side, start, steps = np.meshgrid(
         [0, 1], np.arange(stages), np.arange(count), indexing="ij", sparse=False
@@ -107,6 +124,8 @@ CASES = [
     multicast(0b10, 0b01),  # each to the other alone
     multicast(0b0101, 0b1010, 0b0101, 0b1010),
     multicast(0b1110, 0b0001, 0b1111, 0b0100),
+    gather(1, 3),
+    gather(3, 11),
     RingOf(1, (5,)).case(),
     RingOf(2, (11, 1, 4)).case(),
     RingOf(3, (7, 0, 0, 5, 3), groups=2).case(),
@@ -128,6 +147,8 @@ PLAIN = BY_NAME["ring.stages2.groups1.blocks11_1_4"]
 TURNS = BY_NAME["ring.stages3.groups2.ping_pong.blocks2_9_4_7_1"]
 CLUSTER = BY_NAME["ring.stages2.groups2.cluster2.blocks7_3"]
 PAIRS = BY_NAME["multicast.masks5_10_5_10"]
+GATHERED = BY_NAME["gather.stages3.steps11"]
+AFTER = "arrive_after_copies(ring.full(position.stage))"
 FULL = "      wait(ring.full(position.stage), position.parity);\n"
 EMPTY = "      wait(ring.empty(position.stage), position.parity);\n"
 TURN = "    if constexpr (kPingPong) wait_for_turn(group);\n"
@@ -136,6 +157,19 @@ ALONE = "    __syncthreads();\n  }\n"
 STARTED, ENDED = "    sync_cluster();\n  }\n", "  if constexpr (kCluster > 1) sync_cluster();\n}"
 
 CASES += [
+    broken(
+        GATHERED,
+        "arrives_before_its_copies",
+        UNORDERED,
+        (AFTER, "arrive(ring.full(position.stage))"),
+    ),
+    broken(GATHERED, "read_without_a_fence", "proxy", ("    fence_async_proxy();\n", "")),
+    broken(
+        GATHERED,
+        "not_read_before_it_is_given_back",
+        UNORDERED,
+        ("    wait_stores_read<0>();\n", ""),
+    ),
     broken(PLAIN, "full_not_waited_for", UNORDERED, (FULL, "")),
     broken(PLAIN, "empty_not_waited_for", UNORDERED, (EMPTY, "")),
     broken(PLAIN, "producer_at_parity_0", "deadlock", ("ring.producer()", "ring.consumer()")),
