@@ -1,6 +1,7 @@
 #include "jit/attention/render.h"
 
 #include "jit/attention/config.h"
+#include "jit/attention/variant_arguments.h"
 #include "jit/op/source_text.h"
 
 namespace kiln {
@@ -80,6 +81,7 @@ std::string user_variant(const VariantDefinition& d) {
        << members(d)
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
        << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
+  if (!may_index_by_key(d)) text << "  static constexpr bool kIndexesByKey = false;\n";
   if (!d.logits.empty()) {
     text << hook(d, "logits(float logit, const kiln::Position& at)", "float", "variant logits",
                  d.logits);

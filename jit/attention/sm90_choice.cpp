@@ -20,7 +20,10 @@ template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
   if (limits(arch).number != 90 || !traits.aligned) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
-  const Work work = work_of(traits);
+  // Three math warpgroups leave registers for code that reads nothing at a key.
+  const bool is_light_code =
+      traits.has_variant() && !traits.variant_indexes_by_key() && traits.attn_mask == DType::none;
+  const Work work = is_light_code ? Work::medium : work_of(traits);
   const auto serves = [&](const AttentionSm90Config& config) {
     return splits == config.splits && traits.head_dim >= config.min_dim &&
            traits.head_dim <= config.max_dim && traits.head_dim_v <= config.max_dim_v &&

@@ -39,6 +39,10 @@ struct AttentionTraits {
   Digest128 variant{};  // zero = none
 
   bool has_variant() const { return (variant[0] | variant[1]) != 0; }
+  // See may_index_by_key(). A row is chosen by the traits alone, so the digest of a Variant says
+  // it.
+  static constexpr std::uint64_t kIndexesByKey = 1;
+  bool variant_indexes_by_key() const { return (variant[1] & kIndexesByKey) != 0; }
   void set_dtype(DType dtype) { q = k = v = out = dtype; }
   bool operator==(const AttentionTraits&) const = default;
 };

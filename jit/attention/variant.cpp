@@ -189,12 +189,23 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const
 
 }  // namespace
 
+bool may_index_by_key(const VariantDefinition& d) {
+  if (!d.file_text.empty()) return true;
+  // An expression may also read a tensor at indices of its own, as a member of `arguments`.
+  if (!d.tensors.empty() && (d.logits + d.mask).find("arguments") != std::string::npos) return true;
+  return std::any_of(d.tensors.begin(), d.tensors.end(), [](const VariantTensor& tensor) {
+    return std::ranges::find(tensor.indices, "kv") != tensor.indices.end();
+  });
+}
+
 Variant::Variant(VariantDefinition definition) {
   check_definition(definition);
   digest_ = digest_of({{"signature", signature(definition)},
                        {"logits", definition.logits},
                        {"mask", definition.mask},
                        {"file", definition.file_text}});
+  constexpr std::uint64_t kBit = AttentionTraits::kIndexesByKey;
+  digest_[1] = (digest_[1] & ~kBit) | (may_index_by_key(definition) ? kBit : 0);
   definition_ = std::make_shared<const VariantDefinition>(std::move(definition));
 }
 

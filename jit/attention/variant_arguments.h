@@ -7,6 +7,10 @@
 
 namespace kiln {
 
+// Whether hooks may read tensors at keys. Those of other variants need fewer registers, and may be
+// asked about keys behind the last.
+bool may_index_by_key(const VariantDefinition& definition);
+
 // Requires: a problem whose sizes are known.
 void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem);
 

@@ -7,6 +7,7 @@ namespace kiln {
 
 // Keeps the keys with kv <= q.
 struct Causal : DefaultHooks<Causal> {
+  static constexpr bool kIndexesByKey = false;
   static constexpr bool kMasks = true;
   static constexpr bool kMasksByRange = true;
 
@@ -22,6 +23,7 @@ struct Causal : DefaultHooks<Causal> {
 
 // Keeps q - left <= kv <= q + right. A bound may be 2^30 (open), q 2^30 - 2: sums just fit an int.
 struct Window : DefaultHooks<Window> {
+  static constexpr bool kIndexesByKey = false;
   Slot<int> left, right;
   static constexpr bool kMasks = true;
   static constexpr bool kMasksByRange = true;
@@ -44,6 +46,7 @@ struct Window : DefaultHooks<Window> {
 
 // Computes cap * tanh(logit / cap).
 struct Softcap : DefaultHooks<Softcap> {
+  static constexpr bool kIndexesByKey = false;
   Slot<float> cap;
   static constexpr bool kTransformsLogits = true;
   static constexpr bool kNarrows = true;
@@ -66,6 +69,7 @@ struct Softcap : DefaultHooks<Softcap> {
 
 // Computes logit - slope * |q - kv|, with one slope for each head.
 struct Alibi : DefaultHooks<Alibi> {
+  static constexpr bool kIndexesByKey = false;
   Slot<const float*> slopes;
   Slot<i64> batch_stride, head_stride;
   static constexpr bool kTransformsLogits = true;
@@ -150,6 +154,7 @@ struct BiasTensor : DefaultHooks<BiasTensor<T, kPairs>> {
 // Adds one unscaled logit for each head, which takes weight but has no value.
 template <class T>
 struct Sinks : DefaultHooks<Sinks<T>> {
+  static constexpr bool kIndexesByKey = false;
   Slot<const T*> sinks;
   Slot<i64> head_stride;
   static constexpr bool kFinishesRows = true;

@@ -5,19 +5,39 @@
 
 namespace kiln {
 
+// The positions of a row's logits in a lane.
+template <class Map, class Variant>
+class RowPositions {
+ public:
+  // `first`: the position of column 0, whose key may lie behind the last.
+  __device__ __forceinline__ RowPositions(const Position& first, int first_key)
+      : first_(first), first_key_(first_key), distance_(to_float(first.q - first_key)) {}
+
+  __device__ __forceinline__ Position operator()(int column) const {
+    const int offset = Map::col(column) - Map::col(0);
+    Position at = first_;
+    at.kv = first_key_ + offset;
+    // Without this minimum, what an expression computes of keys is shared by all columns.
+    if constexpr (Variant::kIndexesByKey) at.kv = min(at.kv, at.len_kv - 1);
+    at.distance = distance_ - to_float(offset);
+    return at;
+  }
+
+ private:
+  Position first_;
+  int first_key_;
+  float distance_;
+};
+
 template <bool kNarrow, class Map, class Variant, class Addressing>
 __device__ __forceinline__ void transform_each(Fragment<Map>& scores, const Variant& variant,
                                                const Addressing& addressing, int tile_row,
                                                int kv_first, float scale) {
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
-    const int row = tile_row + Map::row(r), first = kv_first + Map::col(0);
-    const float distance = to_float(addressing.position(row, first).q - first);
-    const auto position = [&](int column) {
-      Position at = addressing.position(row, kv_first + Map::col(column));
-      at.distance = distance - to_float(Map::col(column) - Map::col(0));
-      return at;
-    };
+    const RowPositions<Map, Variant> position(
+        addressing.position(tile_row + Map::row(r), kv_first + Map::col(0)),
+        kv_first + Map::col(0));
     constexpr int kStep = Variant::kTakesTwo ? 2 : 1;
 #pragma unroll
     for (int c = 0; c < Map::kCols; c += kStep) {
@@ -69,7 +89,8 @@ __device__ __forceinline__ void mask_scores(Fragment<Map>& scores, const Variant
     }
     const u32 count = max(shown.end - shown.begin, 0);
     const u32 first = kv_first + Map::col(0) - shown.begin;  // wraps around below shown.begin
-    const auto position = [&](int c) { return addressing.position(row, kv_first + Map::col(c)); };
+    const RowPositions<Map, Variant> position(addressing.position(row, kv_first + Map::col(0)),
+                                              kv_first + Map::col(0));
     constexpr int kStep = Variant::kKeeps && Variant::kTakesTwo ? 2 : 1;
 #pragma unroll
     for (int c = 0; c < Map::kCols; c += kStep) {

@@ -6,9 +6,9 @@
 
 namespace kiln {
 
-// The position of a logit, always inside the sequence. For padding, whose result is discarded, a
-// hook sees the last row and key instead, so that it may index tensors without checks. Hooks for a
-// whole row get kv = 0.
+// The position of a logit, inside the sequence. For padding, whose result is discarded, a hook sees
+// the last row instead, and with kIndexesByKey the last key, so that it may index tensors without
+// checks. Hooks for a whole row get kv = 0.
 struct Position {
   int b, h, h_kv;  // batch entry, query head, KV head
   int row;         // query index, 0 .. len_q - 1
@@ -73,6 +73,8 @@ struct DefaultHooks {
   static constexpr bool kStartsRows = false;        // row_init()
   static constexpr bool kFinishesRows = false;      // row_finish()
   static constexpr bool kTransformsOutput = false;  // out()
+  // Hooks may index tensors by at.kv. Where they do not, it is cheaper to let it run past the end.
+  static constexpr bool kIndexesByKey = true;
   // Handles two keys at once: Two<float> logits_of_two(Two<float> logits, const Position& first)
   // replaces logits(), Two<bool> keep_two(const Position& first) replaces keep(). The first key is
   // even unless it is the last of all; the result for the second is then discarded.
@@ -151,6 +153,7 @@ struct Variants : Vs... {
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
   static constexpr bool kNarrows = (Vs::kNarrows || ...);
+  static constexpr bool kIndexesByKey = (Vs::kIndexesByKey || ...);
   // The number of bytes in the argument block.
   static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
 
