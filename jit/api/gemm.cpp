@@ -4,19 +4,8 @@
 #include "jit/api/call.h"
 #include "jit/api/status.h"
 #include "jit/gemm/problem.h"
-#include "jit/gemm/tuning.h"
 
 namespace kiln {
-namespace {
-
-std::string measured_reason(std::int64_t m) {
-  if (m == 0) return "";
-  const GemmTuning* tuning = gemm_tuning();
-  return "tile of the tuning table" + (tuning ? " " + tuning->path() : "") +
-         ": the fastest measured at M = " + std::to_string(m);
-}
-
-}  // namespace
 
 void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
           const GemmOptions& options, void* stream) {
@@ -41,7 +30,9 @@ std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorV
   check_gemm(a, b, out, options, problem);
   return explain(problem, /*may_split=*/true, [&] {
     return ExplainedCall{problem.op, problem.k == 0 ? "K is 0: there is nothing to multiply" : "",
-                         measured_reason(problem.measured_m)};
+                         problem.measured_m == 0
+                             ? ""
+                             : tuned_tile_note("M = " + std::to_string(problem.measured_m))};
   });
 }
 

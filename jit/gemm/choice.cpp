@@ -94,9 +94,9 @@ GemmChoice compute_choice(const GemmTraits& traits, int arch, const GemmExtent& 
 std::optional<GemmChoice> measured_choice(const GemmTuning& tuning, const GemmTraits& traits,
                                           int arch, const GemmExtent& extent, int sm_count,
                                           bool may_split) {
-  const TunedKey key{arch,           sm_count,       traits.input, size_of(traits.output),
-                     traits.major_a, traits.major_b, traits.fast,  extent.batch,
-                     extent.n,       extent.k};
+  const TunedKey key{{arch, sm_count}, traits.input,   size_of(traits.output),
+                     traits.major_a,   traits.major_b, traits.fast,
+                     extent.batch,     extent.n,       extent.k};
   const TunedGemm* found = tuning.find(key, extent.m);
   if (found == nullptr) return std::nullopt;
   const GemmRow row = find_gemm_row(traits, arch, found->tile);

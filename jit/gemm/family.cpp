@@ -8,6 +8,7 @@
 #include "jit/gemm/render.h"
 #include "jit/gemm/samples.h"
 #include "jit/gemm/tensor_maps.h"
+#include "jit/gemm/tuning.h"
 #include "jit/op/checks.h"
 
 namespace kiln {
@@ -324,6 +325,7 @@ constinit const Family kGemm = {.name = "gemm",
                                 .fields = kFields,
                                 .settle = settle,
                                 .kernels = kernels,
-                                .samples = gemm_samples};
+                                .samples = gemm_samples,
+                                .tuning = &kGemmTuning};
 
 }  // namespace kiln

@@ -1,68 +1,66 @@
 #include "jit/gemm/tuning.h"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
-#include <memory>
-#include <mutex>
 #include <tuple>
 
-#include "jit/op/log.h"
-#include "jit/op/process.h"
+#include "jit/gemm/family.h"
 
 namespace kiln {
 namespace {
 
-// Until the first question: the settings are read then. Never destroyed, like the other tables,
-// because threads may ask while the process exits.
-const GemmTuning& kUnread = *new GemmTuning("", {});
-std::atomic<const GemmTuning*> g_tuning{&kUnread};
-
-bool is_before(const TunedGemm& a, const TunedGemm& b) {
+bool is_gemm_before(const TunedGemm& a, const TunedGemm& b) {
   return std::tie(a.key, a.m) < std::tie(b.key, b.m);
 }
 
-std::uint64_t bucket(std::int64_t m) { return std::bit_ceil(static_cast<std::uint64_t>(m)); }
+constexpr Named kPrecisions[] = {{"full", false}, {"fast", true}};
 
-// Tables that calls may still be reading, a few in the life of a process.
-const GemmTuning* keep(GemmTuning tuning) {
-  static std::mutex mutex;
-  static auto& kept = *new std::vector<std::unique_ptr<const GemmTuning>>;
-  const std::lock_guard lock(mutex);
-  return kept.emplace_back(std::make_unique<const GemmTuning>(std::move(tuning))).get();
+void read_layout(const TuningPart& entry, TunedKey& key) {
+  const std::string layout = entry.text("layout");
+  if (layout.size() != 2 || layout.find_first_not_of("nt") != std::string::npos) {
+    entry.refuse("field 'layout' must be nn, nt, tn or tt, got '" + layout + "'");
+  }
+  key.major_a = layout[0] == 'n' ? Major::k : Major::mn;
+  key.major_b = layout[1] == 't' ? Major::k : Major::mn;
 }
 
-// Threads that ask first together all read; no lock is held while one logs.
-const GemmTuning* read_environment() {
-  const GemmTuning* table = nullptr;
-  std::string problem;
-  if (const std::string& path = process_tuning(); !path.empty()) {
-    try {
-      table = keep(read_gemm_tuning(path));
-    } catch (const std::invalid_argument& error) {
-      problem = std::string("KILN_TUNING is ignored: ") + error.what();
-    }
-  }
-  const GemmTuning* expected = &kUnread;
-  if (!g_tuning.compare_exchange_strong(expected, table, std::memory_order_acq_rel)) {
-    return expected;
-  }
-  if (!problem.empty()) log(LogLevel::warning, problem);
-  return table;
+TunedGemm read_gemm_entry(const TuningPart& entry, const TuningDevice& device) {
+  TunedGemm tuned;
+  tuned.key.device = device;
+  tuned.key.input = static_cast<DType>(entry.choice("dtype", kOperandNames));
+  tuned.key.output_bytes = size_of(static_cast<DType>(entry.choice("out_dtype", kOperandNames)));
+  read_layout(entry, tuned.key);
+  tuned.key.fast = entry.choice("precision", kPrecisions, "full") != 0;
+  tuned.m = entry.integer("m", 1);
+  tuned.key.n = entry.integer("n", 1);
+  tuned.key.k = entry.integer("k", 1);
+  tuned.key.batch = entry.integer_or("batch", 1, 1);
+  const TuningPart config = entry.part("config");
+  tuned.tile = {config.integer("block_m", 1),       config.integer("block_n", 1),
+                config.integer("block_k", 1),       config.integer("stages", 1),
+                config.integer_or("cluster", 0, 0), config.integer_or("splits", 0, 0)};
+  return tuned;
+}
+
+std::unique_ptr<const TunedEntries> read_gemm_entries(std::span<const TuningPart> parts,
+                                                      const TuningDevice& device) {
+  std::vector<TunedGemm> entries;
+  for (const TuningPart& part : parts) entries.push_back(read_gemm_entry(part, device));
+  return std::make_unique<const GemmTuning>(std::move(entries));
 }
 
 }  // namespace
 
-GemmTuning::GemmTuning(std::string path, std::vector<TunedGemm> entries)
-    : path_(std::move(path)), entries_(std::move(entries)) {
-  std::stable_sort(entries_.begin(), entries_.end(), is_before);
+const TuningReader kGemmTuning = {.read = read_gemm_entries, .unnamed = true};
+
+GemmTuning::GemmTuning(std::vector<TunedGemm> entries) : entries_(std::move(entries)) {
+  std::stable_sort(entries_.begin(), entries_.end(), is_gemm_before);
 }
 
 const TunedGemm* GemmTuning::find(const TunedKey& key, std::int64_t m) const {
   const auto above =
-      std::lower_bound(entries_.begin(), entries_.end(), TunedGemm{key, m, {}}, is_before);
+      std::lower_bound(entries_.begin(), entries_.end(), TunedGemm{key, m, {}}, is_gemm_before);
   const auto serves = [&](const TunedGemm& entry) {
-    return entry.key == key && bucket(entry.m) == bucket(m);
+    return entry.key == key && tuning_bucket(entry.m) == tuning_bucket(m);
   };
   const TunedGemm* nearest = above != entries_.end() && serves(*above) ? &*above : nullptr;
   if (above == entries_.begin()) return nearest;
@@ -72,15 +70,8 @@ const TunedGemm* GemmTuning::find(const TunedKey& key, std::int64_t m) const {
 }
 
 const GemmTuning* gemm_tuning() {
-  const GemmTuning* table = g_tuning.load(std::memory_order_acquire);
-  return table == &kUnread ? read_environment() : table;
-}
-
-std::string set_tuning(const std::string& path) {
-  const GemmTuning* next = path.empty() ? nullptr : keep(read_gemm_tuning(path));
-  gemm_tuning();  // what the environment names is the previous one
-  const GemmTuning* previous = g_tuning.exchange(next, std::memory_order_acq_rel);
-  return previous == nullptr ? "" : previous->path();
+  const TuningTable* table = tuning_table();
+  return table == nullptr ? nullptr : static_cast<const GemmTuning*>(table->of(kGemm));
 }
 
 }  // namespace kiln

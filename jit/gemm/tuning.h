@@ -1,21 +1,18 @@
-// The measured table of GEMM tiles, docs/tuning.md: which was the fastest for a problem on a
-// device. A call asks it before the cost model; KILN_TUNING or set_tuning (kiln/control.h) names
-// its file.
+// GEMM's entries of the measured table, docs/tuning.md: which tile was the fastest for a problem. A
+// call asks them before the cost model.
 #pragma once
 
 #include <compare>
-#include <string>
 #include <vector>
 
 #include "jit/gemm/config.h"
+#include "jit/op/tuning.h"
 
 namespace kiln {
 
-// What an entry is found by, beside M. A file's device is here as its arch and multiprocessors: the
-// same name means the same two.
+// An entry serves a problem with the same key and an M near its own.
 struct TunedKey {
-  int arch = 0;  // index into arch_table()
-  int sm_count = 0;
+  TuningDevice device = {};
   DType input = DType::bf16;
   int output_bytes = 2;  // of an element
   Major major_a = Major::k, major_b = Major::k;
@@ -31,26 +28,21 @@ struct TunedGemm {
   GemmTile tile;
 };
 
-// Never changes once made, so that any thread may look things up without a lock.
-class GemmTuning {
+class GemmTuning : public TunedEntries {
  public:
-  GemmTuning(std::string path, std::vector<TunedGemm> entries);
+  explicit GemmTuning(std::vector<TunedGemm> entries);
 
   // The entry measured at this M; else at the nearest M of those that round up to the same power of
   // two, of two as near the larger; else null. Allocates nothing.
   const TunedGemm* find(const TunedKey& key, std::int64_t m) const;
-  const std::string& path() const { return path_; }
 
  private:
-  std::string path_;
   std::vector<TunedGemm> entries_;  // by key and M
 };
 
-// Throws std::invalid_argument naming the file, and the entry and field, that are not sound.
-GemmTuning read_gemm_tuning(const std::string& path);
+extern const TuningReader kGemmTuning;
 
-// The process's table, null when there is none. Never freed, and another object after every
-// set_tuning: what was remembered under one address stays true.
+// Returns GEMM's entries of the process's table, null when it has none; see tuning_table().
 const GemmTuning* gemm_tuning();
 
 }  // namespace kiln

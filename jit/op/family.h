@@ -16,6 +16,7 @@
 #include "jit/op/arguments.h"
 #include "jit/op/field.h"
 #include "jit/op/specialization.h"
+#include "jit/op/tuning.h"
 #include "jit/op/user_texts.h"
 #include "runtime/device.h"
 
@@ -82,6 +83,8 @@ struct Family {
   // One kernel for each thing that the templates do differently, without user texts: the closed
   // list that compile tests walk.
   std::vector<Specialization> (*samples)(int arch);
+  // The reader of its entries of a tuning table. It is null where calls ask no such table.
+  const TuningReader* tuning = nullptr;
 };
 
 // The only list of the operators: jit/families.cpp.

@@ -4,6 +4,7 @@
 #include "jit/compile/kernel_source.h"
 #include "jit/op/arch.h"
 #include "jit/op/blocking.h"
+#include "jit/op/tuning.h"
 #include "jit/tools/reasons.h"
 #include "jit/tools/spec.h"
 #include "kiln/control.h"
@@ -36,6 +37,12 @@ json explain_step(const Step& step, const UserTexts& texts, const runtime::Devic
 }
 
 }  // namespace
+
+std::string tuned_tile_note(const std::string& measured_at) {
+  const TuningTable* table = tuning_table();
+  return "tile of the tuning table" + (table ? " " + table->path() : "") +
+         ": the fastest measured at " + measured_at;
+}
 
 std::string explain_nothing(const char* op) {
   return json{{"op", op}, {"path", "none"}, {"why", {"the output is empty: nothing runs"}}}.dump();

@@ -17,6 +17,8 @@ struct ExplainedCall {
 // Requires: the recipe is resolved for `device`.
 std::string explain_recipe(const ExplainedCall& call, const Recipe& recipe, const UserTexts& texts,
                            const runtime::Device& device);
+// The note that the tuning table named the tile, with the size at which it was measured: "M = 64".
+std::string tuned_tile_note(const std::string& measured_at);
 // The explanation of a call whose output is empty.
 std::string explain_nothing(const char* op);
 

@@ -82,7 +82,7 @@ TunedGemm measured_at(std::int64_t m) { return {{.n = 64, .k = 64}, m, {}}; }
 
 TEST_CASE("tuning: the nearest M that rounds up to the same power of two") {
   const GemmTuning tuning(
-      "t", {measured_at(512), measured_at(1), measured_at(70), measured_at(100), measured_at(128)});
+      {measured_at(512), measured_at(1), measured_at(70), measured_at(100), measured_at(128)});
   const auto found = [&](std::int64_t m) {
     const TunedGemm* entry = tuning.find({.n = 64, .k = 64}, m);
     return entry ? entry->m : 0;
@@ -101,7 +101,7 @@ TEST_CASE("tuning: the nearest M that rounds up to the same power of two") {
   CHECK(found(513) == 0);
   CHECK(found(2147483647) == 0);
   CHECK(tuning.find({.n = 64, .k = 128}, 1) == nullptr);
-  CHECK(GemmTuning("t", {}).find({.n = 64, .k = 64}, 1) == nullptr);
+  CHECK(GemmTuning({}).find({.n = 64, .k = 64}, 1) == nullptr);
 }
 
 TEST_CASE("tuning: choices follow the table, and each thread's memory of them its changes") {
@@ -118,6 +118,16 @@ TEST_CASE("tuning: choices follow the table, and each thread's memory of them it
   CHECK(set_tuning("") == file.path());
   CHECK(choice(extent).row == model.row);
   CHECK(choice(extent).measured_m == 0);
+}
+
+TEST_CASE("tuning: a file that is read again unchanged is the same table") {
+  const TableFile file;
+  file.use(table_json(json::array({entry_json(512, kWide)})));
+  const GemmTuning* first = gemm_tuning();
+  set_tuning(file.path());
+  CHECK(gemm_tuning() == first);
+  file.use(table_json(json::array({entry_json(512, kNarrow)})));
+  CHECK(gemm_tuning() != first);
 }
 
 TEST_CASE("tuning: a tile that shares K takes the number of CTAs, as far as K goes") {
@@ -218,7 +228,12 @@ TEST_CASE("tuning: a file that is no table is one error, and changes nothing") {
       refused(with(field, value), std::string("entry 2: field '") + field + "' must be a whole");
     }
   }
-  refused(with("dtype", "int8"), "entry 2: field 'dtype' must be");
+  refused(with("op", "rms_norm"),
+          "entry 2: field 'op' must be flash_attention or gemm, got 'rms_norm'");
+  refused(with("op", 3), "entry 2: field 'op' must be a string, got 3");
+  refused(with("dtype", "int8"),
+          "entry 2: field 'dtype' must be float16, bfloat16, float32, float8_e4m3fn or "
+          "float8_e5m2, got 'int8'");
   refused(with("out_dtype", 3), "entry 2: field 'out_dtype' must be a string, got 3");
   refused(with("layout", "tnt"), "entry 2: field 'layout' must be");
   refused(with("precision", "low"), "entry 2: field 'precision' must be");

@@ -89,6 +89,12 @@ std::string inspect(const std::string& spec, const std::string& arch,
 // Every spec that the built-in tables can give for an arch, one config row each, as a JSON array.
 std::string enumerate_specs(const std::string& arch);
 
+// Sets the measured table of tiles that calls of this process ask before the built-in choice, as
+// KILN_TUNING does; an empty path removes it. Returns the path of the previous table. Throws
+// std::invalid_argument for a file that cannot be read or is not such a table, and then changes
+// nothing. See docs/tuning.md.
+std::string set_tuning(const std::string& path);
+
 // The operations and the properties of their kernels: [{"op", "title", "fields": [{"name", "kind",
 // "values", "default", "help", "flag", ..}], "tile_fields": [..], "templates": [{"path",
 // "file"}]}].

@@ -104,10 +104,4 @@ std::string explain_gemm(const TensorView& a, const TensorView& b, const TensorV
 // of CTAs that `k` allows (0 = any).
 std::string list_gemm_configs(const std::string& spec, const std::string& arch, std::int64_t k = 0);
 
-// Sets the measured table of GEMM tiles that calls of this process ask before the cost model, as
-// KILN_TUNING does; an empty path removes it. Returns the path of the previous table. Throws
-// std::invalid_argument for a file that cannot be read or is not such a table, and then changes
-// nothing. See docs/tuning.md.
-std::string set_tuning(const std::string& path);
-
 }  // namespace KILN_PUBLIC kiln
