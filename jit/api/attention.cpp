@@ -5,8 +5,20 @@
 #include "jit/api/status.h"
 #include "jit/attention/problem.h"
 #include "jit/attention/sdpa.h"
+#include "jit/attention/tuning.h"
 
 namespace kiln {
+namespace {
+
+ExplainedCall explained(const AttentionProblem& problem) {
+  const TunedAttention* entry = problem.measured;
+  if (entry == nullptr) return {problem.op};
+  return {problem.op, "",
+          tuned_tile_note("len_q = " + std::to_string(entry->len_q) +
+                          ", len_kv = " + std::to_string(entry->len_kv))};
+}
+
+}  // namespace
 
 void flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                      const TensorView& out, const TensorView& lse, const AttentionOptions& options,
@@ -43,7 +55,7 @@ std::string explain_flash_attention(const TensorView& q, const TensorView& k, co
   AttentionProblem problem;
   problem.may_be_null = true;
   check_attention(q, k, v, out, lse, options, problem);
-  return explain(problem, /*may_split=*/true, [&] { return ExplainedCall{problem.op}; });
+  return explain(problem, /*may_split=*/true, [&] { return explained(problem); });
 }
 
 std::string explain_scaled_dot_product_attention(const TensorView& query, const TensorView& key,
@@ -54,8 +66,7 @@ std::string explain_scaled_dot_product_attention(const TensorView& query, const 
   AttentionProblem problem(kSdpaNames);
   problem.may_be_null = true;
   check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
-  return explain(problem, /*may_split=*/call.slices == 1,
-                 [&] { return ExplainedCall{problem.op}; });
+  return explain(problem, /*may_split=*/call.slices == 1, [&] { return explained(problem); });
 }
 
 Status try_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,

@@ -11,6 +11,7 @@
 #include "jit/attention/samples.h"
 #include "jit/attention/sm90_config.h"
 #include "jit/attention/tensor_maps.h"
+#include "jit/attention/tuning.h"
 
 namespace kiln {
 namespace {
@@ -228,6 +229,7 @@ constinit const Family kAttention = {.name = "flash_attention",
                                      .fields = kFields,
                                      .settle = settle,
                                      .kernels = kernels,
-                                     .samples = attention_samples};
+                                     .samples = attention_samples,
+                                     .tuning = &kAttentionTuning};
 
 }  // namespace kiln

@@ -16,11 +16,15 @@ struct AttentionNames {
   const char* v = "v";
 };
 
+struct TunedAttention;
+
 struct AttentionProblem : Problem {
   AttentionNames names;
   AttentionTraits traits;
   int batch = 0, heads = 0, heads_kv = 0, len_q = 0, len_kv = 0;
   int keys = 0;  // the most that one query sees
+  // resolve() sets the entry of the tuning table that named the row; it is null where none did.
+  const TunedAttention* measured = nullptr;
 
   explicit AttentionProblem(const AttentionNames& called = {}) : names(called) { op = called.op; }
   bool empty() const { return batch == 0 || heads == 0 || len_q == 0; }

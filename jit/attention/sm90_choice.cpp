@@ -6,6 +6,7 @@
 #include "jit/attention/paths.h"
 #include "jit/attention/sm90_config.h"
 #include "jit/attention/sm90_deal.h"
+#include "jit/attention/tuning.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -121,11 +122,12 @@ struct Launch {
   int row = -1;
   std::int64_t heads = 0, tiles = 0;  // tiles: of one head
   int splits = 1;
+  const TunedAttention* measured = nullptr;  // the entry of the tuning table that named it
 };
 
 Launch launch_of(const AttentionProblem& problem, int row, int splits) {
   return {row, std::int64_t{problem.batch} * problem.heads,
-          tiles_of(problem.len_q, config_at(row).block_q), splits};
+          tiles_of(problem.len_q, config_at(row).block_q), splits, nullptr};
 }
 
 // The time that a launch takes, in units that compare launches of one call: products of query rows
@@ -147,15 +149,20 @@ double cost_of(const AttentionProblem& problem, const Launch& launch, int sm_cou
   return rounds * config.block_q * 100 / config.speed;
 }
 
+// The limit of CTAs that share the keys of a query tile; below 2, none do.
+int most_splits(const AttentionProblem& problem) {
+  constexpr int kMost = 32;
+  constexpr int kLeastKeys = 640;  // of a split
+  return std::min(problem.keys / kLeastKeys, kMost);
+}
+
 // The row for many keys, and how many CTAs share the keys of a query tile.
 Launch best_launch(const AttentionProblem& problem, int arch, int sm_count) {
-  constexpr std::int64_t kMostSplits = 32;
-  constexpr std::int64_t kLeastKeys = 640;  // of a split
   Launch best;
   double best_cost = 0;
   for (const bool splits : {false, true}) {
     for_each_row(problem.traits, arch, splits, [&](int row) {
-      const std::int64_t most = splits ? std::min(problem.keys / kLeastKeys, kMostSplits) : 1;
+      const int most = splits ? most_splits(problem) : 1;
       for (int count = splits ? 2 : 1; count <= most; ++count) {
         const Launch launch = launch_of(problem, row, count);
         const double cost = cost_of(problem, launch, sm_count);
@@ -181,6 +188,29 @@ Launch choose_launch(const AttentionProblem& problem, int arch, int sm_count, bo
   return best.splits > 1 || (whole.row >= 0 && model_decides) ? best : whole;
 }
 
+// The tuning table names this launch, if it has the problem. Its row must be among those that calls
+// choose from, because prewarming knows no others; the row is -1 otherwise.
+Launch measured_launch(const AttentionProblem& problem, int arch, int sm_count, bool may_split) {
+  const TunedAttention* entry = tuned_attention(problem, {arch, sm_count});
+  if (entry == nullptr) return {};
+  const AttentionTile& tile = entry->tile;
+  const bool splits = tile.splits > 1;
+  const int count = splits ? std::min(tile.splits, most_splits(problem)) : 1;
+  if (splits && (!may_split || count < 2)) return {};
+  Launch launch;
+  for_each_row(problem.traits, arch, splits, [&](int row) {
+    const AttentionSm90Config& config = config_at(row);
+    const bool is_named = config.block_q == tile.block_q && config.block_kv == tile.block_kv &&
+                          config.stages == tile.stages;
+    if (is_named) {
+      launch = launch_of(problem, row, count);
+      launch.measured = entry;
+    }
+    return is_named;
+  });
+  return launch;
+}
+
 // AttentionParams::heads_paired.
 int paired_of(const AttentionProblem& problem, const Launch& launch, std::int64_t ctas) {
   // Windows read few keys. All heads of a row are then dealt at a time, because their queries lie
@@ -202,7 +232,8 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   const std::int64_t sharing = problem.heads / std::max(problem.heads_kv, 1);
   if (problem.len_q * sharing <= 64 || problem.len_kv == 0) return false;
   const int sm_count = device.info().sm_count;
-  const Launch launch = choose_launch(problem, arch, sm_count, may_split);
+  Launch launch = measured_launch(problem, arch, sm_count, may_split);
+  if (launch.row < 0) launch = choose_launch(problem, arch, sm_count, may_split);
   if (launch.row < 0) return false;
   AttentionParams params;
   Step& step = problem.recipe.first();
@@ -213,6 +244,7 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   step.spec = Specialization(kFlashAttentionSm90, arch, launch.row, traits);
   step.blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, sm_count));
   step.splits = launch.splits;
+  problem.measured = launch.measured;
   step.arguments.set_int(offsetof(AttentionParams, heads_paired),
                          paired_of(problem, launch, step.blocks));
   if (launch.splits == 1) return true;

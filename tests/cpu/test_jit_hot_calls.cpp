@@ -7,6 +7,7 @@
 #include "jit/api/c_structs.h"
 #include "jit/attention/problem.h"
 #include "jit/attention/sdpa.h"
+#include "jit/attention/tuning.h"
 #include "jit/compile/kernel_source.h"
 #include "jit/gemm/problem.h"
 #include "jit/gemm/tuning.h"
@@ -147,4 +148,11 @@ TEST_CASE("a tuning table is looked up without an allocation") {
   REQUIRE(found != nullptr);
   CHECK(found->m == 64);
   CHECK(after == before);
+
+  const AttentionTuning attention({{{.head_dim = 64}, 512, 512, {}}});
+  const std::size_t earlier = t_allocations;
+  const bool is_there = attention.find({.head_dim = 64}, 400, 512) != nullptr;
+  const std::size_t later = t_allocations;
+  CHECK(is_there);
+  CHECK(later == earlier);
 }
