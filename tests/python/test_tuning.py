@@ -8,9 +8,9 @@ import sys
 import kiln
 import numpy as np
 import pytest
-from kiln.cli import gemm_timing, tune
+from kiln.cli import gemm_timing, tune_gemm
 from kiln.cli.gemm_timing import Kind, Measured, Shape
-from kiln.cli.turns import take_turns
+from kiln.cli.turns import check_results, take_turns
 
 OK, CHECK_FAILED, USAGE, COMPILE_FAILED, ENVIRONMENT = range(5)
 WIDE = {"block_m": 128, "block_n": 256, "block_k": 64, "stages": 4, "cluster": 1}
@@ -197,6 +197,18 @@ def test_calls_take_turns_and_slow_ones_leave():
     assert all(set(turn) == set(calls) for turn in turns) and len(set(turns)) > 1
 
 
+def test_what_prepares_a_call_is_not_charged():
+    gpu, log = FakeGpu(), []
+
+    def prepare(name):
+        log.append(f"prepares {name}")
+        gpu.now += 500
+
+    calls = fake_calls(gpu, {"a": 10, "b": 12}, log)
+    assert take_turns(calls, gpu, 0, now=lambda: gpu.now, prepare=prepare) == {"a": 10, "b": 12}
+    assert all(log[i] == f"prepares {log[i + 1]}" for i in range(0, len(log), 2))
+
+
 def test_the_time_allowed_is_kept():
     gpu, log = FakeGpu(), []
     calls = fake_calls(gpu, {"a": 10, "b": 10}, log)
@@ -252,9 +264,10 @@ def test_a_wrong_result_is_an_error(wrong):
     def rounded():
         out[...] = values * np.float16(1.0005)
 
-    gemm_timing.check_results(KIND, Shape(4, 8, 1), gpu, out, {"x": good, "y": rounded})
-    with pytest.raises(kiln.Error, match="tiles y and x differ"):
-        gemm_timing.check_results(KIND, Shape(4, 8, 1), gpu, out, {"x": good, "y": bad})
+    limit = gemm_timing.limit_of(KIND)
+    check_results("tune", {"x": good, "y": rounded}, out, gpu, limit)
+    with pytest.raises(kiln.Error, match="tune: the results of tiles y and x differ"):
+        check_results("tune", {"x": good, "y": bad}, out, gpu, limit)
 
 
 # -------------------------------------------------------------------------------- the command line
@@ -277,7 +290,7 @@ def test_a_wrong_result_is_an_error(wrong):
         ["gemm", "--shape", "1x2x3", "--precision", "fast", "--out", "t.json"],
         ["gemm", "--shape", "1x2x3", "--out", "/nonexistent/t.json"],
         ["gemm", "--shape", "1x2x3", "--out", "/"],
-        ["attention"],
+        ["norm", "--out", "t.json"],
     ],
 )
 def test_usage_errors(kiln_command, arguments):
@@ -313,10 +326,10 @@ def measured_command(monkeypatch):
         return Measured(WIDE, best, SPLIT, model, 30, kind.layout)
 
     device = {"name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132, "ordinal": 0}
-    monkeypatch.setattr(tune, "measure", measure)
+    monkeypatch.setattr(tune_gemm, "measure", measure)
     gpu = type("Gpu", (), {"ordinal": 0, "out_of_memory": MemoryError})
-    monkeypatch.setattr(tune, "find_gpu", lambda *dtypes: gpu)
-    monkeypatch.setattr(tune.control, "diagnose", lambda: {"devices": [device]})
+    monkeypatch.setattr(tune_gemm, "find_gpu", lambda *dtypes: gpu)
+    monkeypatch.setattr(tune_gemm.control, "diagnose", lambda: {"devices": [device]})
     from kiln import cli
 
     return lambda *arguments: cli.main([*map(str, arguments)])

@@ -139,7 +139,7 @@ def _file_problems(report: dict[str, Any]) -> list[str]:
             control.set_tuning(control.set_tuning(tuning))
         except ValueError as error:
             problems.append(
-                f"KILN_TUNING is ignored: {error}; write it anew with `kiln tune gemm`, or unset it"
+                f"KILN_TUNING is ignored: {error}; write it anew with `kiln tune`, or unset it"
             )
     return problems
 
