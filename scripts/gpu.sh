@@ -48,8 +48,10 @@ run_suite() {
     compile-time) bench compile ;;
     bench) bench all ;;
     bench-full) python3 bench/run.py --suite all --out "$logs" ;;
-    # How far the model's choices are from the fastest tiles, and the table of these.
-    tune) python3 -m kiln tune gemm --model llama-3.1-8b --out "$logs/tiles.json" ;;
+    # How far the built-in choices are from the fastest tiles, and the table of these.
+    tune)
+      python3 -m kiln tune gemm --model llama-3.1-8b --out "$logs/tiles.json" &&
+        python3 -m kiln tune attention --out "$logs/tiles.json" ;;
     memcheck | racecheck) sanitize "$1" ;;
   esac
 }

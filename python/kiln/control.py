@@ -242,8 +242,9 @@ def gemm_configs(*, arch: str, k: int | None = None, **properties: Any) -> list[
 
 
 def set_tuning(path: str | os.PathLike[str] | None) -> str | None:
-    """Sets the table of measured tiles, a file of `kiln tune gemm`, that jit.gemm asks before its
-    cost model, and returns the path of the previous table. None removes the table.
+    """Sets the table of measured tiles, a file of `kiln tune`, that jit.gemm and
+    jit.flash_attention ask before their built-in choice, and returns the path of the previous
+    table. None removes the table.
 
     The table applies to the whole process, as KILN_TUNING does. Raises ValueError for a file that
     cannot be read or is not such a table; the previous table then stays.

@@ -40,6 +40,7 @@ class AttentionCase:
     dtype: str
     causal: bool
     window: int | None  # keys before the diagonal one that a query sees
+    head_dim_v: int = 0  # of v and out; 0: head_dim
 
     op = "flash_attention"
 
@@ -48,8 +49,15 @@ class AttentionCase:
         """The dtype of the tensors."""
         return (self.dtype,)
 
+    @property
+    def value_dim(self) -> int:
+        """The head dim of v and out."""
+        return self.head_dim_v or self.head_dim
+
     def __str__(self) -> str:
         text = f"{self.batch} x {self.length} x {self.heads} x {self.head_dim}"
+        if self.value_dim != self.head_dim:
+            text += f", values of {self.value_dim}"
         if self.kv_length != self.length:
             text += f", {self.kv_length} keys"
         if self.kv_heads != self.heads:
@@ -65,12 +73,13 @@ class AttentionCase:
 
     def flops(self) -> int:
         """The operations of both products, without masked pairs."""
-        return 4 * self.batch * self.heads * self.head_dim * self._pairs()
+        dims = self.head_dim + self.value_dim
+        return 2 * self.batch * self.heads * dims * self._pairs()
 
     def bytes(self) -> int:
         """The bytes of q, k, v and the output, each counted once."""
-        rows = 2 * self.length * self.heads + 2 * self.kv_length * self.kv_heads
-        return self.batch * rows * self.head_dim * bytes_of(self.dtype)
+        rows = self.length * self.heads + self.kv_length * self.kv_heads
+        return self.batch * rows * (self.head_dim + self.value_dim) * bytes_of(self.dtype)
 
     def _pairs(self) -> int:
         # The diagonal ends in the corner at the bottom right; a window hides what is above it too.
@@ -83,12 +92,20 @@ class AttentionCase:
             total += max(0, last - first + 1)
         return total
 
+    def tensors(self, gpu: Any) -> tuple[Any, Any, Any, Any]:
+        """q, k, v and out on the GPU."""
+        queries = (self.batch, self.length, self.heads)
+        keys = (self.batch, self.kv_length, self.kv_heads)
+        return (
+            gpu.random((*queries, self.head_dim), self.dtype),
+            gpu.random((*keys, self.head_dim), self.dtype),
+            gpu.random((*keys, self.value_dim), self.dtype),
+            gpu.empty((*queries, self.value_dim), self.dtype),
+        )
+
     def prepare(self, gpu: Any) -> Calls:
         """Allocates the tensors on the GPU and returns the calls."""
-        q = gpu.random((self.batch, self.length, self.heads, self.head_dim), self.dtype)
-        shape = (self.batch, self.kv_length, self.kv_heads, self.head_dim)
-        k, v = gpu.random(shape, self.dtype), gpu.random(shape, self.dtype)
-        out = gpu.empty((self.batch, self.length, self.heads, self.head_dim), self.dtype)
+        q, k, v, out = self.tensors(gpu)
         options = self.options()
 
         def call() -> Any:
