@@ -11,6 +11,7 @@ from attention_case import OPTIONS, AttentionCase, judge
 from case_group import CaseGroup
 from grid import sized
 from kiln import jit
+from reference import attention
 from storage import DEVICE, randn
 from variant_case import run
 
@@ -61,14 +62,18 @@ def test_head_dims_and_masks(group):
 
 def edge_groups():
     edges = {
-        "rows-of-no-key": dict(len_q=300, len_kv=90, causal=True),
+        # 86 heads are dealt in pairs, and the tiles of three behind them.
+        "rows-of-no-key": dict(len_q=300, len_kv=90, causal=True, heads=89, heads_kv=1),
         "groups-of-no-row": dict(len_q=66, len_kv=130, heads=70, heads_kv=70),
         "several-tiles-a-block": dict(len_q=66, len_kv=70, causal=True, **MANY),
+        # With one stage of Q, the next query tile waits until that of no key has released it.
+        "rows-of-no-key-wide": dict(len_q=300, len_kv=90, causal=True, head_dim=136, head_dim_v=8),
         "window-between-tiles": dict(len_q=140, len_kv=600, window=(3, 0)),
-        "more-than-32-tiles": dict(len_q=70, len_kv=sized(small=4200, full=9000), heads=70,
-                                   heads_kv=2, head_dim=8, window=(4150, 0)),
         "batch": dict(len_q=80, len_kv=90, batch=6, heads=12, heads_kv=4, layout="bhsd"),
     }  # fmt: skip
+    if grid.is_full():  # small, test_tiles_that_are_far_apart has as many
+        edges["more-than-32-tiles"] = dict(len_q=70, len_kv=9000, heads=70, heads_kv=2, head_dim=8,
+                                           window=(4150, 0))  # fmt: skip
     for name, edge in edges.items():
         yield Sm90Group(name, (AttentionCase(**{**HEADS, **edge}),))
 
@@ -103,6 +108,7 @@ SPLITS = {
     "code-at-every-logit": dict(head_dim=128, len_kv=2100, scale=-0.2, softcap=3.0, alibi="h"),
     "window": dict(head_dim=128, len_kv=2200, window=(2100, 5)),
     "batch-bhsd": dict(head_dim=72, len_kv=2100, batch=2, layout="bhsd"),
+    "several-tiles": dict(head_dim=128, len_q=200, len_kv=1400, causal=True),
 }
 FULL_SPLITS = {
     "splits-of-no-key": dict(len_q=2700, len_kv=2700, heads=1, window=(2650, 0)),
@@ -123,10 +129,33 @@ def test_splits(group):
     group.check()
 
 
+STARTS = """
+// A key without a value, as a sink, that counts in the LSE too.
+struct UserVariant : kiln::VariantDefaults {
+  static constexpr bool kStartsRows = true;
+  __device__ void row_init(kiln::RowSum& sum, const kiln::Position&) const { sum.add(7.0f); }
+};
+"""
+
+
+def test_one_split_alone_starts_rows(tmp_path):
+    path = tmp_path / "starts.cuh"
+    path.write_text(STARTS)
+    variant = jit.Variant("starts", file=str(path))
+    q, k, v = AttentionCase(**CHUNK, head_dim=128, len_kv=1400).inputs()
+    assert kiln.explain("flash_attention", q, k, v, variant=variant())["splits"] > 1
+    out, lse = jit.flash_attention(q, k, v, variant=variant(), return_lse=True)
+    bare = attention(q, k, v, precision=torch.float64)[1]
+    assert (lse - torch.logaddexp(bare, torch.full_like(bare, 7.0))).abs().max() < 1e-3
+    sinks = torch.full([CHUNK["heads"]], 7.0, device=DEVICE)
+    judge("rows that start", q, k, v, out, bare.float(), sinks=sinks)
+
+
 @pytest.mark.parametrize("head_dim", sized(small=[64], full=[64, 128, 256]))
 def test_values_that_no_query_sees_may_be_nan(head_dim):
     """In tiles that are seen: before the first window, and behind a top-left causal mask."""
-    case = AttentionCase(len_q=100, len_kv=300, head_dim=head_dim, **HEADS)
+    shape = sized(small=dict(len_q=66, len_kv=140), full=dict(len_q=100, len_kv=300))
+    case = AttentionCase(head_dim=head_dim, **shape, **MANY)
     q, k, v = case.inputs()
     first = case.len_kv - case.len_q - 20
     for x in (k, v):
@@ -143,11 +172,12 @@ def test_values_that_no_query_sees_may_be_nan(head_dim):
     judge("top-left", q, *seen, out, lse, causal=True)
 
 
-HOLES = """
+# A mask of blocks of 64 by 64; which of them are shown stands where SHOWN is.
+BLOCKS = """
 struct UserVariant : kiln::VariantDefaults {
   static constexpr bool kMasks = true;
   static __device__ __forceinline__ bool shows(int q, int kv) {
-    return (q / 64 + kv / 256) % 3 == 0 || kv < 64;
+    return SHOWN;
   }
   __device__ __forceinline__ bool keep(const kiln::Position& at) const {
     return shows(at.q, at.kv);
@@ -166,12 +196,16 @@ struct UserVariant : kiln::VariantDefaults {
 """
 
 
+def blocks(name, shown, folder):
+    path = folder / f"{name}.cuh"
+    path.write_text(BLOCKS.replace("SHOWN", shown))
+    return jit.Variant(name, file=str(path))()
+
+
 @pytest.mark.parametrize("head_dim", sized(small=[64, 128], full=[64, 128, 192, 256]))
 def test_tiles_that_some_warpgroups_skip(head_dim, tmp_path):
     """A mask of blocks, other ones for each warpgroup, with holes between."""
-    path = tmp_path / "holes.cuh"
-    path.write_text(HOLES)
-    variant = jit.Variant("holes", file=str(path))
+    variant = blocks("holes", "(q / 64 + kv / 256) % 3 == 0 || kv < 64", tmp_path)
     shape = sized(small=dict(len_q=200, len_kv=400, heads=34, heads_kv=34),
                   full=dict(len_q=384, len_kv=1300, heads=24, heads_kv=24))  # fmt: skip
     case = AttentionCase(head_dim=head_dim, **shape)
@@ -179,7 +213,37 @@ def test_tiles_that_some_warpgroups_skip(head_dim, tmp_path):
     def shown(at):
         return ((at.q // 64 + at.kv // 256) % 3 == 0) | (at.kv < 64)
 
-    run(variant(), case, mask=shown)
+    run(variant, case, mask=shown)
+
+
+# The blocks of 128 keys that the warpgroups of three query tiles see. The walk's second step begins
+# at block 32. A warpgroup hands Q back when it knows of no further block of its own.
+FAR = ((0, 33), (0, 20), (0, 20, 33), (0, 20, 34), (0,), (0, 20, 33))
+
+
+@pytest.mark.parametrize("head_dim", sized(small=[136], full=[64, 128, 136]))
+def test_tiles_that_are_far_apart(head_dim, tmp_path):
+    """With one stage of Q, for which the next query tile waits."""
+    sees = " : ".join(
+        f"q / 64 % 6 == {group} ? {' || '.join(f'kv / 128 == {block}' for block in seen)}"
+        for group, seen in enumerate(FAR)
+    )
+    variant = blocks("far", f"{sees} : false", tmp_path)
+    # 66 blocks of 64 keys lie before the first query. Fewer query tiles would be split.
+    case = AttentionCase(head_dim=head_dim, head_dim_v=8, len_q=64 * 5 + 1, len_kv=64 * 71 + 1,
+                         heads=67)  # fmt: skip
+    q, k, v = case.inputs()
+    assert kiln.explain("flash_attention", q, k, v, variant=variant)["splits"] == 1
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, variant=variant)
+    any_sees = sorted(set().union(*FAR))
+    k, v = (torch.cat([x[:, 128 * i : 128 * i + 128] for i in any_sees], 1) for x in (k, v))
+
+    def shown(at):
+        table = torch.tensor([[block in seen for block in any_sees] for seen in FAR], device=DEVICE)
+        return table[at.row // 64, at.kv // 128]
+
+    judge("far apart", q, k, v, out, lse, mask=shown)
 
 
 def test_repeats_are_bit_identical():

@@ -24,12 +24,21 @@ SPLIT_K = f"{FOLDER}/test_gemm_split.py::test_splits -k bf16-nn-odd"
 RELEASE = "tests/compile/test_fences.py::test_the_residuals_stages_are_released_behind_a_fence"
 TILE_F8 = f"{FOLDER}/test_gemm_f8.py::test_8_bit_floats -k "
 GATED = f"{FOLDER}/test_gemm_gated.py::test_gated -k bf16-swiglu-full"
+SM90 = f"{FOLDER}/test_attention_sm90.py::"
+SM90_BATCH = f"{SM90}test_edges -k batch"
+SM90_TURNS = f"{SM90}test_edges -k several-tiles-a-block"
+SM90_NO_KEY = f"{SM90}test_edges -k rows-of-no-key"
+SM90_HOLES = f"{SM90}test_tiles_that_some_warpgroups_skip -k 64"
+SM90_UNSEEN = f"{SM90}test_values_that_no_query_sees_may_be_nan"
+SM90_SPLIT = f"{SM90}test_splits -k split-d64"
+SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
 NORM = f"{FOLDER}/test_norm.py::"
 NORM_ROWS = f"{NORM}test_more_rows_than_fit_the_device"
 NORM_WIDE = f"{NORM}test_few_wide_rows -k layer_norm-bf16"
 NORM_CLUSTER = f"{NORM}test_wide_rows_that_clusters_share -k 40008"
 
 OPTIONS = "attention/builtin_variants.cuh"
+SM90_FOLDER = "attention/sm90/"
 EPILOGUE = "gemm/epilogue.cuh"
 
 
@@ -136,6 +145,84 @@ FAULTS = [
           "if (leads()) wait_stores_read<1>();", "", f"{TILE}128x256x64x4x1"),
     fault("residual-is-released-without-a-fence", "gemm/sm90/residual.cuh",
           "    fence_async_proxy();\n", "", RELEASE),
+    # Attention of sm_90a.
+    fault("sm90-zeros-without-a-fence", f"{SM90_FOLDER}load.cuh",
+          "  fence_async_proxy();\n  __syncwarp();\n  if (lane == 0) arrive(full);",
+          "  __syncwarp();\n  if (lane == 0) arrive(full);", SM90_UNSEEN),
+    fault("sm90-parity-of-landed-values-stays", f"{SM90_FOLDER}load.cuh",
+          "        landed_parity ^= 1;\n",
+          "", SM90_UNSEEN),
+    fault("sm90-partial-tiles-of-the-first-group", f"{SM90_FOLDER}walk.cuh",
+          "word(9 + 2 * group_)",
+          "word(9)", SM90_NO_KEY),
+    fault("sm90-split-sees-the-keys-of-the-next", f"{SM90_FOLDER}walk.cuh",
+          "row < tile_.p.len_q && first < walk_.range().end",
+          "row < tile_.p.len_q", SM90_SPLIT),
+    fault("sm90-queries-are-released-before-the-last-tile", f"{SM90_FOLDER}walk.cuh",
+          "(flags_ & WalkStep::kLast) == 0 || (visit_ & rows_.visit) != 0;",
+          "(flags_ & WalkStep::kLast) == 0;", SM90_FAR),
+    fault("sm90-queries-are-released-before-the-next-step", f"{SM90_FOLDER}walk.cuh",
+          "(flags_ & WalkStep::kLast) == 0 || (visit_ & rows_.visit) != 0;",
+          "(visit_ & rows_.visit) != 0;", SM90_FAR),
+    fault("sm90-heads-behind-pairs-begin-early", f"{SM90_FOLDER}schedule.cuh",
+          "if (place_ < in_last_round_) next_round();",
+          "", SM90_NO_KEY),
+    fault("sm90-second-of-a-pair-is-left-out", f"{SM90_FOLDER}schedule.cuh",
+          "if (second_of_pair_) pair_ += gridDim.x;",
+          "pair_ += gridDim.x;", SM90_NO_KEY),
+    fault("sm90-queries-of-unseen-tiles-stay", f"{SM90_FOLDER}main_loop.cuh",
+          "    if (needs_q) release_q();\n",
+          "", SM90_FAR),
+    fault("sm90-unseen-values-are-not-passed-over", f"{SM90_FOLDER}main_loop.cuh",
+          "    release(v_ring.empty(at_.stage));\n    at_.advance();\n",
+          "    at_.advance();\n", SM90_HOLES),
+    fault("sm90-unseen-values-are-not-waited-for", f"{SM90_FOLDER}main_loop.cuh",
+          "    wait(v_ring.full(at_.stage), at_.parity);\n    release(v_ring",
+          "    release(v_ring", SM90_FAR),
+    fault("sm90-first-tile-gives-a-turn", f"{SM90_FOLDER}main_loop.cuh",
+          "if (!is_first_) turns_.give();",
+          "turns_.give();", SM90_SPLIT),
+    fault("sm90-mask-of-the-first-groups-rows", f"{SM90_FOLDER}main_loop.cuh",
+          "const int row = turns_.group * 64 + threadIdx.x % 128 / 32 * 16;",
+          "const int row = threadIdx.x % 128 / 32 * 16;", SM90_SPLIT),
+    fault("sm90-values-are-released-under-their-product", f"{SM90_FOLDER}main_loop.cuh",
+          "OutputProducts::template finish<0>(registers_of(out));\n        release",
+          "OutputProducts::template finish<1>(registers_of(out));\n        release", SM90_SPLIT),
+    fault("sm90-scale-of-zero-stays", f"{SM90_FOLDER}main_loop.cuh",
+          "fmaxf(fabsf(args.params().scale) * kLog2e, 1e-30f)",
+          "fabsf(args.params().scale) * kLog2e", f"{SM90}test_options -k scale-zero"),
+    fault("sm90-rows-go-to-the-next-tile", f"{SM90_FOLDER}flash_attention.cuh",
+          "store_staged<Config>(args.out, QueryTile(params, place),",
+          "store_staged<Config>(args.out, QueryTile(params, walk.place()),", SM90_TURNS),
+    fault("sm90-rows-start-in-every-split", f"{SM90_FOLDER}flash_attention.cuh",
+          "if (!Config::kSplits || tile.split == 0) {",
+          "if (true) {", f"{SM90}test_one_split_alone_starts_rows"),
+    fault("sm90-queries-of-no-key-stay", f"{SM90_FOLDER}flash_attention.cuh",
+          "      release_q();\n      start(tile);",
+          "      start(tile);", f"{SM90_NO_KEY}-wide"),
+    fault("sm90-staged-rows-swap-their-halves", f"{SM90_FOLDER}store.cuh",
+          "c % 8 + lane / 16)",
+          "c % 8 + (lane / 16 ^ 1))", SM90_BATCH),
+    fault("sm90-staged-rows-without-a-fence", f"{SM90_FOLDER}store.cuh",
+          "  fence_async_proxy();\n",
+          "", SM90_BATCH),
+    fault("sm90-rows-are-staged-while-they-are-read", f"{SM90_FOLDER}store.cuh",
+          "  if (lane == 0) wait_stores_read<0>();  // of this warp's rows of the tile before\n",
+          "", SM90_TURNS),
+    fault("sm90-lse-of-rows-past-the-end", f"{SM90_FOLDER}store.cuh",
+          "&& Map::leads_row() && tile.has_row(row))",
+          "&& Map::leads_row())", SM90_BATCH),
+    fault("sm90-factor-of-another-row", f"{SM90_FOLDER}store.cuh",
+          "const RowSum sum = softmax.row[r];",
+          "const RowSum sum = softmax.row[0];", SM90_BATCH),
+    fault("sm90-split-raises-the-first-flag", f"{SM90_FOLDER}combine.cuh",
+          "tile.p.nonce, tile.split, tile.p.splits",
+          "tile.p.nonce, 0, tile.p.splits", SM90_SPLIT),
+    fault("sm90-tiles-of-a-head-share-partial-rows", f"{SM90_FOLDER}combine.cuh",
+          " * tiles + tile.first_row / kBlockQ;",
+          " * tiles;", f"{SM90}test_splits -k several-tiles"),
+    fault("warps-first-lane-alone-counts-flags", "base/ticket.cuh",
+          "return __all_sync(~0u, value);", "return value;", SM90_SPLIT),
     # Thin places of the grid, each with a case of its own.
     fault("causal-a-tile-one-key-beyond-the-diagonal-counts-as-full",
           "attention/builtin_variants.cuh",
