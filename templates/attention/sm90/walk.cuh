@@ -53,7 +53,8 @@ class TileClassifier {
     for (int group = 0; group < Shape::kGroups; ++group) {
       const int row = tile_.first_row + group * 64;
       Tile kind = Tile::skip;
-      if (row < tile_.p.len_q && first < walk_.range().end) {
+      // The range of a split without keys begins and ends behind all keys, perhaps within a tile.
+      if (row < tile_.p.len_q && max(first, walk_.range().begin) < walk_.range().end) {
         kind = walk_.kind(first, tile_.rows_from(row, 64));
       }
       step.rows[group].visit = __ballot_sync(~0u, kind != Tile::skip);
