@@ -1,6 +1,7 @@
 #include "tests/emulator/equivalent_mutants.h"
 
 #include "jit/attention/family.h"
+#include "jit/attention/traits.h"
 #include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
 #include "jit/op/checks.h"
@@ -96,6 +97,32 @@ std::string_view why_equivalent_sm90(const Specialization& spec, const Mutant& m
   return {};
 }
 
+// A fence that no wait for products divides from the fence before it: the registers that it would
+// order have not been touched in between.
+bool is_repeated_fence(const Mutant& mutant, std::string_view ptx) {
+  if (!starts(mutant, "wgmma.fence")) return false;
+  const auto last_before = [&](std::string_view text) {
+    std::uint32_t last = 0;
+    for (const std::uint32_t line : lines_of(ptx, text)) {
+      if (line < mutant.line) last = line;
+    }
+    return last;
+  };
+  return last_before("wgmma.fence") > last_before("wgmma.wait_group");
+}
+
+std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, const Mutant& mutant,
+                                               std::string_view ptx) {
+  if (is_repeated_fence(mutant, ptx)) {
+    return "the fence before the scores' product is for the registers of the output too";
+  }
+  const auto inits = lines_of(ptx, "mbarrier.init");
+  if (traits.mask != Mask::window && !inits.empty() && mutant.line == inits.back()) {
+    return "Shape::landed(), for which only values outside of a window are waited here";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view why_not_modelled(const Specialization& spec, const Mutant& mutant,
@@ -107,6 +134,10 @@ std::string_view why_not_modelled(const Specialization& spec, const Mutant& muta
   if (&spec.kernel() == &kGemmSm90) {
     return why_not_modelled_sm90(spec.traits_as<GemmTraits>(), mutant, ptx);
   }
+  if (&spec.kernel() == &kFlashAttentionSm90 && starts(mutant, "bar.warp.sync")) {
+    return "one lane arrives or copies for what its warp has read or written, which the device "
+           "orders by warps";
+  }
   if (spec.kernel().family == &kAttention && starts(mutant, "bar.warp.sync")) {
     return "a warp's lanes read what other lanes copied by ldmatrix alone, which the device "
            "executes for all lanes at once";
@@ -117,6 +148,9 @@ std::string_view why_not_modelled(const Specialization& spec, const Mutant& muta
 std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant,
                                 std::string_view ptx) {
   if (&spec.kernel() == &kGemmSm90) return why_equivalent_sm90(spec, mutant, ptx);
+  if (&spec.kernel() == &kFlashAttentionSm90) {
+    return why_equivalent_attention_sm90(spec.traits_as<AttentionTraits>(), mutant, ptx);
+  }
   const bool copies = ptx.find("cp.async.") != std::string_view::npos;
   if (spec.kernel().family == &kGemm && !copies && is_after_main_loop(mutant, ptx)) {
     return "no copy is in flight, and behind the loop's own barrier only B's fragments are read, "

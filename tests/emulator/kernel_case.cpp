@@ -115,6 +115,23 @@ GemmTile tile_of(const Specialization& spec) {
   return {config.block_m, config.block_n, config.block_k, config.stages, 1, 0};
 }
 
+// What a problem must be larger than; of an sm_90a kernel as if it were a portable row.
+AttentionConfig config_of(const Specialization& spec) {
+  const auto row = static_cast<std::size_t>(spec.row());
+  if (&spec.kernel() == &kFlashAttention) return attention_configs()[row];
+  const AttentionSm90Config& config = attention_sm90_configs()[row];
+  AttentionConfig same{};
+  same.block_q = config.block_q, same.block_kv = config.block_kv, same.stages = config.stages;
+  same.teams = 1, same.splits = config.splits;
+  return same;
+}
+
+// One CTA computes all tiles, all but one have their own, or two CTAs share them. Splits of few
+// keys do not wait for all stages that are released unless one CTA has them all.
+unsigned sm90_blocks(int size, unsigned tiles, bool splits) {
+  return size == 1 ? tiles - 1 : size == 0 || splits ? 1 : 2;
+}
+
 }  // namespace
 
 double KernelCase::epsilon(DType dtype) {
@@ -157,21 +174,6 @@ KernelCase::Tensor& KernelCase::tensor(DType dtype, std::initializer_list<std::i
   return made;
 }
 
-namespace {
-
-// What a problem must be larger than; of an sm_90a kernel as if it were a portable row.
-AttentionConfig config_of(const Specialization& spec) {
-  const auto row = static_cast<std::size_t>(spec.row());
-  if (&spec.kernel() == &kFlashAttention) return attention_configs()[row];
-  const AttentionSm90Config& config = attention_sm90_configs()[row];
-  AttentionConfig same{};
-  same.block_q = config.block_q, same.block_kv = config.block_kv, same.stages = config.stages;
-  same.teams = 1, same.splits = config.splits;
-  return same;
-}
-
-}  // namespace
-
 void KernelCase::make_attention(int size) {
   const auto traits = spec_.traits_as<AttentionTraits>();
   const AttentionConfig config = config_of(spec_);
@@ -179,12 +181,15 @@ void KernelCase::make_attention(int size) {
   AttentionReference problem;
   problem.traits = traits;
   problem.heads = 2;
-  // A split row of sm_90a is launched with splits only.
-  const int splits = config.splits && (size != 1 || is_sm90) ? 2 : 1;
+  // A split row of sm_90a is launched with splits only, of which in size 2 one has no key.
+  const bool splits_sm90 = config.splits && is_sm90;
+  const int splits = splits_sm90 && size == 2 ? 3 : config.splits && (size != 1 || is_sm90) ? 2 : 1;
   const int stride = config.block_kv * config.teams;
   problem.len_q = config.splits ? config.block_q / 2 + 5 : config.block_q + 9;
   problem.len_kv = std::max(config.block_q + 2 * stride, splits * stride * (config.stages + 1)) + 5;
   if (size == 2) problem.len_kv = traits.mask == Mask::none && !is_sm90 ? 0 : 3;
+  // The last queries alone see the second tile of keys under a causal mask.
+  if (size == 2 && splits_sm90) problem.len_kv += config.block_kv;
   if (traits.mask_pairs) problem.len_kv &= ~1;
   problem.scale = (size == 1 ? -1 : 1) / std::sqrt(static_cast<double>(traits.head_dim));
   Tensor& q = tensor(traits.q, {1, problem.len_q, 2, traits.head_dim});
@@ -227,12 +232,9 @@ void KernelCase::make_attention(int size) {
   step.spec = spec_;
   step.blocks = static_cast<unsigned>(tiles * splits);
   if (is_sm90) {
-    // One CTA computes all tiles, all but one have their own, or two CTAs share them: in pairs, of
-    // all heads together, or head by head.
-    step.blocks = size == 0 ? 1 : size == 1 ? static_cast<unsigned>(tiles * splits) - 1 : 2;
-    step.arguments.set_int(offsetof(AttentionParams, heads_paired), size == 0   ? 2
-                                                                    : size == 1 ? 0
-                                                                                : -1);
+    step.blocks = sm90_blocks(size, static_cast<unsigned>(tiles * splits), config.splits);
+    constexpr int kPaired[kSizes] = {2, 0, -1};  // heads are dealt in pairs, all together, singly
+    step.arguments.set_int(offsetof(AttentionParams, heads_paired), kPaired[size]);
   }
   // On sm_90a, a warp's 16 rows are a tile of the workspace.
   const int shared_rows = is_sm90 ? 16 : config.block_q;

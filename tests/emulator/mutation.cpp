@@ -1,5 +1,6 @@
 #include "tests/emulator/mutation.h"
 
+#include <algorithm>
 #include <cctype>
 #include <functional>
 #include <optional>
@@ -171,6 +172,14 @@ std::vector<Mutant> mutants_of(std::string_view ptx) {
     begin = end + 1;
   }
   return mutants;
+}
+
+std::string trapping(std::string_view ptx, std::uint32_t line) {
+  std::size_t begin = 0;
+  for (std::uint32_t before = 1; before < line; ++before) begin = ptx.find('\n', begin) + 1;
+  const std::size_t end = std::min(ptx.find('\n', begin), ptx.size());
+  const auto statement = statement_at(ptx, begin, end, line);
+  return replaced(ptx, statement->opcode, ptx.find(';', statement->opcode), "trap");
 }
 
 }  // namespace kiln::testing

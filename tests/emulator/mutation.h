@@ -19,4 +19,8 @@ struct Mutant {
 // time.
 std::vector<Mutant> mutants_of(std::string_view ptx);
 
+// The module with a trap in place of the instruction at `line`, which must be a mutant's: where it
+// runs without a fault, nobody executes that instruction.
+std::string trapping(std::string_view ptx, std::uint32_t line);
+
 }  // namespace kiln::testing
