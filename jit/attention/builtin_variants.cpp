@@ -119,7 +119,8 @@ void add_mask(const AttentionOptions& options, AttentionProblem& problem) {
   } else {
     left = left < 0 ? kOpenWindow : std::min(left, kOpenWindow);
     right = right < 0 ? kOpenWindow : std::min(right, kOpenWindow);
-    add_window(left, right, 1 + left + right, problem);
+    // Behind the last query's own key there is none.
+    add_window(left, right, 1 + left + std::min<std::int64_t>(right, problem.len_q - 1), problem);
   }
 }
 

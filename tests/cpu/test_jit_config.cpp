@@ -135,9 +135,9 @@ TEST_CASE("attention: windows of few keys have small tiles") {
 }
 
 TEST_CASE("attention: a window limits the keys that count for splits") {
-  const auto keys = [](std::int64_t left, std::int64_t right, bool causal) {
+  const auto keys = [](std::int64_t left, std::int64_t right, bool causal, int len_q = 1) {
     const TensorView q =
-        contiguous_view(reinterpret_cast<void*>(0x10000), DType::bf16, 0, 1, 1, 32, 128);
+        contiguous_view(reinterpret_cast<void*>(0x10000), DType::bf16, 0, 1, len_q, 32, 128);
     const TensorView k =
         contiguous_view(reinterpret_cast<void*>(1 << 30), q.dtype, 0, 1, 8192, 8, 128);
     AttentionOptions options;
@@ -151,8 +151,11 @@ TEST_CASE("attention: a window limits the keys that count for splits") {
   CHECK(keys(-1, -1, false) == 8192);
   CHECK(keys(-1, -1, true) == 8192);
   CHECK(keys(1023, -1, true) == 1024);
-  CHECK(keys(100, 20, false) == 121);
-  CHECK(keys(100, -1, false) == 8192);
+  CHECK(keys(100, 20, false, 64) == 121);
+  // The last query is that of the last key.
+  CHECK(keys(100, 20, false) == 101);
+  CHECK(keys(100, -1, false) == 101);
+  CHECK(keys(100, -1, false, 64) == 164);
   CHECK(keys(std::int64_t{1} << 40, std::int64_t{1} << 40, false) == 8192);
   CHECK(choice_of({1, 32, 8, 1, keys(1023, -1, true)}).splits == 16);
   CHECK(choice_of({1, 32, 8, 1, keys(127, -1, true)}).splits == 2);

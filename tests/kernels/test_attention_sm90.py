@@ -107,8 +107,8 @@ SPLITS = {
     "sinks": dict(head_dim=128, len_kv=2100, sinks="f32", causal=True),
     "code-at-every-logit": dict(head_dim=128, len_kv=2100, scale=-0.2, softcap=3.0, alibi="h"),
     "window": dict(head_dim=128, len_kv=2200, window=(2100, 5)),
-    # The window is wider than what is left of the keys, so that it has fewer tiles than splits.
-    "window-past-the-end": dict(head_dim=64, len_kv=2101, window=(100, 2000)),
+    # The last tile's queries see fewer tiles of keys than there are splits.
+    "window-past-the-end": dict(head_dim=128, len_q=1290, len_kv=1293, heads=1, window=(0, 1285)),
     "batch-bhsd": dict(head_dim=72, len_kv=2100, batch=2, layout="bhsd"),
     "several-tiles": dict(head_dim=128, len_q=200, len_kv=1400, causal=True),
 }
