@@ -5,18 +5,18 @@
 
 namespace kiln {
 
-// The positions of a row's logits in a lane.
+// The positions of a lane's logits in a row.
 template <class Map, class Variant>
 class RowPositions {
  public:
-  // `first`: the position of column 0, whose key may lie behind the last.
-  __device__ __forceinline__ RowPositions(const Position& first, int first_key)
-      : first_(first), first_key_(first_key), distance_(to_float(first.q - first_key)) {}
+  // `row`: the position that hooks for a whole row get. `kv_first`: the tile's first key.
+  __device__ __forceinline__ RowPositions(const Position& row, int kv_first)
+      : row_(row), first_(kv_first + Map::col(0)), distance_(to_float(row.q - first_)) {}
 
   __device__ __forceinline__ Position operator()(int column) const {
     const int offset = Map::col(column) - Map::col(0);
-    Position at = first_;
-    at.kv = first_key_ + offset;
+    Position at = row_;
+    at.kv = first_ + offset;
     // Without this minimum, what an expression computes of keys is shared by all columns.
     if constexpr (Variant::kIndexesByKey) at.kv = min(at.kv, at.len_kv - 1);
     at.distance = distance_ - to_float(offset);
@@ -24,8 +24,8 @@ class RowPositions {
   }
 
  private:
-  Position first_;
-  int first_key_;
+  Position row_;
+  int first_;  // key of column 0
   float distance_;
 };
 
@@ -35,9 +35,8 @@ __device__ __forceinline__ void transform_each(Fragment<Map>& scores, const Vari
                                                int kv_first, float scale) {
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
-    const RowPositions<Map, Variant> position(
-        addressing.position(tile_row + Map::row(r), kv_first + Map::col(0)),
-        kv_first + Map::col(0));
+    const RowPositions<Map, Variant> position(addressing.position(tile_row + Map::row(r), 0),
+                                              kv_first);
     constexpr int kStep = Variant::kTakesTwo ? 2 : 1;
 #pragma unroll
     for (int c = 0; c < Map::kCols; c += kStep) {
@@ -82,15 +81,12 @@ __device__ __forceinline__ void mask_scores(Fragment<Map>& scores, const Variant
                                             int kv_first, Range range) {
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
-    const int row = tile_row + Map::row(r);
+    const Position row = addressing.position(tile_row + Map::row(r), 0);
     Range shown = range;
-    if constexpr (Variant::kMasksByRange) {
-      shown = intersection(range, variant.visible(addressing.position(row, 0)));
-    }
+    if constexpr (Variant::kMasksByRange) shown = intersection(range, variant.visible(row));
     const u32 count = max(shown.end - shown.begin, 0);
     const u32 first = kv_first + Map::col(0) - shown.begin;  // wraps around below shown.begin
-    const RowPositions<Map, Variant> position(addressing.position(row, kv_first + Map::col(0)),
-                                              kv_first + Map::col(0));
+    const RowPositions<Map, Variant> position(row, kv_first);
     constexpr int kStep = Variant::kKeeps && Variant::kTakesTwo ? 2 : 1;
 #pragma unroll
     for (int c = 0; c < Map::kCols; c += kStep) {

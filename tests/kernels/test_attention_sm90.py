@@ -248,6 +248,27 @@ def test_tiles_that_are_far_apart(head_dim, tmp_path):
     judge("far apart", q, k, v, out, lse, mask=shown)
 
 
+@pytest.mark.parametrize("by_key", [False, True])
+def test_code_that_reads_nothing_at_a_key_has_the_tiles_of_built_in_code(by_key):
+    variant = jit.Variant(
+        "near", params={"slope": "f32", "first": "i32"}, mask="kv <= q || kv < first",
+        tensors={"bias": "f32[h, kv]" if by_key else "f32[h]"},
+        logits="logit - slope * abs(q - kv) - 0.01f * at.distance + bias",
+    )  # fmt: skip
+    case = AttentionCase(head_dim=128, len_q=150, len_kv=1400)
+    q, k, v = case.inputs()
+    bias = randn([2, 1400] if by_key else [2], torch.float32, 9)
+    bound = variant(slope=0.02, first=30, bias=bias)
+    config = kiln.explain("flash_attention", q, k, v, variant=bound)["config"]
+    assert config == ("128x96x2 split" if by_key else "128x128x2 split")
+    added = bias.double().reshape(1, 2, 1, -1)
+
+    def logits(s, at):
+        return s - 0.02 * (at.q - at.kv).abs() - 0.01 * (at.q - at.kv) + added
+
+    run(bound, case, logits=logits, mask=lambda at: (at.kv <= at.q) | (at.kv < 30))
+
+
 def test_repeats_are_bit_identical():
     shape = sized(small=dict(len_q=80, len_kv=90), full=dict(len_q=1000, len_kv=500))
     case = AttentionCase(head_dim=128, causal=True, **shape, **HEADS)

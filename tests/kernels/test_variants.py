@@ -82,12 +82,13 @@ def test_every_name_of_an_expression():
     variant = jit.Variant(
         "names",
         logits="logit + 0.01f * (b + 2 * h + 3 * h_kv) + 0.001f * (row - q + kv) "
-        "+ 0.002f * (len_q - len_kv)",
+        "+ 0.002f * (len_q - len_kv) - 0.003f * at.distance",
         mask="row % 2 == 0 || kv != 3",
     )
     run(variant, AttentionCase(batch=2, heads=4, heads_kv=2, len_q=70, len_kv=100),
         logits=lambda s, at: s + 0.01 * (at.b + 2 * at.h + 3 * at.h_kv)
-        + 0.001 * (at.row - at.q + at.kv) + 0.002 * (at.len_q - at.len_kv),
+        + 0.001 * (at.row - at.q + at.kv) + 0.002 * (at.len_q - at.len_kv)
+        - 0.003 * (at.q - at.kv),
         mask=lambda at: (at.row % 2 == 0) | (at.kv != 3))  # fmt: skip
 
 
