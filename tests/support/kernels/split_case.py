@@ -136,10 +136,8 @@ EDGES = {
     "no-key-for-the-last-splits": AttentionCase(len_q=1, heads=4, len_kv=1100),
     "no-key-for-the-last-splits-sinks": AttentionCase(len_q=2, heads=4, len_kv=1100, sinks="f32"),
     "as-many-splits-as-there-can-be": AttentionCase(head_dim=128, len_q=1, heads=3, len_kv=9000),
-    "a-window-in-the-first-split": AttentionCase(len_q=16, heads=1, len_kv=1000, window=(0, -1)),
-    "a-window-in-the-first-split-few": AttentionCase(
-        len_q=17, heads=3, len_kv=1000, window=(0, -1)
-    ),
+    "a-window-to-the-end": AttentionCase(len_q=16, heads=1, len_kv=1000, window=(600, -1)),
+    "a-window-to-the-end-few": AttentionCase(len_q=17, heads=3, len_kv=1000, window=(600, -1)),
     "a-window-of-the-last-keys": AttentionCase(len_q=1, heads=16, len_kv=1000, window=(299, 0)),
     "a-window-for-each-row": AttentionCase(len_q=700, heads=1, len_kv=900, window=(512, 3)),
     "leading-rows-empty": AttentionCase(len_q=700, heads=1, len_kv=520, causal=True),
