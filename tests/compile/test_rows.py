@@ -53,7 +53,7 @@ def all_pairs(specs, is_brief):
 
 @functools.cache
 def waiting_archs():
-    """Of the three archs that take turns, the two whose turn it is not."""
+    """Three archs take turns: the two whose turn it is not."""
     waiting = [arch for arch in ("sm_80", "sm_100", "sm_120") if kernel_list(arch)["brief"]]
     assert len(waiting) == 2
     return waiting

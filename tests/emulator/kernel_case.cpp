@@ -115,7 +115,7 @@ GemmTile tile_of(const Specialization& spec) {
   return {config.block_m, config.block_n, config.block_k, config.stages, 1, 0};
 }
 
-// What a problem must be larger than; of an sm_90a kernel as if it were a portable row.
+// A problem must be larger than this tile; an sm_90a row is shown as if it were a portable one.
 AttentionConfig config_of(const Specialization& spec) {
   const auto row = static_cast<std::size_t>(spec.row());
   if (&spec.kernel() == &kFlashAttention) return attention_configs()[row];

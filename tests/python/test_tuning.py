@@ -352,7 +352,7 @@ def test_the_report_and_the_table(measured_command, capsys, tmp_path):
     assert (written["schema"], written["arch"], written["sm_count"]) == (1, "sm_90", 132)
     assert written["entries"][1]["model"] == {"config": SPLIT, "us": 12.1}
     assert [entry.name for entry in tmp_path.iterdir()] == ["table.json"]
-    # What was written is what is read.
+    # The file is read as it was written.
     kiln.set_tuning(path)
     assert "M = 64" in explained()["why"][-1]
     assert measured_command(*arguments) == OK

@@ -296,7 +296,7 @@ def test_the_report_and_the_table(measured_command, capsys, tmp_path):
         "worst": pytest.approx(1.21),
         "worst_problem": "1 x 512 x 2 x 64, causal",
     }
-    # What was written is what is read.
+    # The file is read as it was written.
     kiln.set_tuning(path)
     case = AttentionCase(1, 512, 2, 64, 2, 512, "float16", causal=True, window=None)
     assert Tile.of(explained(case)) == NARROW

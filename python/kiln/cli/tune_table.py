@@ -1,4 +1,4 @@
-"""What the operations of `kiln tune` share: the file that they write, the loop and the flags."""
+"""The operations of `kiln tune` share this: the file that they write, the loop and the flags."""
 
 from __future__ import annotations
 
