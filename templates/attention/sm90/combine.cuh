@@ -72,7 +72,8 @@ struct SharedRows {
     const i64 tiles = ceil_div(p.len_q, kBlockQ), heads = static_cast<i64>(p.batch) * p.heads;
     const i64 index =
         (static_cast<i64>(tile.b) * p.heads + tile.h) * tiles + tile.first_row / kBlockQ;
-    const i64 first = (index * kWarps + warp_row / 16) * p.splits;
+    // Unsigned: ptxas would keep the sign of a division's result through the main loop.
+    const i64 first = (index * kWarps + static_cast<u32>(warp_row) / 16) * p.splits;
     u8* const workspace = static_cast<u8*>(p.workspace);
     flags = reinterpret_cast<u64*>(workspace) + first;
     partials = reinterpret_cast<float*>(workspace +
