@@ -79,9 +79,11 @@ struct DefaultHooks {
   // replaces logits(), Two<bool> keep_two(const Position& first) replaces keep(). The first key is
   // even unless it is the last of all; the result for the second is then discarded.
   static constexpr bool kTakesTwo = false;
-  // Computes a warp's logits by narrow_logits() instead of logits() where none of them exceeds
-  // narrow_limit() in magnitude. For the first variant that transforms logits.
-  static constexpr bool kNarrows = false;
+  // For the first variant that transforms logits: float logits_of(float score, float scale, const
+  // Position&) replaces logits() and scales the score itself, which may cost it nothing. Where no
+  // score of a warp, scaled, exceeds narrow_limit(scale) in magnitude, narrow_logits_of() replaces
+  // it in turn.
+  static constexpr bool kTakesScores = false;
 
   // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
@@ -152,7 +154,7 @@ struct Variants : Vs... {
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
-  static constexpr bool kNarrows = (Vs::kNarrows || ...);
+  static constexpr bool kTakesScores = (Vs::kTakesScores || ...);
   static constexpr bool kIndexesByKey = (Vs::kIndexesByKey || ...);
   // The number of bytes in the argument block.
   static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
@@ -162,15 +164,16 @@ struct Variants : Vs... {
     return static_cast<const V&>(*this);
   }
 
-  // kNarrow: no logit of the warp exceeds narrow_limit().
+  // kNarrow: no score of the warp, scaled, exceeds narrow_limit().
   template <bool kNarrow>
-  __device__ __forceinline__ float logits(float logit, const Position& at) const {
-    ((logit = transform<Vs, kNarrow>(logit, at)), ...);
+  __device__ __forceinline__ float logits(float score, float scale, const Position& at) const {
+    float logit = score * scale;
+    ((logit = transform<Vs, kNarrow>(logit, score, scale, at)), ...);
     return logit;
   }
-  __device__ __forceinline__ float narrow_limit() const {
+  __device__ __forceinline__ float narrow_limit(float scale) const {
     float limit = 0.0f;
-    (limit_narrow<Vs>(limit), ...);
+    (limit_narrow<Vs>(limit, scale), ...);
     return limit;
   }
   __device__ __forceinline__ bool keep(const Position& at) const {
@@ -178,9 +181,11 @@ struct Variants : Vs... {
   }
   // Returns the logits of the key at `at`, which is even, and of the next key, at `next`.
   template <bool kNarrow>
-  __device__ __forceinline__ Two<float> logits_of_two(Two<float> logits, const Position& at,
+  __device__ __forceinline__ Two<float> logits_of_two(Two<float> scores, float scale,
+                                                      const Position& at,
                                                       const Position& next) const {
-    (transform_two<Vs, kNarrow>(logits, at, next), ...);
+    Two<float> logits{scores.first * scale, scores.second * scale};
+    (transform_two<Vs, kNarrow>(logits, scores, scale, at, next), ...);
     return logits;
   }
   __device__ __forceinline__ Two<bool> keep_two(const Position& at, const Position& next) const {
@@ -216,9 +221,12 @@ struct Variants : Vs... {
 
  private:
   template <class V, bool kNarrow>
-  __device__ __forceinline__ float transform(float logit, const Position& at) const {
-    if constexpr (V::kNarrows && kNarrow) {
-      return get<V>().narrow_logits(logit, at);
+  __device__ __forceinline__ float transform(float logit, float score, float scale,
+                                             const Position& at) const {
+    if constexpr (V::kTakesScores && kNarrow) {
+      return get<V>().narrow_logits_of(score, scale, at);
+    } else if constexpr (V::kTakesScores) {
+      return get<V>().logits_of(score, scale, at);
     } else if constexpr (V::kTransformsLogits) {
       return get<V>().logits(logit, at);
     } else {
@@ -226,18 +234,19 @@ struct Variants : Vs... {
     }
   }
   template <class V, bool kNarrow>
-  __device__ __forceinline__ void transform_two(Two<float>& logits, const Position& at,
+  __device__ __forceinline__ void transform_two(Two<float>& logits, const Two<float>& scores,
+                                                float scale, const Position& at,
                                                 const Position& next) const {
     if constexpr (V::kTransformsLogits && V::kTakesTwo) {
       logits = get<V>().logits_of_two(logits, at);
     } else {
-      logits = {transform<V, kNarrow>(logits.first, at),
-                transform<V, kNarrow>(logits.second, next)};
+      logits = {transform<V, kNarrow>(logits.first, scores.first, scale, at),
+                transform<V, kNarrow>(logits.second, scores.second, scale, next)};
     }
   }
   template <class V>
-  __device__ __forceinline__ void limit_narrow(float& limit) const {
-    if constexpr (V::kNarrows) limit = get<V>().narrow_limit();
+  __device__ __forceinline__ void limit_narrow(float& limit, float scale) const {
+    if constexpr (V::kTakesScores) limit = get<V>().narrow_limit(scale);
   }
   template <class V>
   __device__ __forceinline__ void keep(Two<bool>& kept, const Position& at,

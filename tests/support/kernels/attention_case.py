@@ -29,6 +29,7 @@ OPTIONS = {
     "scale-negative": {"scale": -0.2},
     "scale-zero": {"scale": 0.0},
     "scale-negative-softcap": {"scale": -0.2, "softcap": 3.0, "alibi": "h"},
+    "softcap-scale": {"softcap": 3.0, "scale": 2.0**10, "magnitude": 2.0**-12},
 }
 
 
