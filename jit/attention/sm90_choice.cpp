@@ -24,7 +24,10 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   // Three math warpgroups leave registers for code that reads nothing at a key.
   const bool is_light_code =
       traits.has_variant() && !traits.variant_indexes_by_key() && traits.attn_mask == DType::none;
-  const Work work = is_light_code ? Work::medium : work_of(traits);
+  // With partial results, they do so for one option at every logit, not for two.
+  const int options = traits.softcap + traits.alibi + traits.has_variant();
+  const Work usual = is_light_code ? Work::medium : work_of(traits);
+  const Work work = splits && options > 1 ? std::max(usual, Work::heavy) : usual;
   const auto serves = [&](const AttentionSm90Config& config) {
     return splits == config.splits && traits.head_dim >= config.min_dim &&
            traits.head_dim <= config.max_dim && traits.head_dim_v <= config.max_dim_v &&
@@ -130,6 +133,11 @@ Launch launch_of(const AttentionProblem& problem, int row, int splits) {
           tiles_of(problem.len_q, config_at(row).block_q), splits, nullptr};
 }
 
+// Says whether a mask leaves the queries fewer keys than there are.
+bool is_narrow_window(const AttentionProblem& problem) {
+  return problem.traits.mask == Mask::window && problem.keys < problem.len_kv;
+}
+
 // The time that a launch takes, in units that compare launches of one call: products of query rows
 // and keys in the CTA that has the most.
 double cost_of(const AttentionProblem& problem, const Launch& launch, int sm_count) {
@@ -142,8 +150,8 @@ double cost_of(const AttentionProblem& problem, const Launch& launch, int sm_cou
   const auto ctas = static_cast<double>(launch.heads * launch.tiles * launch.splits) / sm_count;
   const double longest = keys + ends;
   // Long and short tiles of a triangle are dealt evenly, see sm90_deal.h; others in whole rounds.
-  const bool is_triangle =
-      problem.traits.mask == Mask::causal && problem.len_kv < 2 * problem.len_q;
+  const bool is_triangle = problem.traits.mask != Mask::none && !is_narrow_window(problem) &&
+                           problem.len_kv < 2 * problem.len_q;
   const double rounds =
       is_triangle ? std::max(longest, ctas * (keys / 2 + ends)) : std::ceil(ctas) * longest;
   return rounds * config.block_q * 100 / config.speed;
@@ -180,7 +188,11 @@ Launch choose_launch(const AttentionProblem& problem, int arch, int sm_count, bo
   const Launch usual = launch_of(problem, row, 1);
   const std::int64_t tiles = usual.heads * usual.tiles;
   // The portable kernel's small tiles fill more multiprocessors, and its CTAs may share keys too.
-  const Launch whole = may_split && 2 * tiles < sm_count ? Launch{} : usual;
+  // With windows it takes longer nevertheless where tiles are full: 2.8 times as long with 512
+  // queries that see 1025 keys each, of 8 heads, which is the one case that was measured.
+  const bool has_windows =
+      is_narrow_window(problem) && 8 * tiles >= sm_count && problem.len_q >= config_at(row).block_q;
+  const Launch whole = may_split && 2 * tiles < sm_count && !has_windows ? Launch{} : usual;
   // Shorter keys are not worth splitting, and sixteen rounds are even enough.
   if (!may_split || problem.keys < 1280 || tiles > 16 * std::int64_t{sm_count}) return whole;
   const Launch best = best_launch(problem, arch, sm_count);
@@ -214,8 +226,9 @@ Launch measured_launch(const AttentionProblem& problem, int arch, int sm_count, 
 // AttentionParams::heads_paired.
 int paired_of(const AttentionProblem& problem, const Launch& launch, std::int64_t ctas) {
   // Windows read few keys. All heads of a row are then dealt at a time, because their queries lie
-  // side by side in memory.
-  if (problem.traits.mask == Mask::window) return 0;
+  // side by side in memory. A window as wide as the keys is a causal mask: its tiles differ as
+  // much, and it reads all keys.
+  if (is_narrow_window(problem)) return 0;
   // Few queries of many keys cost about the same wherever they are.
   if (problem.traits.mask == Mask::none || problem.len_kv > 10 * problem.len_q) return -1;
   const std::int64_t seen_by_first = std::max(problem.len_kv - problem.len_q, 0);
