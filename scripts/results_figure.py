@@ -14,11 +14,23 @@ DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 FIGURE = DOCS / "benchmarks" / "results.svg"
 
 # The colours of bench/plots.py, by peer.
-COLOURS = {"cuDNN": "#3b6fb6", "cuBLAS": "#3b6fb6", "FA2": "#6fa8a0", "Triton": "#8c7fb8"}
+COLOURS = {
+    "cuDNN": "#3b6fb6",
+    "cuBLAS": "#3b6fb6",
+    "FA2": "#6fa8a0",
+    "FA3": "#2f7d4f",
+    "Triton": "#8c7fb8",
+}
 ONE = "one token, "
-KEY = ((15, "FA2", "FA2"), (75, "cuDNN", "cuDNN, cuBLAS"), (205, "Triton", "Triton"))
+KEY = (
+    (15, "FA2", "FA2"),
+    (75, "FA3", "FA3"),
+    (135, "cuDNN", "cuDNN, cuBLAS"),
+    (265, "Triton", "Triton"),
+)
 # Title; how its table in performance.md begins; how the rows begin; the column of each peer.
-ATTENTION = ("attention, bf16, 512 to 16k keys", "| 512 to 16k |", r"D\d+", {"FA2": 1, "cuDNN": 3})
+PREFILL = ("attention, bf16, 512 to 16k keys", "| Hopper, 512 to 16k |", r"D\d+")
+ATTENTION = (*PREFILL, {"FA3": 1, "cuDNN": 2})
 DECODE = ("decoding, 32/8 heads, D128", "| decode, 32/8", ONE, {"FA2": 3, "cuDNN": 4})
 PRODUCTS = {"cuBLAS": 2, "Triton": 3}
 GEMM = ("GEMM, by dtype; layers are bf16", "| geometric means | cells |", "", PRODUCTS)
