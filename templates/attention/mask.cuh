@@ -59,18 +59,13 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
                                                  const Addressing& addressing, int tile_row,
                                                  int kv_first, float scale) {
   if constexpr (Variant::kTakesScores) {
-    // Two chains of comparisons take half as long as one.
-    float largest[2] = {};
+    float largest = 0.0f;
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
 #pragma unroll
-      for (int c = 0; c < Map::kCols; ++c) {
-        float& chain = largest[c % 2];
-        chain = fmaxf(chain, fabsf(scores.at(r, c)));
-      }
+      for (int c = 0; c < Map::kCols; ++c) largest = fmaxf(largest, fabsf(scores.at(r, c)));
     }
-    const float most = fmaxf(largest[0], largest[1]);
-    if (!__any_sync(~0u, most * scale > variant.narrow_limit(scale))) {
+    if (!__any_sync(~0u, largest * scale > variant.narrow_limit())) {
       transform_each<true>(scores, variant, addressing, tile_row, kv_first, scale);
       return;
     }

@@ -81,7 +81,7 @@ struct DefaultHooks {
   static constexpr bool kTakesTwo = false;
   // For the first variant that transforms logits: float logits_of(float score, float scale, const
   // Position&) replaces logits() and scales the score itself, which may cost it nothing. Where no
-  // score of a warp, scaled, exceeds narrow_limit(scale) in magnitude, narrow_logits_of() replaces
+  // score of a warp, scaled, exceeds narrow_limit() in magnitude, narrow_logits_of() replaces
   // it in turn.
   static constexpr bool kTakesScores = false;
 
@@ -171,9 +171,9 @@ struct Variants : Vs... {
     ((logit = transform<Vs, kNarrow>(logit, score, scale, at)), ...);
     return logit;
   }
-  __device__ __forceinline__ float narrow_limit(float scale) const {
+  __device__ __forceinline__ float narrow_limit() const {
     float limit = 0.0f;
-    (limit_narrow<Vs>(limit, scale), ...);
+    (limit_narrow<Vs>(limit), ...);
     return limit;
   }
   __device__ __forceinline__ bool keep(const Position& at) const {
@@ -245,8 +245,8 @@ struct Variants : Vs... {
     }
   }
   template <class V>
-  __device__ __forceinline__ void limit_narrow(float& limit, float scale) const {
-    if constexpr (V::kTakesScores) limit = get<V>().narrow_limit(scale);
+  __device__ __forceinline__ void limit_narrow(float& limit) const {
+    if constexpr (V::kTakesScores) limit = get<V>().narrow_limit();
   }
   template <class V>
   __device__ __forceinline__ void keep(Two<bool>& kept, const Position& at,
