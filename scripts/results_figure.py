@@ -29,8 +29,12 @@ KEY = (
     (265, "Triton", "Triton"),
 )
 # Title; how its table in performance.md begins; how the rows begin; the column of each peer.
-PREFILL = ("attention, bf16, 512 to 16k keys", "| Hopper, 512 to 16k |", r"D\d+")
-ATTENTION = (*PREFILL, {"FA3": 1, "cuDNN": 2})
+ATTENTION = (
+    "attention, bf16, 512 to 16k keys",
+    "| Hopper, 512 to 16k |",
+    r"D\d+",
+    {"FA3": 1, "cuDNN": 2},
+)
 DECODE = ("decoding, 32/8 heads, D128", "| decode, 32/8", ONE, {"FA2": 3, "cuDNN": 4})
 PRODUCTS = {"cuBLAS": 2, "Triton": 3}
 GEMM = ("GEMM, by dtype; layers are bf16", "| geometric means | cells |", "", PRODUCTS)

@@ -24,10 +24,7 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   // Three math warpgroups leave registers for code that reads nothing at a key.
   const bool is_light_code =
       traits.has_variant() && !traits.variant_indexes_by_key() && traits.attn_mask == DType::none;
-  // Two options at every logit need more than one leaves.
-  const int options = traits.softcap + traits.alibi + traits.has_variant();
-  const Work usual = is_light_code ? Work::medium : work_of(traits);
-  const Work work = options > 1 ? std::max(usual, Work::heavy) : usual;
+  const Work work = is_light_code ? Work::medium : work_of(traits);
   const auto serves = [&](const AttentionSm90Config& config) {
     return splits == config.splits && traits.head_dim >= config.min_dim &&
            traits.head_dim <= config.max_dim && traits.head_dim_v <= config.max_dim_v &&

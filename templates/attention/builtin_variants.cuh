@@ -44,29 +44,25 @@ struct Window : DefaultHooks<Window> {
   }
 };
 
-// Computes cap * tanh(scale * score / cap).
+// Computes cap * tanh(logit / cap).
 struct Softcap : DefaultHooks<Softcap> {
   static constexpr bool kIndexesByKey = false;
   Slot<float> cap;
   static constexpr bool kTransformsLogits = true;
-  static constexpr bool kTakesScores = true;
+  static constexpr bool kNarrows = true;
 
-  // As tanh_fast(), with the factors of the argument in one.
-  __device__ __forceinline__ float logits_of(float score, float scale, const Position&) const {
-    const float factor = 2.0f * kLog2e * (scale * reciprocal_approx(cap));
-    return cap * fmaf(-2.0f, reciprocal_approx(exp2_approx(factor * score) + 1.0f), 1.0f);
+  __device__ __forceinline__ float logits(float logit, const Position&) const {
+    return cap * tanh_fast(logit * reciprocal_approx(cap));
   }
   // tanh takes two operations of the unit that computes exponents, and a weight takes a third, so
   // that this unit would bound the kernel. Up to 0.4 of the cap, a minimax polynomial without any
-  // has a relative error of 1.7e-7. Powers of 1 / cap overflow where the cap is tiny. With the
-  // scale in its coefficients, it would take an operation less and a register more, which spills.
+  // has a relative error of 1.7e-7. Powers of 1 / cap overflow where the cap is tiny.
   __device__ __forceinline__ float narrow_limit() const { return cap < 1e-4f ? -1.0f : 0.4f * cap; }
-  __device__ __forceinline__ float narrow_logits_of(float score, float scale,
-                                                    const Position&) const {
+  __device__ __forceinline__ float narrow_logits(float logit, const Position&) const {
     const float reciprocal = reciprocal_approx(cap), step = reciprocal * reciprocal;
     const float c1 = -0.333318823f * step, c2 = 0.13277629f * step * step,
                 c3 = -0.0477942192f * step * step * step;
-    const float logit = score * scale, square = logit * logit;
+    const float square = logit * logit;
     return fmaf(logit * square, fmaf(square, fmaf(square, c3, c2), c1), logit);
   }
 };

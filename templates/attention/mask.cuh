@@ -42,11 +42,11 @@ __device__ __forceinline__ void transform_each(Fragment<Map>& scores, const Vari
     for (int c = 0; c < Map::kCols; c += kStep) {
       if constexpr (Variant::kTakesTwo) {
         const Two<float> logits = variant.template logits_of_two<kNarrow>(
-            {scores.at(r, c), scores.at(r, c + 1)}, scale, position(c), position(c + 1));
+            {scores.at(r, c) * scale, scores.at(r, c + 1) * scale}, position(c), position(c + 1));
         scores.at(r, c) = logits.first;
         scores.at(r, c + 1) = logits.second;
       } else {
-        scores.at(r, c) = variant.template logits<kNarrow>(scores.at(r, c), scale, position(c));
+        scores.at(r, c) = variant.template logits<kNarrow>(scores.at(r, c) * scale, position(c));
       }
     }
   }
@@ -58,7 +58,7 @@ template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Variant& variant,
                                                  const Addressing& addressing, int tile_row,
                                                  int kv_first, float scale) {
-  if constexpr (Variant::kTakesScores) {
+  if constexpr (Variant::kNarrows) {
     float largest = 0.0f;
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {

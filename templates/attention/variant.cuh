@@ -79,11 +79,9 @@ struct DefaultHooks {
   // replaces logits(), Two<bool> keep_two(const Position& first) replaces keep(). The first key is
   // even unless it is the last of all; the result for the second is then discarded.
   static constexpr bool kTakesTwo = false;
-  // For the first variant that transforms logits: float logits_of(float score, float scale, const
-  // Position&) replaces logits() and scales the score itself, which may cost it nothing. Where no
-  // score of a warp, scaled, exceeds narrow_limit() in magnitude, narrow_logits_of() replaces
-  // it in turn.
-  static constexpr bool kTakesScores = false;
+  // Computes a warp's logits by narrow_logits() instead of logits() where none of them exceeds
+  // narrow_limit() in magnitude. For the first variant that transforms logits.
+  static constexpr bool kNarrows = false;
 
   // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
@@ -154,7 +152,7 @@ struct Variants : Vs... {
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
-  static constexpr bool kTakesScores = (Vs::kTakesScores || ...);
+  static constexpr bool kNarrows = (Vs::kNarrows || ...);
   static constexpr bool kIndexesByKey = (Vs::kIndexesByKey || ...);
   // The number of bytes in the argument block.
   static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
@@ -164,11 +162,10 @@ struct Variants : Vs... {
     return static_cast<const V&>(*this);
   }
 
-  // kNarrow: no score of the warp, scaled, exceeds narrow_limit().
+  // kNarrow: no logit of the warp exceeds narrow_limit().
   template <bool kNarrow>
-  __device__ __forceinline__ float logits(float score, float scale, const Position& at) const {
-    float logit = score * scale;
-    ((logit = transform<Vs, kNarrow>(logit, score, scale, at)), ...);
+  __device__ __forceinline__ float logits(float logit, const Position& at) const {
+    ((logit = transform<Vs, kNarrow>(logit, at)), ...);
     return logit;
   }
   __device__ __forceinline__ float narrow_limit() const {
@@ -181,11 +178,9 @@ struct Variants : Vs... {
   }
   // Returns the logits of the key at `at`, which is even, and of the next key, at `next`.
   template <bool kNarrow>
-  __device__ __forceinline__ Two<float> logits_of_two(Two<float> scores, float scale,
-                                                      const Position& at,
+  __device__ __forceinline__ Two<float> logits_of_two(Two<float> logits, const Position& at,
                                                       const Position& next) const {
-    Two<float> logits{scores.first * scale, scores.second * scale};
-    (transform_two<Vs, kNarrow>(logits, scores, scale, at, next), ...);
+    (transform_two<Vs, kNarrow>(logits, at, next), ...);
     return logits;
   }
   __device__ __forceinline__ Two<bool> keep_two(const Position& at, const Position& next) const {
@@ -221,12 +216,9 @@ struct Variants : Vs... {
 
  private:
   template <class V, bool kNarrow>
-  __device__ __forceinline__ float transform(float logit, float score, float scale,
-                                             const Position& at) const {
-    if constexpr (V::kTakesScores && kNarrow) {
-      return get<V>().narrow_logits_of(score, scale, at);
-    } else if constexpr (V::kTakesScores) {
-      return get<V>().logits_of(score, scale, at);
+  __device__ __forceinline__ float transform(float logit, const Position& at) const {
+    if constexpr (V::kNarrows && kNarrow) {
+      return get<V>().narrow_logits(logit, at);
     } else if constexpr (V::kTransformsLogits) {
       return get<V>().logits(logit, at);
     } else {
@@ -234,19 +226,18 @@ struct Variants : Vs... {
     }
   }
   template <class V, bool kNarrow>
-  __device__ __forceinline__ void transform_two(Two<float>& logits, const Two<float>& scores,
-                                                float scale, const Position& at,
+  __device__ __forceinline__ void transform_two(Two<float>& logits, const Position& at,
                                                 const Position& next) const {
     if constexpr (V::kTransformsLogits && V::kTakesTwo) {
       logits = get<V>().logits_of_two(logits, at);
     } else {
-      logits = {transform<V, kNarrow>(logits.first, scores.first, scale, at),
-                transform<V, kNarrow>(logits.second, scores.second, scale, next)};
+      logits = {transform<V, kNarrow>(logits.first, at),
+                transform<V, kNarrow>(logits.second, next)};
     }
   }
   template <class V>
   __device__ __forceinline__ void limit_narrow(float& limit) const {
-    if constexpr (V::kTakesScores) limit = get<V>().narrow_limit();
+    if constexpr (V::kNarrows) limit = get<V>().narrow_limit();
   }
   template <class V>
   __device__ __forceinline__ void keep(Two<bool>& kept, const Position& at,

@@ -98,8 +98,7 @@ class KeyLoop {
     u32 needs_q = 1;  // a word, as in WalkReader::KeyTile
     typename WalkReader<Config>::KeyTile next;
     KvPosition ahead;
-    const auto ask = [&](bool products_under_way) {
-      if (products_under_way != kAsksEarly) return;
+    const auto ask = [&] {
       next = walk.next();
       ahead = at_;
       ahead.advance();
@@ -107,13 +106,13 @@ class KeyLoop {
 #pragma unroll 1
     while (true) {
       u32 weights[Shape::kWeightRegisters];
-      ask(true);
+      if constexpr (kAsksEarly) ask();
       ScoreProducts::template finish<0>(registers_of(scores_));
       release(k_ring.empty(at_.stage));
       see(tile);
       softmax.step(scores_, out, exponent_scale_, [](auto&) {});
       pack(weights);
-      ask(false);
+      if constexpr (!kAsksEarly) ask();
 #pragma unroll 1
       for (keys_ = next; keys_.seen; keys_ = next) {
         const KvPosition v_at = at_;
@@ -126,7 +125,7 @@ class KeyLoop {
         begin_products();  // ptxas wants one in each basic block with products
         multiply_values(out, weights, v_at);
         turns_.give();
-        ask(true);
+        if constexpr (kAsksEarly) ask();
         ScoreProducts::template finish<1>(registers_of(scores_));
         release(k_ring.empty(at_.stage));
         see(tile);
@@ -139,7 +138,7 @@ class KeyLoop {
         release(v_ring.empty(v_at.stage));
         pack(weights);
         if (grows) rescale(out, shrink);
-        ask(false);
+        if constexpr (!kAsksEarly) ask();
       }
       if (!walk.may_see_more()) {
         release_q();
