@@ -25,6 +25,7 @@ def operators(**results: tuple[str, ...]) -> Callable[[Function], Function]: ...
 Tensor: TypeAlias = Annotated[Any, "Tensor"]  # of any framework
 Written: TypeAlias = Annotated[Any, "Tensor"]
 DType: TypeAlias = Annotated[Any, "ScalarType", "dtype_of"]  # of any framework, or its name
+Count: TypeAlias = Annotated[int, "SymInt"]
 Window: TypeAlias = Annotated[tuple[int, int], "SymInt[]", "numbers"]
 AnyVariant: TypeAlias = Annotated[BoundVariant | Variant, None]
 Layout: TypeAlias = Annotated[Literal["bshd", "bhsd"], "str"]
@@ -57,6 +58,58 @@ def flash_attention(
     alibi_slopes: Tensor | None = None,
     variant: AnyVariant | None = None,
     layout: Layout = "bshd",
+    out: Written | None = None,
+    lse: Written | None = None,
+    return_lse: bool = False,
+) -> Any: ...
+@operators(
+    flash_attention_varlen=("out",),
+    flash_attention_varlen_lse=("out", "lse"),
+    flash_attention_varlen_out=(),
+)
+def flash_attention_varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    cu_seqlens_q: Tensor,
+    max_seqlen_q: Count,
+    max_seqlen_k: Count,
+    cu_seqlens_k: Tensor | None = None,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    causal: bool = False,
+    window: Window = (-1, -1),
+    softcap: float = 0.0,
+    scale: float | None = None,
+    sinks: Tensor | None = None,
+    alibi_slopes: Tensor | None = None,
+    variant: AnyVariant | None = None,
+    num_splits: Count = 0,
+    out: Written | None = None,
+    lse: Written | None = None,
+    return_lse: bool = False,
+) -> Any: ...
+@operators(
+    flash_attention_with_kvcache=("out",),
+    flash_attention_with_kvcache_lse=("out", "lse"),
+    flash_attention_with_kvcache_out=(),
+)
+def flash_attention_with_kvcache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    *,
+    cache_seqlens: Tensor,
+    block_table: Tensor | None = None,
+    causal: bool = False,
+    window: Window = (-1, -1),
+    softcap: float = 0.0,
+    scale: float | None = None,
+    sinks: Tensor | None = None,
+    alibi_slopes: Tensor | None = None,
+    variant: AnyVariant | None = None,
+    num_splits: Count = 0,
     out: Written | None = None,
     lse: Written | None = None,
     return_lse: bool = False,

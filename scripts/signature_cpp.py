@@ -16,6 +16,7 @@ READERS = {
     "float?": ("std::optional<double>", "optional_number"),
     "str": ("TorchText", "text"),
     "str?": ("TorchText", "optional_text"),
+    "SymInt": ("std::int64_t", "integer"),
     "SymInt[]": ("TorchList", "list"),
     "int[]?": ("TorchList", "optional_list"),
     "ScalarType?": ("std::optional<std::int32_t>", "optional_dtype"),

@@ -11,16 +11,11 @@
 namespace kiln {
 namespace {
 
-const AttentionConfig& config_at(int row) {
-  return attention_configs()[static_cast<std::size_t>(row)];
-}
-
-enum class Kind { decode, few, narrow, many };
-Kind kind_of(const AttentionConfig& config) {
-  return config.teams > 1      ? Kind::decode
-         : config.splits       ? Kind::few
-         : config.max_keys > 0 ? Kind::narrow
-                               : Kind::many;
+RowKind kind_of(const AttentionConfig& config) {
+  return config.teams > 1      ? RowKind::decode
+         : config.splits       ? RowKind::few
+         : config.max_keys > 0 ? RowKind::narrow
+                               : RowKind::many;
 }
 
 // The rows that traits can use on an arch. What the traits ask for is worked out once, as a call
@@ -37,7 +32,7 @@ class Rows {
         work_(work_of(traits)) {}
 
   // -1: none.
-  int first(Kind kind) const {
+  int first(RowKind kind) const {
     const std::span<const AttentionConfig> configs = attention_configs();
     for (std::size_t row = 0; row < configs.size(); ++row) {
       if (kind_of(configs[row]) == kind && serves(configs[row])) return static_cast<int>(row);
@@ -73,7 +68,7 @@ class Rows {
 // each multiprocessor; a second split only adds to what must be combined, which pays where less
 // than two thirds of the multiprocessors would work. Others want as many CTAs as fit.
 int splits_of(const AttentionConfig& config, std::int64_t tiles, std::int64_t keys, int sm_count) {
-  const bool decodes = kind_of(config) == Kind::decode;
+  const bool decodes = kind_of(config) == RowKind::decode;
   const std::int64_t least_keys = decodes ? config.teams * config.block_kv : 4 * config.block_kv;
   const std::int64_t places = decodes ? sm_count : 2 * sm_count;
   std::int64_t splits = places / std::max<std::int64_t>(tiles, 1);
@@ -108,10 +103,15 @@ std::string tile_name(const AttentionConfig& config) {
          std::to_string(config.stages) + (config.splits ? " split" : "");
 }
 
+int row_of_kind(RowKind kind, const AttentionTraits& traits, int arch) {
+  return Rows(traits, arch).first(kind);
+}
+
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch) {
-  const Rows served(traits, arch);
   std::vector<int> rows;
-  for (const Kind kind : {Kind::decode, Kind::few, Kind::narrow, Kind::many}) {
+  if (traits.storage != Storage::dense) return rows;
+  const Rows served(traits, arch);
+  for (const RowKind kind : {RowKind::decode, RowKind::few, RowKind::narrow, RowKind::many}) {
     if (const int row = served.first(kind); row >= 0) rows.push_back(row);
   }
   return rows;
@@ -126,31 +126,32 @@ AttentionChoice choose_attention(const AttentionTraits& traits, int arch,
     return attention_tiles(extent.batch, extent.heads, extent.heads_kv, extent.len_q,
                            config.block_q, config.splits);
   };
-  const auto split_choice = [&](Kind kind) {
+  const auto split_choice = [&](RowKind kind) {
     const int row = served.first(kind);
-    const AttentionConfig& config = config_at(row);
+    const AttentionConfig& config = attention_config(row);
     return AttentionChoice{
         row, may_split ? splits_of(config, tiles_of(config), extent.keys, sm_count) : 1};
   };
-  if (rows <= 16) return split_choice(Kind::decode);
-  if (rows <= 64) return split_choice(Kind::few);
-  if (const int narrow = served.first(Kind::narrow);
-      narrow >= 0 && extent.keys <= config_at(narrow).max_keys) {
+  if (rows <= 16) return split_choice(RowKind::decode);
+  if (rows <= 64) return split_choice(RowKind::few);
+  if (const int narrow = served.first(RowKind::narrow);
+      narrow >= 0 && extent.keys <= attention_config(narrow).max_keys) {
     return {narrow, 1};
   }
-  const AttentionChoice many{served.first(Kind::many), 1};
-  if (tiles_of(config_at(many.row)) >= sm_count) return many;
-  const AttentionChoice few = split_choice(Kind::few);
+  const AttentionChoice many{served.first(RowKind::many), 1};
+  if (tiles_of(attention_config(many.row)) >= sm_count) return many;
+  const AttentionChoice few = split_choice(RowKind::few);
   return few.splits > 1 ? few : many;
 }
 
 bool resolve_portable(AttentionProblem& problem, const runtime::Device& device, bool may_split) {
-  const int arch = arch_of(device);
   const AttentionTraits& traits = problem.traits;
+  if (traits.storage != Storage::dense) return false;
+  const int arch = arch_of(device);
   const AttentionChoice choice = choose_attention(
       traits, arch, {problem.batch, problem.heads, problem.heads_kv, problem.len_q, problem.keys},
       device.info().sm_count, may_split);
-  const AttentionConfig& config = config_at(choice.row);
+  const AttentionConfig& config = attention_config(choice.row);
   const long long tiles = attention_tiles(problem.batch, problem.heads, problem.heads_kv,
                                           problem.len_q, config.block_q, config.splits);
   Step& step = problem.recipe.first();
@@ -183,8 +184,10 @@ std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int
 
 double flops_of(const AttentionProblem& problem) {
   const AttentionTraits& traits = problem.traits;
-  const double pairs =
-      static_cast<double>(problem.batch) * problem.heads * problem.len_q * problem.len_kv;
+  const double queries = traits.storage == Storage::dense
+                             ? static_cast<double>(problem.batch) * problem.len_q
+                             : static_cast<double>(problem.tokens);
+  const double pairs = queries * problem.heads * problem.len_kv;
   const double visible = traits.mask == Mask::causal ? 0.5 : 1.0;
   return 2 * pairs * visible * (traits.head_dim + traits.head_dim_v);
 }

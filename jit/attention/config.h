@@ -39,8 +39,17 @@ struct AttentionConfig {
 Work work_of(const AttentionTraits& traits);
 
 std::span<const AttentionConfig> attention_configs();
+inline const AttentionConfig& attention_config(int row) {
+  return attention_configs()[static_cast<std::size_t>(row)];
+}
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits);
 std::string tile_name(const AttentionConfig& config);  // "128x64x2", "64x64x2 split"
+
+// What a row is made for: up to 16 rows of all the heads that share a KV head; a few; many queries
+// that see few keys; many. The first two may share keys among CTAs.
+enum class RowKind { decode, few, narrow, many };
+// The row of a kind that such traits use on an arch; -1: none.
+int row_of_kind(RowKind kind, const AttentionTraits& traits, int arch);
 
 // Every row that these traits can ever use on an arch, whatever the lengths: what prewarming needs.
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch);

@@ -82,6 +82,14 @@ constexpr Field kLastFields[] = {
      .when = Says::when_set,
      .flag = "--no-mask-pairs",
      .applies = [](const Traits& t) { return as<AttentionTraits>(t).attn_mask != DType::none; }},
+    {.name = "storage",
+     .kind = FieldKind::choice,
+     .offset = offsetof(AttentionTraits, storage),
+     .values = kStorageNames,
+     .otherwise = "dense",
+     .help = "of keys: ragged or paged where sequences have lengths of their own",
+     .says = " {}",
+     .when = Says::when_set},
     {.name = "variant",
      .kind = FieldKind::variant,
      .offset = offsetof(AttentionTraits, variant),
@@ -152,12 +160,8 @@ constexpr Field kSm90RowFields[] = {
      .help = "rows whose CTAs may share the keys of a tile, or the others; null = all"},
 };
 
-const AttentionConfig& config_of(int row) {
-  return attention_configs()[static_cast<std::size_t>(row)];
-}
-
 Footprint footprint(const Specialization& spec) {
-  const AttentionConfig& config = config_of(spec.row());
+  const AttentionConfig& config = attention_config(spec.row());
   return {static_cast<unsigned>(config.warps) * 32,
           static_cast<unsigned>(shared_bytes(config, spec.traits_as<AttentionTraits>()))};
 }
@@ -190,9 +194,15 @@ constexpr Template kTemplates[] = {
      .file = "attention/flash_attention.cuh",
      .means = "mma.sync, cp.async",
      .row_fields = kRowFields,
-     .row = [](int row) -> const void* { return &config_of(row); },
-     .tile = [](int row) { return tile_name(config_of(row)); },
-     .reason = [](int row) { return config_of(row).reason; },
+     .row = [](int row) -> const void* { return &attention_config(row); },
+     .tile = [](int row) { return tile_name(attention_config(row)); },
+     .reason = [](int row) { return attention_config(row).reason; },
+     .why_not =
+         [](const Traits& t, int) {
+           return std::string(as<AttentionTraits>(t).storage == Storage::dense
+                                  ? ""
+                                  : "sequences have lengths of their own");
+         },
      .footprint = footprint,
      .render = render_attention},
     {.family = &kAttention,
@@ -209,11 +219,28 @@ constexpr Template kTemplates[] = {
      .footprint = sm90_footprint,
      .render = render_attention_sm90,
      .pack = pack_attention_sm90},
+    {.family = &kAttention,
+     .path = "varlen",
+     .file = "attention/varlen/flash_attention.cuh",
+     .means = "mma.sync, cp.async, lengths in device memory",
+     .row_fields = kRowFields,
+     .row = [](int row) -> const void* { return &attention_config(row); },
+     .tile = [](int row) { return tile_name(attention_config(row)); },
+     .reason = [](int row) { return attention_config(row).reason; },
+     .why_not =
+         [](const Traits& t, int) {
+           return std::string(as<AttentionTraits>(t).storage == Storage::dense
+                                  ? "all sequences have the same lengths"
+                                  : "");
+         },
+     .footprint = footprint,
+     .render = render_attention_varlen},
 };
 
 constexpr AttentionPath kPaths[] = {
     {.kernel = &kTemplates[1], .rows = attention_sm90_rows, .resolve = resolve_attention_sm90},
     {.kernel = &kTemplates[0], .rows = attention_rows, .resolve = resolve_portable},
+    {.kernel = &kTemplates[2], .rows = varlen_rows, .resolve = resolve_varlen},
 };
 
 }  // namespace
@@ -222,6 +249,7 @@ std::span<const AttentionPath> attention_paths() { return kPaths; }
 
 constinit const Template& kFlashAttention = kTemplates[0];
 constinit const Template& kFlashAttentionSm90 = kTemplates[1];
+constinit const Template& kFlashAttentionVarlen = kTemplates[2];
 
 constinit const Family kAttention = {.name = "flash_attention",
                                      .title = "attention",

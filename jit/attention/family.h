@@ -8,5 +8,6 @@ namespace kiln {
 extern const Family kAttention;
 extern const Template& kFlashAttention;  // mma.sync, for every arch
 extern const Template& kFlashAttentionSm90;
+extern const Template& kFlashAttentionVarlen;  // as the first, with lengths in device memory
 
 }  // namespace kiln

@@ -17,15 +17,17 @@ struct AttentionPath {
   bool (*resolve)(AttentionProblem& problem, const runtime::Device& device, bool may_split);
 };
 
-// In the order in which they are asked; the last one serves all.
+// In the order in which they are asked; one of them serves each call.
 std::span<const AttentionPath> attention_paths();
 
 // The kernels of all paths.
 std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int arch);
 
-// The paths choose their rows here; defined in sm90_choice.cpp and choice.cpp.
+// The paths choose their rows here; defined in sm90_choice.cpp, choice.cpp and varlen_choice.cpp.
 bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& device,
                             bool may_split);
 bool resolve_portable(AttentionProblem& problem, const runtime::Device& device, bool may_split);
+std::vector<int> varlen_rows(const AttentionTraits& traits, int arch);
+bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bool may_split);
 
 }  // namespace kiln

@@ -1,18 +1,13 @@
-
 #include "jit/attention/problem.h"
-#include "jit/attention/builtin_variants.h"
-#include "jit/attention/variant_arguments.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "jit/attention/tensor_checks.h"
 #include "jit/op/checks.h"
 #include "templates/attention/params.h"
 
 namespace kiln {
 namespace {
-
-constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // q + right must fit an int
 
 // Dimensions of q, k, v and out by meaning, whatever the layout.
 struct Axes {
@@ -25,34 +20,6 @@ Axes axes(AttentionLayout layout) {
 const char* layout_text(AttentionLayout layout) {
   return layout == AttentionLayout::bshd ? "[batch, length, heads, head_dim]"
                                          : "[batch, heads, length, head_dim]";
-}
-
-bool has_vectors(const TensorView& t, int vector_bytes) {
-  bool aligned = is_aligned(t, vector_bytes);
-  for (int i = 0; i < 3; ++i) {
-    aligned = aligned && (t.shape[i] <= 1 || t.strides[i] % kVectorElements == 0);
-  }
-  return aligned;
-}
-
-[[noreturn]] void refuse_head_dim(Subject subject, std::int64_t dim) {
-  throw_value(subject,
-              "must have a head dim that is a multiple of 8 up to 256, got " + std::to_string(dim));
-}
-void check_head_dim(Subject subject, std::int64_t dim) {
-  const bool sound = dim >= 8 && dim <= 256 && dim % 8 == 0;
-  if (!sound) [[unlikely]]
-    refuse_head_dim(subject, dim);
-}
-
-[[noreturn]] void refuse_length(Subject subject, std::int64_t size, const char* what) {
-  throw_value(subject, std::string("has ") + std::to_string(size) + " " + what +
-                           "; at most 2^30 - 1 are supported: split the call");
-}
-int check_length(Subject subject, std::int64_t size, const char* what) {
-  if (size > kMaxLength) [[unlikely]]
-    refuse_length(subject, size, what);
-  return static_cast<int>(size);
 }
 
 void check_layout(AttentionLayout layout, const char* op) {
@@ -97,11 +64,7 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
                                          names.k + ", which is " + shape_text(k) + "; it is " +
                                          shape_text(v));
   }
-  if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0) {
-    throw_value({names.op, names.q}, std::string("must have a multiple of the heads of ") +
-                                         names.k + ", got " + std::to_string(heads) +
-                                         " heads for " + std::to_string(heads_kv));
-  }
+  check_heads({names.op, names.q}, names.k, heads, heads_kv);
   check_shape({names.op, "out"}, out, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]});
   problem.batch = check_length({names.op, names.q}, q.shape[0], "batch entries");
   problem.heads = check_length({names.op, names.q}, heads, "heads");
@@ -136,11 +99,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.heads_kv = problem.heads_kv;
   p.len_q = problem.len_q, p.len_kv = problem.len_kv;
   p.splits = 1;
-  p.scale = options.scale ? *options.scale : 1.0f / std::sqrt(static_cast<float>(q.shape[3]));
-  if (!std::isfinite(p.scale)) {
-    throw_value({problem.names.op, "scale"},
-                "must be a finite number, got " + number_text(p.scale));
-  }
+  p.scale = checked_scale({problem.names.op, "scale"}, options.scale, q.shape[3]);
   problem.arguments().set_params(p);
   // A query's row is read by the thread blocks that compute the same row of out, before it is
   // written.
@@ -165,23 +124,8 @@ void check_attention(const TensorView& q, const TensorView& k, const TensorView&
   traits.q = q.dtype, traits.k = k.dtype, traits.v = v.dtype, traits.out = out.dtype;
   traits.head_dim = static_cast<std::uint16_t>(q.shape[3]);
   traits.head_dim_v = static_cast<std::uint16_t>(v.shape[3]);
-  const TensorView* const tensors[] = {&q, &k, &v, &out};
-  int vector_bytes[4];
-  traits.aligned = true;
-  for (std::size_t i = 0; i < 4; ++i) {
-    vector_bytes[i] = kVectorElements * size_of(tensors[i]->dtype);
-    traits.aligned = traits.aligned && has_vectors(*tensors[i], vector_bytes[i]);
-  }
-  for (std::size_t i = 0; traits.aligned && i < 4; ++i) {
-    problem.arguments().require_alignment(i, static_cast<std::size_t>(vector_bytes[i]));
-  }
-  add_builtin_variants(options, problem);
-  if (options.variant) {
-    const Variant& variant = options.variant->variant();
-    problem.texts.variant = &variant.definition();
-    traits.variant = variant.digest();
-    add_variant_arguments(*options.variant, problem);
-  }
+  settle_alignment(q, k, v, out, problem);
+  add_variants(options, problem);
   check_overlaps(problem);
 }
 

@@ -23,6 +23,10 @@ struct AttentionProblem : Problem {
   AttentionTraits traits;
   int batch = 0, heads = 0, heads_kv = 0, len_q = 0, len_kv = 0;
   int keys = 0;  // the most that one query sees
+  // Where sequences have lengths of their own, len_q and len_kv are bounds, and these say how many
+  // queries all sequences have, and that no two CTAs share the keys of a query tile.
+  std::int64_t tokens = 0;
+  bool whole_tiles = false;
   // resolve() sets the entry of the tuning table that named the row; it is null where none did.
   const TunedAttention* measured = nullptr;
 

@@ -132,11 +132,15 @@ std::string variant_source(const AttentionTraits& traits, const UserTexts& texts
   return user + "using Variant = " + variant_list(traits) + ";\n\n";
 }
 
-std::string render_attention(const Specialization& spec, const UserTexts& texts) {
+namespace {
+
+std::string render_portable(const Specialization& spec, const UserTexts& texts,
+                            const std::string& file, const std::string& fields,
+                            const std::string& function) {
   const auto traits = spec.traits_as<AttentionTraits>();
-  const AttentionConfig& config = attention_configs()[static_cast<std::size_t>(spec.row())];
+  const AttentionConfig& config = attention_config(spec.row());
   SourceText text;
-  text << "#include \"/kiln/attention/flash_attention.cuh\"\n\n"
+  text << "#include \"/kiln/attention/" << file << "\"\n\n"
        << "struct Config {\n"
        << "  using Element = " << device_type(traits.q) << ";\n"
        << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
@@ -148,13 +152,28 @@ std::string render_attention(const Specialization& spec, const UserTexts& texts)
        << "  static constexpr bool kPacked = " << boolean(config.splits)
        << ", kSplits = " << boolean(config.splits) << ";\n"
        << "  static constexpr bool kAligned = " << boolean(traits.aligned) << ";\n"
-       << "};\n"
+       << fields << "};\n"
        << variant_source(traits, texts)
        // Without the 1, ptxas aims for three CTAs an SM, and spills.
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarps * 32, 1)\n"
-       << kEntryName << "(const __grid_constant__ kiln::AttentionArgs<Variant> args) {\n"
-       << "  kiln::flash_attention<Config, Variant>(args);\n}\n";
+       << kEntryName << "(const __grid_constant__ kiln::" << function << "\n}\n";
   return text.str();
+}
+
+}  // namespace
+
+std::string render_attention(const Specialization& spec, const UserTexts& texts) {
+  return render_portable(
+      spec, texts, "flash_attention.cuh", "",
+      "AttentionArgs<Variant> args) {\n  kiln::flash_attention<Config, Variant>(args);");
+}
+
+std::string render_attention_varlen(const Specialization& spec, const UserTexts& texts) {
+  const bool is_paged = spec.traits_as<AttentionTraits>().storage == Storage::paged;
+  return render_portable(
+      spec, texts, "varlen/flash_attention.cuh",
+      std::string("  static constexpr bool kPaged = ") + boolean(is_paged) + ";\n",
+      "AttentionVarlenArgs<Variant> args) {\n  kiln::flash_attention_varlen<Config, Variant>(args);");
 }
 
 }  // namespace kiln

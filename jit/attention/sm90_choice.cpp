@@ -19,7 +19,7 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 // which may admit some lengths only and the last of which admits all; stops where it returns true.
 template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
-  if (limits(arch).number != 90 || !traits.aligned) return;
+  if (limits(arch).number != 90 || !traits.aligned || traits.storage != Storage::dense) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   // Three math warpgroups leave registers for code that reads nothing at a key.
   const bool is_light_code =
@@ -94,6 +94,7 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
     return "q, k, v or out admits no tensor map: its base and its strides must be multiples of 16 "
            "bytes";
   }
+  if (traits.storage != Storage::dense) return "sequences have lengths of their own";
   return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
                                                    : "";
 }
@@ -239,6 +240,7 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
                             bool may_split) {
   const int arch = arch_of(device);
   const AttentionTraits& traits = problem.traits;
+  if (traits.storage != Storage::dense) return false;
   const std::int64_t sharing = problem.heads / std::max(problem.heads_kv, 1);
   if (problem.len_q * sharing <= 64 || problem.len_kv == 0) return false;
   const int sm_count = device.info().sm_count;

@@ -19,6 +19,12 @@ enum class Mask : std::uint8_t { none, causal, window };
 inline constexpr Named kMaskNames[] = {
     {"none", Mask::none}, {"causal", Mask::causal}, {"window", Mask::window}};
 
+// How the keys of a call's sequences are stored. Dense: all sequences have the same lengths, which
+// the host knows. Ragged, paged: each has its own, in device memory.
+enum class Storage : std::uint8_t { dense, ragged, paged };
+inline constexpr Named kStorageNames[] = {
+    {"dense", Storage::dense}, {"ragged", Storage::ragged}, {"paged", Storage::paged}};
+
 // What kernels read or write at once of a row of q, k, v or out where these are aligned.
 inline constexpr int kVectorElements = 8;
 
@@ -32,7 +38,7 @@ struct AttentionTraits {
   DType sinks = DType::none;
   DType attn_mask = DType::none;  // boolean: hides logits; a float: is added to them
   bool mask_pairs = false;        // attn_mask is read two keys at a time, see reads_pairs()
-  std::uint8_t reserved_byte = 0;
+  Storage storage = Storage::dense;
   std::uint16_t head_dim = 0;
   std::uint16_t head_dim_v = 0;
   std::uint8_t reserved[16] = {};

@@ -4,6 +4,8 @@
 from ._core import (
     Variant,
     flash_attention,
+    flash_attention_varlen,
+    flash_attention_with_kvcache,
     gemm,
     layer_norm,
     rms_norm,
@@ -13,6 +15,8 @@ from ._core import (
 __all__ = [
     "Variant",
     "flash_attention",
+    "flash_attention_varlen",
+    "flash_attention_with_kvcache",
     "gemm",
     "layer_norm",
     "rms_norm",

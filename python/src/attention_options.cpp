@@ -1,18 +1,43 @@
-// Options of both forms of attention.
+// Options of all forms of attention.
 #include "attention_options.h"
 
+#include "arguments.h"
+#include "errors.h"
 #include "generated/flash_attention.h"
 #include "generated/scaled_dot_product_attention.h"
 #include "options.h"
+#include "torch_arguments.h"
 
 namespace kiln::python {
 
 using Attention = FlashAttentionSignature;
 using Sdpa = ScaledDotProductAttentionSignature;
 
-void refuse_window(const std::string& given) {
-  throw_type(subject_of<Attention>(Attention::kWindow),
-             "must be a pair (left, right) of integers, -1 = open, got " + given);
+namespace {
+
+// `given` is the caller's value as messages show it.
+[[noreturn]] void refuse_window(Subject subject, const std::string& given) {
+  throw_type(subject, "must be a pair (left, right) of integers, -1 = open, got " + given);
+}
+
+}  // namespace
+
+void read_window(PyObject* window, Subject subject, AttentionOptions& options) {
+  if (window == nullptr) return;
+  const bool is_pair =
+      (PyTuple_Check(window) || PyList_Check(window)) && PySequence_Fast_GET_SIZE(window) == 2;
+  if (!is_pair) refuse_window(subject, py::cast<std::string>(py::repr(window)));
+  // Held, because an __index__ may take them out of a list.
+  const auto left = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 0));
+  const auto right = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 1));
+  options.window_left = int64_argument(left.ptr(), subject);
+  options.window_right = int64_argument(right.ptr(), subject);
+}
+
+void read_window(const TorchList& window, Subject subject, AttentionOptions& options) {
+  if (size_of(window) != 2) refuse_window(subject, repr_of(window));
+  options.window_left = item_of(window, 0);
+  options.window_right = item_of(window, 1);
 }
 
 AttentionLayout attention_layout(std::string_view name) {

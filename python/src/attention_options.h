@@ -1,16 +1,20 @@
-// Options of both forms of attention from plain values, for the C entries and the operators'
+// Options of all forms of attention from plain values, for the C entries and the operators'
 // kernels. Throws TypeError and ValueError naming the argument.
 #pragma once
+
+#include <pybind11/pybind11.h>
 
 #include <string>
 #include <string_view>
 
 #include "kiln/kiln.h"
+#include "torch_abi.h"
 
 namespace kiln::python {
 
-// `given` is the caller's value as messages show it.
-[[noreturn]] void refuse_window(const std::string& given);
+// A pair of integers; what is not given leaves the window open.
+void read_window(PyObject* window, Subject subject, AttentionOptions& options);
+void read_window(const TorchList& window, Subject subject, AttentionOptions& options);
 AttentionLayout attention_layout(std::string_view name);
 // The log-sum-exp of q, contiguous, data null.
 TensorView lse_of(const TensorView& q, AttentionLayout layout);

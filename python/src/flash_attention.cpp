@@ -24,18 +24,6 @@ constexpr Subject subject(Signature::Slot slot) { return subject_of<Signature>(s
 
 using Slots = std::array<PyObject*, kSlots>;
 
-void read_window(PyObject* window, AttentionOptions& options) {
-  if (window == nullptr) return;
-  const bool is_pair =
-      (PyTuple_Check(window) || PyList_Check(window)) && PySequence_Fast_GET_SIZE(window) == 2;
-  if (!is_pair) refuse_window(py::cast<std::string>(py::repr(window)));
-  // Held, because an __index__ may take them out of a list.
-  const auto left = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 0));
-  const auto right = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 1));
-  options.window_left = int64_argument(left.ptr(), subject(kWindow));
-  options.window_right = int64_argument(right.ptr(), subject(kWindow));
-}
-
 AttentionLayout read_layout(PyObject* object) {
   if (object == nullptr) return AttentionLayout::bshd;
   if (object == Py_None) {
@@ -55,7 +43,7 @@ struct AttentionCall {
   AttentionCall(const Slots& slots, HostArrays host_arrays)
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
     read_numbers<Signature>(slots, options);
-    read_window(slots[kWindow], options);
+    read_window(slots[kWindow], subject(kWindow), options);
     options.variant = variant_argument(slots[kVariant], subject(kVariant));
     options.layout = read_layout(slots[kLayout]);
     returns_lse = bool_argument(slots[kReturnLse], false, subject(kReturnLse));

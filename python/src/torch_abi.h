@@ -142,6 +142,7 @@ class TorchArguments {
     return TorchText(pointer<TorchTextObject>(optional().value_or(0)));
   }
   bool boolean() noexcept { return (*next_++ & 1) != 0; }
+  std::int64_t integer() noexcept { return static_cast<std::int64_t>(*next_++); }
   double number() noexcept { return std::bit_cast<double>(*next_++); }
   std::optional<double> optional_number() noexcept {
     const std::optional<TorchSlot> slot = optional();

@@ -9,12 +9,12 @@
 namespace kiln::python {
 namespace {
 
+using Signature = FlashAttentionSignature;
+
 AttentionOptions options_of(const FlashAttentionArguments& given) {
   AttentionOptions options;
   given.set_numbers(options);
-  if (size_of(given.window) != 2) refuse_window(repr_of(given.window));
-  options.window_left = item_of(given.window, 0);
-  options.window_right = item_of(given.window, 1);
+  read_window(given.window, subject_of<Signature>(Signature::kWindow), options);
   options.layout = attention_layout(view_of(given.layout));
   return options;
 }

@@ -101,14 +101,23 @@ __device__ __forceinline__ void store_combined(const Variant& variant, const Add
   });
 }
 
-// Called after softmax.finish(). Partners hold equal maxima and sums.
-template <class Config, class OutMap, class Softmax, class Variant, class Addressing, class Place>
+// Where the CTAs that share a query tile's keys meet: a flag and a partial result for each, and
+// this one's place among them.
+struct PartialPlace {
+  u64* flags;
+  float* partials;
+  int index, count;
+};
+
+// Called after softmax.finish(). Partners hold equal maxima and sums. `is_shared`: other CTAs have
+// keys of the same rows; `shared_place()` then returns the PartialPlace.
+template <class Config, class OutMap, class Softmax, class SharedPlace, class Variant,
+          class Addressing, class Place>
 __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>& out,
-                                             const Softmax& softmax, const AttentionParams& params,
-                                             const Variant& variant, const Addressing& addressing,
-                                             const Place& place) {
+                                             const Softmax& softmax, bool is_shared, u64 nonce,
+                                             SharedPlace shared_place, const Variant& variant,
+                                             const Addressing& addressing, const Place& place) {
   using Row = PartialRow<Config::kHeadDimV>;
-  constexpr int kTileFloats = attention_partial_floats(Config::kBlockQ, Config::kHeadDimV);
   float* const in_shared = reinterpret_cast<float*>(shared_memory);
   const auto of_team = [&](int i, int row) {
     return Row{in_shared + (i * Config::kBlockQ + row) * Row::kFloats};
@@ -125,29 +134,21 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
     }
   }
   __syncthreads();
-  if (params.splits == 1) {
-    return store_combined<Config>(variant, addressing, Config::kTeams, of_team);
-  }
+  if (!is_shared) return store_combined<Config>(variant, addressing, Config::kTeams, of_team);
 
-  const i64 tiles = gridDim.x / static_cast<u32>(params.splits);
-  u8* const workspace = static_cast<u8*>(params.workspace);
-  const i64 first = static_cast<i64>(addressing.tile()) * params.splits;
-  u64* const flags = reinterpret_cast<u64*>(workspace) + first;
-  float* const of_tile =
-      reinterpret_cast<float*>(workspace + attention_flag_bytes(tiles, params.splits)) +
-      first * kTileFloats;
+  const PartialPlace shared = shared_place();
   const auto of_split = [&](int i, int row) {
-    return Row{of_tile + (i * Config::kBlockQ + row) * Row::kFloats};
+    return Row{shared.partials + (i * Config::kBlockQ + row) * Row::kFloats};
   };
   for_each_quad<Config>(addressing, [&](int row, int column) {
     const CombinedOutputs all =
         combine_partials(Config::kTeams, column, [&](int i) { return of_team(i, row); });
-    const Row to = of_split(addressing.split(), row);
+    const Row to = of_split(shared.index, row);
     if (column == 0) to.set_sum(all.sum);
     *reinterpret_cast<float4*>(to.at + column) = all.outputs;
   });
-  if (arrives_last<CtaThreads>(flags, params.nonce, addressing.split(), params.splits)) {
-    store_combined<Config>(variant, addressing, params.splits, of_split);
+  if (arrives_last<CtaThreads>(shared.flags, nonce, shared.index, shared.count)) {
+    store_combined<Config>(variant, addressing, shared.count, of_split);
   }
 }
 

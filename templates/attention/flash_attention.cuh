@@ -205,6 +205,20 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
   });
 }
 
+// The place of a split's partial result in the workspace.
+template <class Config>
+__device__ __forceinline__ PartialPlace partial_place(const AttentionParams& params,
+                                                      const DenseAddressing<Config>& rows) {
+  constexpr int kTileFloats = attention_partial_floats(Config::kBlockQ, Config::kHeadDimV);
+  const i64 tiles = gridDim.x / static_cast<u32>(params.splits);
+  u8* const workspace = static_cast<u8*>(params.workspace);
+  const i64 first = static_cast<i64>(rows.tile()) * params.splits;
+  return {reinterpret_cast<u64*>(workspace) + first,
+          reinterpret_cast<float*>(workspace + attention_flag_bytes(tiles, params.splits)) +
+              first * kTileFloats,
+          rows.split(), params.splits};
+}
+
 template <class Config, class Variant>
 __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& args) {
   using Tiles = AttentionTiles<Config>;
@@ -234,7 +248,9 @@ __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& ar
   // The addressing is recomputed so that the main loop need not keep it in registers.
   const DenseAddressing<Config> stored(params, opaque(blockIdx.x));
   if constexpr (Config::kSplits) {
-    combine_rows<Config>(shared_memory, out, softmax, params, variant, stored, place);
+    combine_rows<Config>(
+        shared_memory, out, softmax, params.splits > 1, params.nonce,
+        [&] { return partial_place<Config>(params, stored); }, variant, stored, place);
   } else {
     store_rows<Config>(shared_memory, out, softmax, variant, stored, place);
   }

@@ -66,6 +66,47 @@ constexpr long long attention_workspace_bytes(long long tiles, int splits, int b
          tiles * splits * attention_partial_floats(block_q, head_dim_v) * 4;
 }
 
+// The arguments of calls whose sequences have lengths of their own, which lie in device memory: the
+// host knows bounds alone. Of `call`, batch is the number of sequences. Queries are packed, [tokens,
+// heads, head_dim] with batch strides of 0, or every sequence has len_q of them at its batch stride.
+// k_batch and v_batch are the strides of sequences or, paged, of pages.
+struct AttentionVarlenParams {
+  AttentionParams call;
+  const int* cu_seqlens_q;  // [batch + 1]: the first query of each sequence; null: not packed
+  const int* cu_seqlens_k;  // [batch + 1]: likewise its keys. Paged, they only tell the lengths
+  const int* seqused_k;     // [batch]: how many keys it has; null: see cu_seqlens_k, else len_kv
+  const int* block_table;   // [batch, ..]: the pages of its keys, of page_size keys each
+  long long block_table_row;
+  int page_size;
+  // x / page_size is x * page_factor >> 31 + page_shift, for 0 <= x < 2^31.
+  unsigned page_factor;
+  int page_shift;
+  // The launch computes sequences of so many rows, queries times the query heads of a KV head.
+  int least_rows, most_rows;
+  // A CTA computes whole query tiles: no two share the keys of one. The order of additions then
+  // does not depend on other sequences.
+  int whole_tiles;
+};
+static_assert(sizeof(AttentionVarlenParams) % 8 == 0, "the variant's 8-byte slots follow");
+
+// Bounds the query tiles of a launch: tiles of `block_q` rows of all heads that share a KV head, of
+// `batch` sequences of `tokens` queries in all.
+constexpr long long attention_varlen_tiles(long long batch, long long tokens, long long heads,
+                                           long long heads_kv, int block_q) {
+  if (heads_kv == 0) return 0;
+  const long long whole = tokens * (heads / heads_kv) / block_q;
+  return heads_kv * (whole + batch);
+}
+
+// What a query tile costs beside its keys, in steps of keys, where CTAs get equal shares of all.
+constexpr int kAttentionVarlenEnds = 2;
+
+// The workspace of a launch of `ctas` CTAs: a CTA has at most two partial results, of the query
+// tile that it begins with and of the one that it ends with. See varlen/work.cuh.
+constexpr long long attention_varlen_workspace_bytes(long long ctas, int block_q, int head_dim_v) {
+  return attention_workspace_bytes(ctas, 2, block_q, head_dim_v);
+}
+
 // The sm_90a kernels also take tensor maps of q, k, v and out as [batch, heads, rows, columns] with
 // boxes of 64 columns. A Map is 128 opaque bytes, aligned to 64, as a device encodes them.
 template <class Map>

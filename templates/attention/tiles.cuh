@@ -13,21 +13,32 @@ __device__ __forceinline__ Range visible_range(const Variant& variant, const Til
 }
 
 // Visits in order the tiles of kBlockKv keys that the variant's range touches and tile() does not
-// skip: in the `split`-th of `splits` equal runs, every kTeams-th tile from the `team`-th.
+// skip: in a run of steps of kTeams tiles, every kTeams-th tile from the `team`-th.
 template <int kBlockKv, int kTeams, class Variant>
 class TileIterator {
  public:
+  // The `split`-th of `splits` equal runs.
   __device__ __forceinline__ TileIterator(const Variant& variant, const TileRows& rows, int split,
                                           int splits, int team)
       : variant_(variant), rows_(rows), range_(visible_range(variant, rows)) {
     int first = range_.begin / kBlockKv * kBlockKv;
     if (splits > 1) {
-      constexpr int kStep = kBlockKv * kTeams;
       const int share = ceil_div(ceil_div(range_.end - first, kStep), splits) * kStep;
       first = min(first + split * share, range_.end);
       range_.begin = max(range_.begin, first);
       range_.end = min(range_.end, first + share);
     }
+    next_ = first + team * kBlockKv;
+  }
+  // The steps in `run`, counted from the first visible tile.
+  __device__ __forceinline__ TileIterator(const Variant& variant, const TileRows& rows, Range run,
+                                          int team)
+      : variant_(variant), rows_(rows), range_(visible_range(variant, rows)) {
+    const int visible = range_.begin / kBlockKv * kBlockKv;
+    const int steps = ceil_div(range_.end - visible, kStep);
+    const int first = min(visible + min(run.begin, steps) * kStep, range_.end);
+    range_.begin = max(range_.begin, first);
+    range_.end = max(range_.begin, min(range_.end, visible + min(run.end, steps) * kStep));
     next_ = first + team * kBlockKv;
   }
 
@@ -57,6 +68,8 @@ class TileIterator {
   }
 
  private:
+  static constexpr int kStep = kBlockKv * kTeams;
+
   const Variant& variant_;
   TileRows rows_;
   Range range_;

@@ -21,4 +21,5 @@
 #include "kiln/status.h"
 #include "kiln/tensor.h"
 #include "kiln/variant.h"
+#include "kiln/varlen.h"
 #include "kiln/workspace.h"

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from . import flash_attention as _flash_attention
+from . import flash_attention_varlen as _flash_attention_varlen
+from . import flash_attention_with_kvcache as _flash_attention_with_kvcache
 from . import layer_norm as _layer_norm
 from . import rms_norm as _rms_norm
 from ._values import check, dtype_of, numbers, refuse, tile_numbers
@@ -31,6 +33,17 @@ _FLASH_ATTENTION = (
     "Tensor q, Tensor k, Tensor v, *, bool causal=False, bool top_left=False, "
     "SymInt[] window=[-1, -1], float softcap=0.0, float? scale=None, Tensor? attn_mask=None, "
     "Tensor? sinks=None, Tensor? alibi_slopes=None, str layout='bshd'"
+)
+_FLASH_ATTENTION_VARLEN = (
+    "Tensor q, Tensor k, Tensor v, *, Tensor cu_seqlens_q, SymInt max_seqlen_q, "
+    "SymInt max_seqlen_k, Tensor? cu_seqlens_k=None, Tensor? seqused_k=None, "
+    "Tensor? block_table=None, bool causal=False, SymInt[] window=[-1, -1], float softcap=0.0, "
+    "float? scale=None, Tensor? sinks=None, Tensor? alibi_slopes=None, SymInt num_splits=0"
+)
+_FLASH_ATTENTION_WITH_KVCACHE = (
+    "Tensor q, Tensor k_cache, Tensor v_cache, *, Tensor cache_seqlens, Tensor? block_table=None, "
+    "bool causal=False, SymInt[] window=[-1, -1], float softcap=0.0, float? scale=None, "
+    "Tensor? sinks=None, Tensor? alibi_slopes=None, SymInt num_splits=0"
 )
 _SCALED_DOT_PRODUCT_ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
@@ -73,6 +86,48 @@ SCHEMAS = (
         f"({_FLASH_ATTENTION}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
         "flash_attention",
         ("q", "k", "v"),
+    ),
+    Schema(
+        "flash_attention_varlen",
+        f"({_FLASH_ATTENTION_VARLEN}) -> Tensor",
+        "flash_attention_varlen",
+        ("q", "k", "v"),
+        ("out",),
+    ),
+    Schema(
+        "flash_attention_varlen_lse",
+        f"({_FLASH_ATTENTION_VARLEN}) -> (Tensor, Tensor)",
+        "flash_attention_varlen",
+        ("q", "k", "v"),
+        ("out", "lse"),
+        ("lse",),
+    ),
+    Schema(
+        "flash_attention_varlen_out",
+        f"({_FLASH_ATTENTION_VARLEN}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
+        "flash_attention_varlen",
+        ("q", "k", "v"),
+    ),
+    Schema(
+        "flash_attention_with_kvcache",
+        f"({_FLASH_ATTENTION_WITH_KVCACHE}) -> Tensor",
+        "flash_attention_with_kvcache",
+        ("q", "k_cache", "v_cache"),
+        ("out",),
+    ),
+    Schema(
+        "flash_attention_with_kvcache_lse",
+        f"({_FLASH_ATTENTION_WITH_KVCACHE}) -> (Tensor, Tensor)",
+        "flash_attention_with_kvcache",
+        ("q", "k_cache", "v_cache"),
+        ("out", "lse"),
+        ("lse",),
+    ),
+    Schema(
+        "flash_attention_with_kvcache_out",
+        f"({_FLASH_ATTENTION_WITH_KVCACHE}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
+        "flash_attention_with_kvcache",
+        ("q", "k_cache", "v_cache"),
     ),
     Schema(
         "scaled_dot_product_attention",
@@ -177,6 +232,128 @@ def flash_attention(
     if lse is None and return_lse:
         lse = _flash_attention.lse(q, k, v, **options)
     _OPS.flash_attention_out(q, k, v, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out
+
+
+def flash_attention_varlen(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    cu_seqlens_q: Any,
+    max_seqlen_q: Any,
+    max_seqlen_k: Any,
+    cu_seqlens_k: Any = None,
+    seqused_k: Any = None,
+    block_table: Any = None,
+    causal: Any = False,
+    window: Any = (-1, -1),
+    softcap: Any = 0.0,
+    scale: Any = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: Any = None,
+    num_splits: Any = 0,
+    out: Any = None,
+    lse: Any = None,
+    return_lse: Any = False,
+) -> Any:
+    """kiln.jit.flash_attention_varlen as operators of PyTorch."""
+    refuse("flash_attention_varlen", variant=variant)
+    tensors = {
+        "q": q,
+        "k": k,
+        "v": v,
+        "cu_seqlens_q": cu_seqlens_q,
+        "cu_seqlens_k": cu_seqlens_k,
+        "seqused_k": seqused_k,
+        "block_table": block_table,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "out": out,
+        "lse": lse,
+    }
+    check("flash_attention_varlen", tensors)
+    options = {
+        "cu_seqlens_q": cu_seqlens_q,
+        "max_seqlen_q": max_seqlen_q,
+        "max_seqlen_k": max_seqlen_k,
+        "cu_seqlens_k": cu_seqlens_k,
+        "seqused_k": seqused_k,
+        "block_table": block_table,
+        "causal": causal,
+        "window": numbers("flash_attention_varlen", window),
+        "softcap": softcap,
+        "scale": scale,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "num_splits": num_splits,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.flash_attention_varlen_lse(q, k, v, **options)
+        return _OPS.flash_attention_varlen(q, k, v, **options)
+    if out is None:
+        out = _flash_attention_varlen.out(q, k, v, **options)
+    if lse is None and return_lse:
+        lse = _flash_attention_varlen.lse(q, k, v, **options)
+    _OPS.flash_attention_varlen_out(q, k, v, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out
+
+
+def flash_attention_with_kvcache(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    *,
+    cache_seqlens: Any,
+    block_table: Any = None,
+    causal: Any = False,
+    window: Any = (-1, -1),
+    softcap: Any = 0.0,
+    scale: Any = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: Any = None,
+    num_splits: Any = 0,
+    out: Any = None,
+    lse: Any = None,
+    return_lse: Any = False,
+) -> Any:
+    """kiln.jit.flash_attention_with_kvcache as operators of PyTorch."""
+    refuse("flash_attention_with_kvcache", variant=variant)
+    tensors = {
+        "q": q,
+        "k_cache": k_cache,
+        "v_cache": v_cache,
+        "cache_seqlens": cache_seqlens,
+        "block_table": block_table,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "out": out,
+        "lse": lse,
+    }
+    check("flash_attention_with_kvcache", tensors)
+    options = {
+        "cache_seqlens": cache_seqlens,
+        "block_table": block_table,
+        "causal": causal,
+        "window": numbers("flash_attention_with_kvcache", window),
+        "softcap": softcap,
+        "scale": scale,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "num_splits": num_splits,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.flash_attention_with_kvcache_lse(q, k_cache, v_cache, **options)
+        return _OPS.flash_attention_with_kvcache(q, k_cache, v_cache, **options)
+    if out is None:
+        out = _flash_attention_with_kvcache.out(q, k_cache, v_cache, **options)
+    if lse is None and return_lse:
+        lse = _flash_attention_with_kvcache.lse(q, k_cache, v_cache, **options)
+    _OPS.flash_attention_with_kvcache_out(q, k_cache, v_cache, **options, out=out, lse=lse)
     return (out, lse) if return_lse else out
 
 

@@ -3,6 +3,8 @@
 #include "python/src/entries.h"
 
 #include "python/src/generated/flash_attention.h"
+#include "python/src/generated/flash_attention_varlen.h"
+#include "python/src/generated/flash_attention_with_kvcache.h"
 #include "python/src/generated/scaled_dot_product_attention.h"
 #include "python/src/generated/gemm.h"
 #include "python/src/generated/rms_norm.h"
@@ -23,6 +25,42 @@ constexpr const char* kExplainFlashAttentionDoc =
     "explain_flash_attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), "
     "softcap=0.0, scale=None, attn_mask=None, sinks=None, alibi_slopes=None, "
     "variant=None, layout=\"bshd\", out=None, lse=None, return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kFlashAttentionVarlenDoc =
+    "flash_attention_varlen(q, k, v, *, cu_seqlens_q, max_seqlen_q, max_seqlen_k, "
+    "cu_seqlens_k=None, seqused_k=None, block_table=None, causal=False, window=(-1, -1), "
+    "softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, num_splits=0, "
+    "out=None, lse=None, return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/flash_attention_varlen.inc"
+    ;
+
+constexpr const char* kExplainFlashAttentionVarlenDoc =
+    "explain_flash_attention_varlen(q, k, v, *, cu_seqlens_q, max_seqlen_q, max_seqlen_k, "
+    "cu_seqlens_k=None, seqused_k=None, block_table=None, causal=False, window=(-1, -1), "
+    "softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, num_splits=0, "
+    "out=None, lse=None, return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kFlashAttentionWithKvcacheDoc =
+    "flash_attention_with_kvcache(q, k_cache, v_cache, *, cache_seqlens, "
+    "block_table=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
+    "sinks=None, alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, "
+    "return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/flash_attention_with_kvcache.inc"
+    ;
+
+constexpr const char* kExplainFlashAttentionWithKvcacheDoc =
+    "explain_flash_attention_with_kvcache(q, k_cache, v_cache, *, cache_seqlens, "
+    "block_table=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
+    "sinks=None, alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, "
+    "return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -97,6 +135,14 @@ PyMethodDef methods[] = {
      kFlashAttentionDoc},
     {"explain_flash_attention", as_method(&explain_flash_attention_entry), kFlags,
      kExplainFlashAttentionDoc},
+    {"flash_attention_varlen", as_method(&flash_attention_varlen_entry), kFlags,
+     kFlashAttentionVarlenDoc},
+    {"explain_flash_attention_varlen", as_method(&explain_flash_attention_varlen_entry), kFlags,
+     kExplainFlashAttentionVarlenDoc},
+    {"flash_attention_with_kvcache", as_method(&flash_attention_with_kvcache_entry), kFlags,
+     kFlashAttentionWithKvcacheDoc},
+    {"explain_flash_attention_with_kvcache", as_method(&explain_flash_attention_with_kvcache_entry), kFlags,
+     kExplainFlashAttentionWithKvcacheDoc},
     {"scaled_dot_product_attention", as_method(&scaled_dot_product_attention_entry), kFlags,
      kScaledDotProductAttentionDoc},
     {"explain_scaled_dot_product_attention", as_method(&explain_scaled_dot_product_attention_entry), kFlags,

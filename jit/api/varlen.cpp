@@ -1,0 +1,77 @@
+#include "kiln/varlen.h"
+
+#include "jit/api/call.h"
+#include "jit/api/status.h"
+#include "jit/attention/varlen.h"
+
+namespace kiln {
+
+void flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
+                            const TensorView& out, const TensorView& lse,
+                            const VarlenOptions& options, void* stream) {
+  AttentionProblem problem(kVarlenNames);
+  check_varlen(q, k, v, out, lse, options, problem);
+  run(problem, options.attention.workspace, stream);
+}
+
+void flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                  const TensorView& v_cache, const TensorView& out,
+                                  const TensorView& lse, const KvCacheOptions& options,
+                                  void* stream) {
+  AttentionProblem problem(kKvCacheNames);
+  check_kvcache(q, k_cache, v_cache, out, lse, options, problem);
+  run(problem, options.attention.workspace, stream);
+}
+
+Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
+                                 const TensorView& out, const TensorView& lse,
+                                 const VarlenOptions& options) {
+  AttentionProblem problem(kVarlenNames);
+  problem.may_be_null = true;
+  check_varlen(q, k, v, out, lse, options, problem);
+  return plan(problem);
+}
+
+Plan plan_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                       const TensorView& v_cache, const TensorView& out,
+                                       const TensorView& lse, const KvCacheOptions& options) {
+  AttentionProblem problem(kKvCacheNames);
+  problem.may_be_null = true;
+  check_kvcache(q, k_cache, v_cache, out, lse, options, problem);
+  return plan(problem);
+}
+
+std::string explain_flash_attention_varlen(const TensorView& q, const TensorView& k,
+                                           const TensorView& v, const TensorView& out,
+                                           const TensorView& lse, const VarlenOptions& options) {
+  AttentionProblem problem(kVarlenNames);
+  problem.may_be_null = true;
+  check_varlen(q, k, v, out, lse, options, problem);
+  return explain(problem, /*may_split=*/true, [&] { return ExplainedCall{problem.op}; });
+}
+
+std::string explain_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                                 const TensorView& v_cache, const TensorView& out,
+                                                 const TensorView& lse,
+                                                 const KvCacheOptions& options) {
+  AttentionProblem problem(kKvCacheNames);
+  problem.may_be_null = true;
+  check_kvcache(q, k_cache, v_cache, out, lse, options, problem);
+  return explain(problem, /*may_split=*/true, [&] { return ExplainedCall{problem.op}; });
+}
+
+Status try_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
+                                  const TensorView& out, const TensorView& lse,
+                                  const VarlenOptions& options, void* stream) noexcept {
+  return status_of([&] { flash_attention_varlen(q, k, v, out, lse, options, stream); });
+}
+
+Status try_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                        const TensorView& v_cache, const TensorView& out,
+                                        const TensorView& lse, const KvCacheOptions& options,
+                                        void* stream) noexcept {
+  return status_of(
+      [&] { flash_attention_with_kvcache(q, k_cache, v_cache, out, lse, options, stream); });
+}
+
+}  // namespace kiln

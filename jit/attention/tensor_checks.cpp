@@ -1,0 +1,57 @@
+#include "jit/attention/tensor_checks.h"
+
+#include <cmath>
+
+#include "jit/attention/builtin_variants.h"
+#include "jit/attention/variant_arguments.h"
+
+namespace kiln {
+
+void refuse_head_dim(Subject subject, std::int64_t dim) {
+  throw_value(subject,
+              "must have a head dim that is a multiple of 8 up to 256, got " + std::to_string(dim));
+}
+
+void refuse_length(Subject subject, std::int64_t size, const char* what) {
+  throw_value(subject, std::string("has ") + std::to_string(size) + " " + what +
+                           "; at most 2^30 - 1 are supported: split the call");
+}
+
+void refuse_heads(Subject subject, const char* k, std::int64_t heads, std::int64_t heads_kv) {
+  throw_value(subject, std::string("must have a multiple of the heads of ") + k + ", got " +
+                           std::to_string(heads) + " heads for " + std::to_string(heads_kv));
+}
+
+float checked_scale(Subject subject, std::optional<float> given, std::int64_t head_dim) {
+  const float scale = given ? *given : 1.0f / std::sqrt(static_cast<float>(head_dim));
+  if (!std::isfinite(scale)) {
+    throw_value(subject, "must be a finite number, got " + number_text(scale));
+  }
+  return scale;
+}
+
+void settle_alignment(const TensorView& q, const TensorView& k, const TensorView& v,
+                      const TensorView& out, AttentionProblem& problem) {
+  AttentionTraits& traits = problem.traits;
+  const TensorView* const tensors[] = {&q, &k, &v, &out};
+  int vector_bytes[4];
+  traits.aligned = true;
+  for (std::size_t i = 0; i < 4; ++i) {
+    vector_bytes[i] = kVectorElements * size_of(tensors[i]->dtype);
+    traits.aligned = traits.aligned && has_vectors(*tensors[i], vector_bytes[i]);
+  }
+  for (std::size_t i = 0; traits.aligned && i < 4; ++i) {
+    problem.arguments().require_alignment(i, static_cast<std::size_t>(vector_bytes[i]));
+  }
+}
+
+void add_variants(const AttentionOptions& options, AttentionProblem& problem) {
+  add_builtin_variants(options, problem);
+  if (!options.variant) return;
+  const Variant& variant = options.variant->variant();
+  problem.texts.variant = &variant.definition();
+  problem.traits.variant = variant.digest();
+  add_variant_arguments(*options.variant, problem);
+}
+
+}  // namespace kiln

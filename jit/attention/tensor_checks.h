@@ -1,0 +1,56 @@
+// Checks of single tensors that all forms of attention share.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "jit/attention/problem.h"
+#include "jit/op/checks.h"
+
+namespace kiln {
+
+inline constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // q + right must fit an int
+
+// Whether the kernel may read or write the rows of `t` by vectors of so many bytes. Strides of
+// dimensions of one entry are never used.
+inline bool has_vectors(const TensorView& t, int vector_bytes) {
+  bool aligned = is_aligned(t, vector_bytes);
+  for (int i = 0; i + 1 < t.rank; ++i) {
+    aligned = aligned && (t.shape[i] <= 1 || t.strides[i] % kVectorElements == 0);
+  }
+  return aligned;
+}
+
+[[noreturn]] void refuse_head_dim(Subject subject, std::int64_t dim);
+inline void check_head_dim(Subject subject, std::int64_t dim) {
+  const bool sound = dim >= 8 && dim <= 256 && dim % 8 == 0;
+  if (!sound) [[unlikely]]
+    refuse_head_dim(subject, dim);
+}
+
+[[noreturn]] void refuse_length(Subject subject, std::int64_t size, const char* what);
+inline int check_length(Subject subject, std::int64_t size, const char* what) {
+  if (size > kMaxLength) [[unlikely]]
+    refuse_length(subject, size, what);
+  return static_cast<int>(size);
+}
+
+[[noreturn]] void refuse_heads(Subject subject, const char* k, std::int64_t heads,
+                               std::int64_t heads_kv);
+// Query heads are shared evenly by KV heads.
+inline void check_heads(Subject subject, const char* k, std::int64_t heads, std::int64_t heads_kv) {
+  if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0) [[unlikely]]
+    refuse_heads(subject, k, heads, heads_kv);
+}
+
+// The scale of a call: the caller's, or that of the head dim.
+float checked_scale(Subject subject, std::optional<float> given, std::int64_t head_dim);
+
+// Notes whether q, k, v and out, the call's first tensors, may be read and written by vectors.
+void settle_alignment(const TensorView& q, const TensorView& k, const TensorView& v,
+                      const TensorView& out, AttentionProblem& problem);
+
+// Adds what comes after the tensors: the built-in options, then the user's variant.
+void add_variants(const AttentionOptions& options, AttentionProblem& problem);
+
+}  // namespace kiln

@@ -1,0 +1,352 @@
+#include "jit/attention/varlen.h"
+
+#include <bit>
+
+#include "jit/attention/tensor_checks.h"
+#include "jit/op/checks.h"
+#include "templates/attention/params.h"
+
+namespace kiln {
+namespace {
+
+constexpr const char* kPackedLayout = "[tokens, heads, head_dim]";
+constexpr const char* kCacheLayout = "[batch or pages, length or page_size, heads, head_dim]";
+constexpr const char* kDenseLayout = "[batch, len_q, heads, head_dim]";
+
+// What both operations call the tensors that say where sequences are.
+struct SequenceTensors {
+  const TensorView& cu_seqlens_q;
+  const TensorView& cu_seqlens_k;
+  const TensorView& seqused_k;
+  const char* seqused_name;
+  const TensorView& block_table;
+};
+
+// The last three dimensions of a tensor of rows, and the one before them.
+struct RowDims {
+  std::int64_t rows, heads, dim;
+  std::int64_t row, head, batch;  // strides; 0 for a dimension that is missing
+
+  explicit RowDims(const TensorView& t)
+      : rows(t.shape[t.rank - 3]),
+        heads(t.shape[t.rank - 2]),
+        dim(t.shape[t.rank - 1]),
+        row(t.strides[t.rank - 3]),
+        head(t.strides[t.rank - 2]),
+        batch(t.rank == 4 ? t.strides[0] : 0) {}
+};
+
+void check_rows(Subject subject, const TensorView& t, DType dtype, const AttentionProblem& problem,
+                int ordinal) {
+  check_tensor(subject, t, ordinal);
+  check_dtype(subject, t, dtype, " like q");
+  check_last_stride(subject, t);
+  check_data(subject, t, problem.may_be_null);
+}
+
+// A tensor of lengths, offsets or pages, if it is given.
+void check_indices(const char* name, const TensorView& t, std::initializer_list<std::int64_t> shape,
+                   const AttentionProblem& problem) {
+  if (!t.given()) return;
+  const Subject subject{problem.names.op, name};
+  check_tensor(subject, t, problem.device_ordinal);
+  check_dtype(subject, t, DType::i32, "");
+  if (shape.size() != 0) check_shape(subject, t, shape);
+  check_last_stride(subject, t);
+  check_data(subject, t, problem.may_be_null);
+}
+
+void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
+                const SequenceTensors& sequences, AttentionProblem& problem) {
+  const AttentionNames& names = problem.names;
+  const bool is_cache = sequences.block_table.given() || k.rank == 4;
+  const char* const layout = is_cache ? kCacheLayout : kPackedLayout;
+  for (auto [argument, tensor] : {std::pair{names.k, &k}, {names.v, &v}}) {
+    check_rows({names.op, argument}, *tensor, q.dtype, problem, problem.device_ordinal);
+    check_rank({names.op, argument}, *tensor, is_cache ? 4 : 3, layout);
+  }
+  const RowDims keys(k), values(v);
+  if (keys.dim != q.shape[q.rank - 1]) {
+    throw_value({names.op, names.k}, std::string("must have the head dim of ") + names.q +
+                                         ", which is " + shape_text(q) + "; it is " +
+                                         shape_text(k));
+  }
+  for (int i = 0; i + 1 < k.rank; ++i) {
+    if (v.shape[i] == k.shape[i]) continue;
+    throw_value({names.op, names.v}, std::string("must have the shape of ") + names.k +
+                                         " but for the head dim, which is " + shape_text(k) +
+                                         "; it is " + shape_text(v));
+  }
+  check_head_dim({names.op, names.q}, keys.dim);
+  check_head_dim({names.op, names.v}, values.dim);
+  problem.heads_kv = static_cast<int>(keys.heads);
+  check_heads({names.op, names.q}, names.k, q.shape[q.rank - 2], keys.heads);
+  if (sequences.block_table.given()) {
+    check_length({names.op, names.k}, keys.rows, "rows in a page");
+    if (keys.rows == 0) throw_value({names.op, names.k}, "has pages of no rows");
+  } else if (is_cache && k.shape[0] != problem.batch) {
+    throw_value({names.op, names.k}, "must have one entry for each of " +
+                                         std::to_string(problem.batch) + " sequences, got " +
+                                         shape_text(k) + "; pages need a block_table");
+  }
+}
+
+// How long each sequence is must be said once, and by what fits the storage.
+void check_sequences(const TensorView& k, const SequenceTensors& s, AttentionProblem& problem) {
+  const std::int64_t batch = problem.batch;
+  check_indices("cu_seqlens_q", s.cu_seqlens_q, {batch + 1}, problem);
+  check_indices("cu_seqlens_k", s.cu_seqlens_k, {batch + 1}, problem);
+  check_indices(s.seqused_name, s.seqused_k, {batch}, problem);
+  check_indices("block_table", s.block_table, {}, problem);
+  if (s.block_table.given()) {
+    check_rank({problem.names.op, "block_table"}, s.block_table, 2, "[batch, pages]");
+    if (s.block_table.shape[0] != batch) {
+      throw_value({problem.names.op, "block_table"}, "must have a row for each of " +
+                                                         std::to_string(batch) +
+                                                         " sequences, got " +
+                                                         shape_text(s.block_table));
+    }
+  }
+  if (k.rank == 3 && !s.cu_seqlens_k.given()) {
+    throw_value({problem.names.op, "cu_seqlens_k"},
+                std::string("is needed where ") + problem.names.k + " is packed, " + kPackedLayout);
+  }
+  if (!s.cu_seqlens_k.given() && !s.seqused_k.given()) {
+    throw_value({problem.names.op, s.seqused_name},
+                "or cu_seqlens_k is needed: how many keys of the cache each sequence has");
+  }
+}
+
+void check_options(const AttentionOptions& options, std::int64_t splits,
+                   const AttentionProblem& problem) {
+  const char* const op = problem.names.op;
+  if (options.layout != AttentionLayout::bshd) {
+    throw_value({op, "layout"}, "must be left as it is; head-major tensors are permuted views");
+  }
+  if (options.top_left) {
+    throw_value({op, "top_left"},
+                "must be left as it is; causal masks end at each sequence's last key");
+  }
+  if (options.attn_mask.given()) {
+    throw_value({op, "attn_mask"}, "must not be given; a jit.Variant can mask such sequences");
+  }
+  if (splits != 0 && splits != 1) {
+    throw_value({op, "num_splits"}, "must be 0 (as many as fill the device) or 1 (none), got " +
+                                        std::to_string(splits));
+  }
+  if (options.variant == nullptr) return;
+  for (const VariantTensor& tensor : options.variant->variant().definition().tensors) {
+    for (const std::string& index : tensor.indices) {
+      if (index != "q") continue;
+      throw_value({op, "variant"}, "has tensor '" + tensor.name +
+                                       "', which is indexed by q; sequences end at different "
+                                       "keys, so index it by row or kv");
+    }
+  }
+}
+
+void check_results(const TensorView& q, const TensorView& out, const TensorView& lse,
+                   std::int64_t dim_v, AttentionProblem& problem) {
+  const char* const op = problem.names.op;
+  check_rows({op, "out"}, out, q.dtype, problem, problem.device_ordinal);
+  if (q.rank == 3) {
+    check_shape({op, "out"}, out, {q.shape[0], q.shape[1], dim_v});
+  } else {
+    check_shape({op, "out"}, out, {q.shape[0], q.shape[1], q.shape[2], dim_v});
+  }
+  check_written({op, "out"}, out);
+  if (!lse.given()) return;
+  const Subject subject{op, "lse"};
+  check_tensor(subject, lse, problem.device_ordinal);
+  check_dtype(subject, lse, DType::f32, "");
+  if (q.rank == 3) {
+    check_shape(subject, lse, {q.shape[1], q.shape[0]});
+  } else {
+    check_shape(subject, lse, {q.shape[0], q.shape[2], q.shape[1]});
+  }
+  check_last_stride(subject, lse);
+  check_data(subject, lse, problem.may_be_null);
+  check_written(subject, lse);
+}
+
+// x / page_size as a product: see AttentionVarlenParams.
+void set_page_size(std::uint64_t page_size, AttentionVarlenParams& p) {
+  p.page_size = static_cast<int>(page_size);
+  p.page_shift = std::bit_width(page_size - 1);
+  p.page_factor =
+      static_cast<unsigned>(((std::uint64_t{1} << (31 + p.page_shift)) + page_size - 1) / page_size);
+}
+
+void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
+                const TensorView& out, const TensorView& lse, const SequenceTensors& sequences,
+                const AttentionOptions& options, AttentionProblem& problem) {
+  const RowDims queries(q), keys(k), values(v), results(out);
+  const auto indices = [](const TensorView& t) { return static_cast<const int*>(t.data); };
+  AttentionVarlenParams p{};
+  AttentionParams& c = p.call;
+  c.q = q.data, c.k = k.data, c.v = v.data, c.out = out.data;
+  c.lse = static_cast<float*>(lse.data);
+  c.q_batch = queries.batch, c.q_row = queries.row, c.q_head = queries.head;
+  c.k_batch = keys.batch, c.k_row = keys.row, c.k_head = keys.head;
+  c.v_batch = values.batch, c.v_row = values.row, c.v_head = values.head;
+  c.out_batch = results.batch, c.out_row = results.row, c.out_head = results.head;
+  if (lse.given()) {
+    c.lse_batch = lse.rank == 3 ? lse.strides[0] : 0;
+    c.lse_head = lse.strides[lse.rank - 2];
+  }
+  c.batch = problem.batch, c.heads = problem.heads, c.heads_kv = problem.heads_kv;
+  c.len_q = problem.len_q, c.len_kv = problem.len_kv;
+  c.splits = 1;
+  c.scale = checked_scale({problem.names.op, "scale"}, options.scale, queries.dim);
+  p.cu_seqlens_q = indices(sequences.cu_seqlens_q);
+  p.cu_seqlens_k = indices(sequences.cu_seqlens_k);
+  p.seqused_k = indices(sequences.seqused_k);
+  p.block_table = indices(sequences.block_table);
+  if (sequences.block_table.given()) {
+    p.block_table_row = sequences.block_table.strides[0];
+    set_page_size(static_cast<std::uint64_t>(keys.rows), p);
+  }
+  p.most_rows = 0x7fffffff;
+  problem.arguments().set_params(p);
+  problem.add_tensor(offsetof(AttentionParams, q), {problem.names.q, &q, Use::replaceable});
+  problem.add_tensor(offsetof(AttentionParams, k), {problem.names.k, &k, Use::read});
+  problem.add_tensor(offsetof(AttentionParams, v), {problem.names.v, &v, Use::read});
+  problem.add_tensor(offsetof(AttentionParams, out), {"out", &out, Use::written});
+  if (lse.given()) {
+    problem.add_tensor(offsetof(AttentionParams, lse), {"lse", &lse, Use::written});
+  }
+  const auto add = [&](std::size_t offset, const char* name, const TensorView& tensor) {
+    if (tensor.given()) problem.add_tensor(offset, {name, &tensor, Use::read});
+  };
+  add(offsetof(AttentionVarlenParams, cu_seqlens_q), "cu_seqlens_q", sequences.cu_seqlens_q);
+  add(offsetof(AttentionVarlenParams, cu_seqlens_k), "cu_seqlens_k", sequences.cu_seqlens_k);
+  add(offsetof(AttentionVarlenParams, seqused_k), sequences.seqused_name, sequences.seqused_k);
+  add(offsetof(AttentionVarlenParams, block_table), "block_table", sequences.block_table);
+}
+
+// The checks that both operations share, once the number of sequences and their bounds are known.
+void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
+                const TensorView& out, const TensorView& lse, const SequenceTensors& sequences,
+                std::int64_t splits, const AttentionOptions& options, AttentionProblem& problem) {
+  check_options(options, splits, problem);
+  problem.whole_tiles = splits == 1;
+  problem.heads = check_length({problem.names.op, problem.names.q}, q.shape[q.rank - 2], "heads");
+  check_keys(q, k, v, sequences, problem);
+  check_sequences(k, sequences, problem);
+  const std::int64_t dim_v = v.shape[v.rank - 1];
+  check_results(q, out, lse, dim_v, problem);
+  problem.keys = problem.len_kv;
+  set_params(q, k, v, out, lse, sequences, options, problem);
+  AttentionTraits& traits = problem.traits;
+  traits.set_dtype(q.dtype);
+  traits.storage = sequences.block_table.given() ? Storage::paged : Storage::ragged;
+  traits.head_dim = static_cast<std::uint16_t>(q.shape[q.rank - 1]);
+  traits.head_dim_v = static_cast<std::uint16_t>(dim_v);
+  settle_alignment(q, k, v, out, problem);
+  add_variants(options, problem);
+  check_overlaps(problem);
+}
+
+// The first check of a call: q decides about the device and the dtype.
+void check_queries(const TensorView& q, int rank, const char* layout, AttentionProblem& problem) {
+  const Subject subject{problem.names.op, problem.names.q};
+  problem.device_ordinal = check_tensor(subject, q, -1);
+  if (!is_half(q.dtype)) {
+    throw_type(subject, std::string("must be float16 or bfloat16, got ") + name(q.dtype) +
+                            "; cast the inputs to one of them");
+  }
+  check_rank(subject, q, rank, layout);
+  check_rows(subject, q, q.dtype, problem, problem.device_ordinal);
+}
+
+int bound(const char* name, std::int64_t value, const AttentionProblem& problem) {
+  const Subject subject{problem.names.op, name};
+  if (value < 0) throw_value(subject, "must be 0 or more, got " + std::to_string(value));
+  return check_length(subject, value, "rows");
+}
+
+}  // namespace
+
+void check_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
+                  const TensorView& out, const TensorView& lse, const VarlenOptions& options,
+                  AttentionProblem& problem) {
+  check_queries(q, 3, kPackedLayout, problem);
+  const Subject subject{problem.names.op, "cu_seqlens_q"};
+  if (!options.cu_seqlens_q.given()) throw_value(subject, "is needed, [batch + 1]");
+  check_tensor(subject, options.cu_seqlens_q, problem.device_ordinal);
+  check_rank(subject, options.cu_seqlens_q, 1, "[batch + 1]");
+  if (options.cu_seqlens_q.shape[0] == 0) {
+    throw_value(subject, "must have batch + 1 entries, got none");
+  }
+  problem.batch = check_length(subject, options.cu_seqlens_q.shape[0] - 1, "sequences");
+  problem.tokens = check_length({problem.names.op, problem.names.q}, q.shape[0], "rows");
+  problem.len_q = bound("max_seqlen_q", options.max_seqlen_q, problem);
+  problem.len_kv = bound("max_seqlen_k", options.max_seqlen_k, problem);
+  check_call(q, k, v, out, lse,
+             {options.cu_seqlens_q, options.cu_seqlens_k, options.seqused_k, "seqused_k",
+              options.block_table},
+             options.num_splits, options.attention, problem);
+}
+
+void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorView& v_cache,
+                   const TensorView& out, const TensorView& lse, const KvCacheOptions& options,
+                   AttentionProblem& problem) {
+  check_queries(q, 4, kDenseLayout, problem);
+  const AttentionNames& names = problem.names;
+  problem.batch = check_length({names.op, names.q}, q.shape[0], "batch entries");
+  problem.len_q = check_length({names.op, names.q}, q.shape[1], "rows");
+  problem.tokens = q.shape[0] * q.shape[1];
+  check_tensor({names.op, names.k}, k_cache, problem.device_ordinal);
+  check_rank({names.op, names.k}, k_cache, 4, kCacheLayout);
+  const TensorView& pages = options.block_table;
+  const std::int64_t width = pages.given() && pages.rank == 2 ? pages.shape[1] : 1;
+  problem.len_kv = check_length({names.op, names.k}, k_cache.shape[1] * width, "rows");
+  check_call(q, k_cache, v_cache, out, lse,
+             {{}, {}, options.cache_seqlens, "cache_seqlens", options.block_table},
+             options.num_splits, options.attention, problem);
+}
+
+namespace {
+
+TensorView view_like(const TensorView& q, TensorView view) {
+  view.device_type = q.device_type;
+  return view;
+}
+
+void check_output_inputs(const AttentionNames& names, const TensorView& q, const TensorView& v,
+                         int rank, const char* layout) {
+  check_view({names.op, names.q}, q);
+  check_rank({names.op, names.q}, q, rank, layout);
+  check_view({names.op, names.v}, v);
+  if (v.rank != 3 && v.rank != 4) check_rank({names.op, names.v}, v, 4, kCacheLayout);
+}
+
+}  // namespace
+
+TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& v) {
+  check_output_inputs(kVarlenNames, q, v, 3, kPackedLayout);
+  return view_like(q, contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
+                                      v.shape[v.rank - 1]));
+}
+
+TensorView flash_attention_varlen_lse_output(const TensorView& q) {
+  check_view({kVarlenNames.op, "q"}, q);
+  check_rank({kVarlenNames.op, "q"}, q, 3, kPackedLayout);
+  return view_like(
+      q, contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[1], q.shape[0]));
+}
+
+TensorView flash_attention_with_kvcache_output(const TensorView& q, const TensorView& v_cache) {
+  check_output_inputs(kKvCacheNames, q, v_cache, 4, kDenseLayout);
+  return view_like(q, contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
+                                      q.shape[2], v_cache.shape[v_cache.rank - 1]));
+}
+
+TensorView flash_attention_with_kvcache_lse_output(const TensorView& q) {
+  check_view({kKvCacheNames.op, "q"}, q);
+  check_rank({kKvCacheNames.op, "q"}, q, 4, kDenseLayout);
+  return view_like(q, contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[0], q.shape[2],
+                                      q.shape[1]));
+}
+
+}  // namespace kiln

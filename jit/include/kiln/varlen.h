@@ -1,0 +1,101 @@
+// Attention over sequences that have lengths of their own, with keys in rows or in the pages of a
+// KV cache: prefill and decode of a serving engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kiln/attention.h"
+
+namespace KILN_PUBLIC kiln {
+
+// Tensors of lengths, offsets and pages are contiguous in their last dimension, i32, and on the
+// device of q: a call reads none of them on the host, does not synchronise, and may be captured in
+// a graph that is replayed with other contents.
+struct VarlenOptions {
+  TensorView cu_seqlens_q{};  // [batch + 1]: sequence b has queries cu_seqlens_q[b] up to [b + 1]
+  // [batch + 1]: likewise of k and v; or, with a cache, only how many keys each sequence has.
+  TensorView cu_seqlens_k{};
+  TensorView seqused_k{};  // [batch]: how many keys of each are used, including the new ones
+  // [batch, width]: the pages of each sequence's keys in their order. What lies behind the used
+  // entries is not read.
+  TensorView block_table{};
+  // Bounds of the lengths. They decide about launches, never about results.
+  std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
+  // 0: several thread blocks may share the keys of a sequence. 1: none do, and the result of a
+  // sequence does not depend on the others, on the bounds or on padding, to the last bit.
+  std::int64_t num_splits = 0;
+  // layout, top_left and attn_mask must be left as they are. causal and window count from the last
+  // query and the last key of each sequence. Tensors of a variant that are indexed by row or kv
+  // have max_seqlen_q or max_seqlen_k entries there; none may be indexed by q.
+  AttentionOptions attention{};
+};
+
+// out = softmax(scale * q k^T, options) v, for each of `batch` sequences.
+//   q [tokens, heads, head_dim], out [tokens, heads, head_dim_v]
+//   k, v, one of
+//     [tokens_k, heads_kv, head_dim]           packed, with cu_seqlens_k
+//     [batch, len, heads_kv, head_dim]         a cache with seqused_k or cu_seqlens_k
+//     [pages, page_size, heads_kv, head_dim]   a cache with block_table, and one of these
+// with a last stride of 1 and any others: head-major caches and rows that hold K and V side by side
+// are views. All four have the same dtype, f16 or bf16. `lse` may be left out; it is f32 [heads,
+// tokens] with a last stride of 1, the natural logarithm, without the sink. Sequences may have no
+// queries or no keys: a query without visible keys gives out = 0 and lse = -infinity. Queries
+// behind the last sequence are padding, for which nothing is written. Unused cache rows may hold
+// anything. Bounds of head dims, logits and overlaps are those of flash_attention.
+void flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
+                            const TensorView& out, const TensorView& lse,
+                            const VarlenOptions& options, void* stream = nullptr);
+Status try_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
+                                  const TensorView& out, const TensorView& lse,
+                                  const VarlenOptions& options, void* stream = nullptr) noexcept;
+
+// Likewise, of tensors on the host's device: see VarlenOptions.
+struct KvCacheOptions {
+  TensorView cache_seqlens{};    // [batch]: how many keys of each sequence are in the cache
+  TensorView block_table{};      // as VarlenOptions'
+  std::int64_t num_splits = 0;   // as VarlenOptions'
+  AttentionOptions attention{};  // as VarlenOptions'
+};
+
+// The same for sequences that all have len_q queries:
+//   q [batch, len_q, heads, head_dim], out [batch, len_q, heads, head_dim_v],
+//   k_cache, v_cache [batch, len, heads_kv, head_dim] or, with block_table,
+//   [pages, page_size, heads_kv, head_dim]; lse, if given, [batch, heads, len_q].
+void flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                  const TensorView& v_cache, const TensorView& out,
+                                  const TensorView& lse, const KvCacheOptions& options,
+                                  void* stream = nullptr);
+Status try_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                        const TensorView& v_cache, const TensorView& out,
+                                        const TensorView& lse, const KvCacheOptions& options,
+                                        void* stream = nullptr) noexcept;
+
+// Contiguous views with the shapes of `out` and `lse` for these inputs and null pointers.
+TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& v);
+TensorView flash_attention_varlen_lse_output(const TensorView& q);
+TensorView flash_attention_with_kvcache_output(const TensorView& q, const TensorView& v_cache);
+TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
+
+// Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
+// seqused_k, block_table, alibi_slopes and sinks that were given, and then those of the variant's
+// tensors; with a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
+// plan_flash_attention.
+Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
+                                 const TensorView& out, const TensorView& lse,
+                                 const VarlenOptions& options);
+Plan plan_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                       const TensorView& v_cache, const TensorView& out,
+                                       const TensorView& lse, const KvCacheOptions& options);
+
+// Tell as JSON what a call would run, without running it: see explain in kiln/control.h.
+std::string explain_flash_attention_varlen(const TensorView& q, const TensorView& k,
+                                           const TensorView& v, const TensorView& out,
+                                           const TensorView& lse, const VarlenOptions& options);
+std::string explain_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                                 const TensorView& v_cache, const TensorView& out,
+                                                 const TensorView& lse,
+                                                 const KvCacheOptions& options);
+
+}  // namespace KILN_PUBLIC kiln

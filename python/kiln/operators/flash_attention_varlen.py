@@ -1,0 +1,18 @@
+"""The results of flash_attention_varlen, without their values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def out(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    """Like q, with v's head dim."""
+    return q.new_empty((*q.shape[:-1], v.shape[-1]))
+
+
+def lse(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    """The log-sum-exp: [heads, tokens] in float32."""
+    tokens, heads, _ = q.shape
+    return q.new_empty((heads, tokens), dtype=torch.float32)

@@ -1,0 +1,88 @@
+// Written by scripts/signatures.py from python/operations.pyi: the parameters of
+// jit.flash_attention_varlen, and its C entries.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+
+namespace kiln::python {
+
+struct FlashAttentionVarlenSignature {
+  static constexpr const char* kOp = "flash_attention_varlen";
+  static constexpr int kPositional = 3;  // the rest is keyword-only
+  static constexpr int kRequired = 6;
+  static constexpr int kRequiredTensors = 4;
+
+  enum Slot {
+    kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable, kCausal,
+    kWindow, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kNumSplits, kOut, kLse, kReturnLse,
+    kSlots
+  };
+  static constexpr std::array<const char*, kSlots> kNames = {
+      "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
+      "block_table", "causal", "window", "softcap", "scale", "sinks", "alibi_slopes", "variant",
+      "num_splits", "out", "lse", "return_lse"};
+
+  // The tensors of one call.
+  template <class Argument>
+  struct Tensors {
+    std::array<Argument, 11> all;
+
+    Argument& q() { return all[0]; }
+    const Argument& q() const { return all[0]; }
+    Argument& k() { return all[1]; }
+    const Argument& k() const { return all[1]; }
+    Argument& v() { return all[2]; }
+    const Argument& v() const { return all[2]; }
+    Argument& cu_seqlens_q() { return all[3]; }
+    const Argument& cu_seqlens_q() const { return all[3]; }
+    Argument& cu_seqlens_k() { return all[4]; }
+    const Argument& cu_seqlens_k() const { return all[4]; }
+    Argument& seqused_k() { return all[5]; }
+    const Argument& seqused_k() const { return all[5]; }
+    Argument& block_table() { return all[6]; }
+    const Argument& block_table() const { return all[6]; }
+    Argument& sinks() { return all[7]; }
+    const Argument& sinks() const { return all[7]; }
+    Argument& alibi_slopes() { return all[8]; }
+    const Argument& alibi_slopes() const { return all[8]; }
+    Argument& out() { return all[9]; }
+    const Argument& out() const { return all[9]; }
+    Argument& lse() { return all[10]; }
+    const Argument& lse() const { return all[10]; }
+  };
+
+  template <class Argument>
+  static Tensors<Argument> tensors(const std::array<PyObject*, kSlots>& slots) {
+    return {{{
+        {"q", slots[kQ]},
+        {"k", slots[kK]},
+        {"v", slots[kV]},
+        {"cu_seqlens_q", slots[kCuSeqlensQ]},
+        {"cu_seqlens_k", slots[kCuSeqlensK]},
+        {"seqused_k", slots[kSequsedK]},
+        {"block_table", slots[kBlockTable]},
+        {"sinks", slots[kSinks]},
+        {"alibi_slopes", slots[kAlibiSlopes]},
+        {"out", slots[kOut], true},
+        {"lse", slots[kLse], true},
+    }}};
+  }
+
+  // Visits each flag and number with its slot and the member of the options.
+  template <class Options, class Visit>
+  static void each_number(Options& options, Visit&& visit) {
+    visit(kCausal, options.causal);
+    visit(kSoftcap, options.softcap);
+    visit(kScale, options.scale);
+  }
+};
+
+// In the file of this operation.
+PyObject* flash_attention_varlen_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
+    PyObject* keywords);
+PyObject* explain_flash_attention_varlen_entry(PyObject*, PyObject* const* args, Py_ssize_t count,
+    PyObject* keywords);
+
+}  // namespace kiln::python

@@ -1,0 +1,78 @@
+// Written by scripts/signatures.py from python/operations.pyi: the arguments of
+// torch.ops.kiln.flash_attention_with_kvcache in its schemas' order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "python/src/generated/flash_attention_with_kvcache.h"
+#include "python/src/options.h"
+#include "python/src/torch_abi.h"
+#include "python/src/torch_arguments.h"
+#include "python/src/torch_tensors.h"
+
+namespace kiln::python {
+
+// Taken whole before anything is looked at, so that whatever happens then, all of it is freed.
+struct FlashAttentionWithKvcacheArguments {
+  TorchTensor q;
+  TorchTensor k_cache;
+  TorchTensor v_cache;
+  TorchTensor cache_seqlens;
+  TorchTensor block_table;
+  bool causal;
+  TorchList window;
+  double softcap;
+  std::optional<double> scale;
+  TorchTensor sinks;
+  TorchTensor alibi_slopes;
+  std::int64_t num_splits;
+  TorchTensor out;
+  TorchTensor lse;
+
+  FlashAttentionWithKvcacheArguments(TorchArguments in, bool writes) noexcept
+      : q(in.tensor()),
+        k_cache(in.tensor()),
+        v_cache(in.tensor()),
+        cache_seqlens(in.tensor()),
+        block_table(in.optional_tensor()),
+        causal(in.boolean()),
+        window(in.list()),
+        softcap(in.number()),
+        scale(in.optional_number()),
+        sinks(in.optional_tensor()),
+        alibi_slopes(in.optional_tensor()),
+        num_splits(in.integer()),
+        out(writes ? in.tensor() : nullptr),
+        lse(writes ? in.optional_tensor() : nullptr) {}
+
+  FlashAttentionWithKvcacheSignature::Tensors<TorchArgument> tensors() const {
+    return {{{
+        {"q", q.get()},
+        {"k_cache", k_cache.get()},
+        {"v_cache", v_cache.get()},
+        {"cache_seqlens", cache_seqlens.get()},
+        {"block_table", block_table.get()},
+        {"sinks", sinks.get()},
+        {"alibi_slopes", alibi_slopes.get()},
+        {"out", out.get(), true},
+        {"lse", lse.get(), true},
+    }}};
+  }
+
+  // Sets the flags and numbers among the options.
+  template <class Options>
+  void set_numbers(Options& options) const {
+    using Signature = FlashAttentionWithKvcacheSignature;
+    options.causal = causal;
+    options.softcap = float_number(softcap, subject_of<Signature>(Signature::kSoftcap));
+    options.scale = float_number(scale, subject_of<Signature>(Signature::kScale));
+  }
+};
+
+// In torch_flash_attention_with_kvcache.cpp. The results are new tensors, left on the stack, or where there are
+// none of these, what was given is written to.
+void compute_flash_attention_with_kvcache(TorchSlot* stack, std::size_t new_results);
+
+}  // namespace kiln::python

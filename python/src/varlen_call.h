@@ -1,0 +1,82 @@
+// What jit.flash_attention_varlen and jit.flash_attention_with_kvcache have in common.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "arguments.h"
+#include "attention_options.h"
+#include "errors.h"
+#include "kiln/kiln.h"
+#include "options.h"
+#include "output.h"
+#include "tensor.h"
+#include "traced.h"
+#include "variant.h"
+
+namespace kiln::python {
+
+// One call, read from its Python arguments. Options are VarlenOptions or KvCacheOptions.
+template <class OwnSignature, class Options>
+struct SequencesCall {
+  using Signature = OwnSignature;
+  using Slots = std::array<PyObject*, Signature::kSlots>;
+
+  typename Signature::template Tensors<TensorArgument> tensors;
+  Options options;
+  TensorIntake intake;
+  bool returns_lse = false;
+
+  SequencesCall(const Slots& slots, HostArrays host_arrays)
+      : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
+    AttentionOptions& attention = options.attention;
+    read_numbers<Signature>(slots, attention);
+    read_window(slots[Signature::kWindow], subject(Signature::kWindow), attention);
+    attention.variant =
+        variant_argument(slots[Signature::kVariant], subject(Signature::kVariant));
+    options.num_splits = count(slots, Signature::kNumSplits);
+    returns_lse =
+        bool_argument(slots[Signature::kReturnLse], false, subject(Signature::kReturnLse));
+    intake.read(tensors.all);
+    if (intake.staged() != nullptr && attention.variant && !attention.variant->tensors().empty()) {
+      throw_type(subject(Signature::kVariant),
+                 "keeps tensors of a GPU, whose streams NumPy arrays are not ordered with; pass "
+                 "all tensors on the GPU too, for example with cupy.asarray(x)");
+    }
+    options.block_table = tensors.block_table().view;
+    attention.sinks = tensors.sinks().view;
+    attention.alibi_slopes = tensors.alibi_slopes().view;
+  }
+
+  static Subject subject(typename Signature::Slot slot) { return subject_of<Signature>(slot); }
+  static std::int64_t count(const Slots& slots, typename Signature::Slot slot) {
+    return slots[slot] == nullptr ? 0 : int64_argument(slots[slot], subject(slot));
+  }
+};
+
+// Runs a call with results that are the caller's or new. `run` takes the call.
+template <class Call, class Out, class Lse, class Run>
+PyObject* compute_call(Call& call, Out&& out_shape, Lse&& lse_shape, Run&& run) {
+  auto& [tensors, options, intake, returns_lse] = call;
+  const TensorArgument& q = tensors.q();
+  py::object out = given_or_new(intake, q, tensors.out(), out_shape);
+  py::object lse;
+  if (returns_lse || tensors.lse().given()) {
+    lse = given_or_new(intake, q, tensors.lse(), lse_shape);
+  }
+  CallWorkspace workspace(Call::Signature::kOp, q, intake);
+  options.attention.workspace = workspace.callback();
+  run(call);
+  intake.finish();
+  if (!returns_lse) return out.release().ptr();
+  return PyTuple_Pack(2, out.ptr(), lse.ptr());
+}
+
+template <class Call, class Out, class Lse, class Explain>
+PyObject* explain_call(Call& call, Out&& out_shape, Lse&& lse_shape, Explain&& explain) {
+  set_default_view(call.intake, call.tensors.out(), out_shape);
+  if (call.returns_lse) set_default_view(call.intake, call.tensors.lse(), lse_shape);
+  return py::str(explain(call)).release().ptr();
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,127 @@
+// Maps a piece of work to the rows of the tensors: DenseAddressing's interface, for sequences that
+// have lengths of their own. Rows are packed: the queries of all heads that share a KV head, heads
+// innermost.
+#pragma once
+#include "/kiln/attention/addressing.cuh"
+#include "/kiln/attention/varlen/work.cuh"
+
+namespace kiln {
+
+// Walks over the keys of a sequence, whose pages a table lists, for load_tile().
+template <class Element>
+struct PagedRows {
+  const Element* pointer;
+  const AttentionVarlenParams& p;
+  const int* pages;
+  const Element* base;
+  i64 page_stride, row_stride;
+  int row, last;  // last: behind it the table may hold anything, or end
+
+  __device__ __forceinline__ void seek(int to) {
+    row = to;
+    const u32 at = min(row, last);
+    const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
+    const int in_page = at - page * p.page_size;
+    pointer = base + __ldg(pages + page) * page_stride + in_page * row_stride;
+  }
+  __device__ __forceinline__ void skip(int count) { seek(row + count); }
+};
+
+template <class Config>
+class VarlenAddressing {
+ public:
+  using Element = typename Config::Element;
+
+  __device__ __forceinline__ VarlenAddressing(const AttentionVarlenParams& params,
+                                              const Piece& piece)
+      : p_(params),
+        s_(piece.sequence),
+        group_(static_cast<u32>(params.call.heads) / static_cast<u32>(params.call.heads_kv)),
+        h_kv_(piece.h_kv),
+        first_row_(piece.first_row) {}
+
+  template <bool kExact>
+  __device__ __forceinline__ TileRows tile_rows(int tile_row, int count) const {
+    const int shift = s_.len_kv - s_.len_q;
+    const int first = min(first_row_ + tile_row, all_rows() - 1);
+    const int last = min(first + count, all_rows()) - 1;
+    return {s_.b, query(first).row + shift, query(last).row + shift, s_.len_q, s_.len_kv};
+  }
+  __device__ __forceinline__ int rows() const {
+    return min(Config::kBlockQ, all_rows() - first_row_);
+  }
+  __device__ __forceinline__ Position position(int tile_row, int kv) const {
+    const Query at = query(min(first_row_ + tile_row, all_rows() - 1));
+    const int q = at.row + s_.len_kv - s_.len_q, key = min(kv, s_.len_kv - 1);
+    return {s_.b, at.h, h_kv_, at.row, q, key, s_.len_q, s_.len_kv, to_float(q - key)};
+  }
+
+  __device__ __forceinline__ auto q_rows() const {
+    const AttentionParams& p = p_.call;
+    return PackedRows{nullptr, *this,
+                      static_cast<const Element*>(p.q) + s_.b * p.q_batch + s_.first_q * p.q_row,
+                      0};
+  }
+  __device__ __forceinline__ auto k_rows() const {
+    const AttentionParams& p = p_.call;
+    return key_rows(p.k, p.k_batch, p.k_row, p.k_head);
+  }
+  __device__ __forceinline__ auto v_rows() const {
+    const AttentionParams& p = p_.call;
+    return key_rows(p.v, p.v_batch, p.v_row, p.v_head);
+  }
+  __device__ __forceinline__ Element* out_row(int tile_row) const {
+    const AttentionParams& p = p_.call;
+    const Query at = query(first_row_ + tile_row);
+    return static_cast<Element*>(p.out) + s_.b * p.out_batch + at.h * p.out_head +
+           static_cast<i64>(s_.first_q + at.row) * p.out_row;
+  }
+  __device__ __forceinline__ bool wants_lse() const { return p_.call.lse != nullptr; }
+  __device__ __forceinline__ float* lse(int tile_row) const {
+    const Query at = query(first_row_ + tile_row);
+    return p_.call.lse + s_.b * p_.call.lse_batch + at.h * p_.call.lse_head + s_.first_q + at.row;
+  }
+
+ private:
+  struct Query {
+    int row, h;
+  };
+  // As DenseAddressing's.
+  struct PackedRows {
+    const Element* pointer;
+    const VarlenAddressing& tile;
+    const Element* base;
+    int row;
+
+    __device__ __forceinline__ void seek(int to) {
+      row = to;
+      const Query at = tile.query(tile.first_row_ + row);
+      pointer = base + at.h * tile.p_.call.q_head + at.row * tile.p_.call.q_row;
+    }
+    __device__ __forceinline__ void skip(int count) { seek(row + count); }
+  };
+
+  __device__ __forceinline__ auto key_rows(const void* keys, i64 batch, i64 row, i64 head) const {
+    const Element* const base = static_cast<const Element*>(keys) + opaque(h_kv_) * head;
+    if constexpr (Config::kPaged) {
+      return PagedRows<Element>{nullptr, p_,  p_.block_table + s_.b * p_.block_table_row,
+                                base,    batch, row,
+                                0,       s_.len_kv - 1};
+    } else {
+      return StridedRows<Element>{base + opaque(s_.b) * batch + s_.first_k * row, row};
+    }
+  }
+  __device__ __forceinline__ int all_rows() const { return s_.len_q * static_cast<int>(group_); }
+  __device__ __forceinline__ Query query(int row) const {
+    const u32 in_group = static_cast<u32>(row) % group_;
+    return {static_cast<int>(static_cast<u32>(row) / group_),
+            h_kv_ * static_cast<int>(group_) + static_cast<int>(in_group)};
+  }
+
+  const AttentionVarlenParams& p_;
+  Sequence s_;
+  u32 group_;
+  int h_kv_, first_row_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,71 @@
+// Attention forward over sequences that have lengths of their own, with keys in rows or in pages:
+// prefill and decode of a serving engine, on tensor cores with mma.sync (sm_80 and later).
+//
+//   work.cuh        deals query tiles and their keys to CTAs, by lengths in device memory
+//   addressing.cuh  finds the rows of a piece
+//   attend()        is the main loop of ../flash_attention.cuh
+//   combine.cuh     joins teams and, through the workspace, CTAs
+//
+// A CTA computes its pieces one after the other.
+#pragma once
+#include "/kiln/attention/flash_attention.cuh"
+#include "/kiln/attention/varlen/addressing.cuh"
+#include "/kiln/attention/varlen/sequences.cuh"
+#include "/kiln/attention/varlen/work.cuh"
+
+namespace kiln {
+
+// The slots of a query tile's partial results: a CTA has two, and a tile that begins in CTA c gets
+// those from 2 c + 1 on, one for each of its pieces. Its last piece is CTA c + pieces - 1's, which
+// begins the next tile, so that no slot is used twice.
+template <class Config>
+__device__ __forceinline__ PartialPlace partial_place(const AttentionVarlenParams& params,
+                                                      const Piece& piece) {
+  constexpr int kTileFloats = attention_partial_floats(Config::kBlockQ, Config::kHeadDimV);
+  u8* const workspace = static_cast<u8*>(params.call.workspace);
+  const i64 slot = 2 * static_cast<i64>(piece.first_cta) + 1;
+  return {reinterpret_cast<u64*>(workspace) + slot,
+          reinterpret_cast<float*>(workspace + attention_flag_bytes(gridDim.x, 2)) +
+              slot * kTileFloats,
+          static_cast<int>(piece.index), static_cast<int>(piece.pieces)};
+}
+
+template <class Config, class Variant>
+__device__ __forceinline__ void flash_attention_varlen(const AttentionVarlenArgs<Variant>& args) {
+  using Tiles = AttentionTiles<Config>;
+  static_assert(Config::kSplits && Config::kPacked,
+                "flash_attention_varlen: tiles hold all heads of a KV head, and CTAs share keys");
+  extern __shared__ __align__(128) u8 shared_memory[];
+  const Variant& variant = args.variant();
+  const AttentionVarlenParams& params = args.params();
+  const WarpPlace<Tiles> place;
+  Work<Config, Variant> work(params, variant);
+  Piece piece;
+#pragma unroll 1
+  while (work.next(piece)) {
+    const VarlenAddressing<Config> rows(params, piece);
+    OnlineSoftmax<typename Tiles::ScoreMap, (Tiles::kPartners > 1)> softmax;
+    softmax.start([&](int r) {
+      RowSum sum{-KILN_INFINITY, 0.0f};
+      if constexpr (Variant::kStartsRows) {
+        if (place.team == 0 && place.partner == 0 && piece.index == 0) {
+          variant.row_init(sum, rows.position(place.row + Tiles::ScoreMap::row(r), 0));
+        }
+      }
+      return sum;
+    });
+    Fragment<typename Tiles::OutMap> out;
+    out.clear();
+    attend<Config>(shared_memory, place, params.call.scale, variant, rows,
+                   TileIterator<Config::kBlockKv, Config::kTeams, Variant>(
+                       variant, rows.template tile_rows<true>(0, Config::kBlockQ), piece.steps,
+                       place.team),
+                   softmax, out);
+    combine_rows<Config>(
+        shared_memory, out, softmax, piece.pieces > 1, params.call.nonce,
+        [&] { return partial_place<Config>(params, piece); }, variant, rows, place);
+    __syncthreads();  // the next piece's queries take the place of the partial results
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,49 @@
+// The sequences of a call: where their queries and keys lie, and how many there are.
+#pragma once
+#include "/kiln/attention/arguments.cuh"
+#include "/kiln/attention/tiles.cuh"
+#include "/kiln/attention/params.h"
+
+namespace kiln {
+
+// The kernel's parameters: as AttentionArgs.
+template <class Variant>
+struct AttentionVarlenArgs : AttentionVarlenParams, Variant {
+  static_assert(__is_empty(Variant) || sizeof(Variant) == Variant::kBytes,
+                "flash_attention: a variant may hold only Slots and VariantTensors");
+
+  __device__ __forceinline__ const AttentionVarlenParams& params() const { return *this; }
+  __device__ __forceinline__ const Variant& variant() const { return *this; }
+};
+
+struct Sequence {
+  int b = 0;
+  int first_q = 0, len_q = 0;  // packed queries: the sequence's first one, else 0
+  int first_k = 0, len_kv = 0;
+};
+
+__device__ __forceinline__ Sequence sequence_at(const AttentionVarlenParams& p, int b) {
+  Sequence s;
+  s.b = b;
+  s.len_q = p.call.len_q;
+  s.len_kv = p.call.len_kv;
+  if (p.cu_seqlens_q != nullptr) {
+    s.first_q = __ldg(p.cu_seqlens_q + b);
+    s.len_q = __ldg(p.cu_seqlens_q + b + 1) - s.first_q;
+  }
+  if (p.cu_seqlens_k != nullptr) {
+    s.first_k = __ldg(p.cu_seqlens_k + b);
+    s.len_kv = __ldg(p.cu_seqlens_k + b + 1) - s.first_k;
+  }
+  if (p.seqused_k != nullptr) s.len_kv = __ldg(p.seqused_k + b);
+  s.len_q = max(s.len_q, 0);
+  s.len_kv = max(s.len_kv, 0);
+  return s;
+}
+
+// All queries of a sequence, as a variant is asked about them.
+__device__ __forceinline__ TileRows rows_of(const Sequence& s) {
+  return {s.b, s.len_kv - s.len_q, s.len_kv - 1, s.len_q, s.len_kv};
+}
+
+}  // namespace kiln
