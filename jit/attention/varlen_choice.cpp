@@ -15,9 +15,15 @@ namespace {
 constexpr int kDecodeRows = 16;  // of a decode row's tile
 constexpr int kUnbounded = 0x7fffffff;
 
-// How many CTAs run at a time: a decoding one has enough loads under way for its multiprocessor.
-long long ctas_at_once(const AttentionConfig& config, int sm_count) {
-  return static_cast<long long>(sm_count) * (config.teams > 1 ? 1 : config.residents);
+// How many CTAs keep all multiprocessors busy, and how many run at a time: a decoding one has
+// enough loads under way for its multiprocessor, but where there is much to do, a second one hides
+// its beginning and its end.
+struct Ctas {
+  long long few, all;
+};
+Ctas ctas_of(const AttentionConfig& config, int sm_count) {
+  const long long all = static_cast<long long>(sm_count) * config.residents;
+  return {config.teams > 1 ? sm_count : all, all};
 }
 
 // Fills a step of the recipe for sequences of `least` to `most` rows.
@@ -28,18 +34,19 @@ void fill(Step& step, const AttentionProblem& problem, int arch, int row, int le
   step.spec = Specialization(kFlashAttentionVarlen, arch, row, traits);
   const long long tiles = attention_varlen_tiles(problem.batch, problem.tokens, problem.heads,
                                                  problem.heads_kv, config.block_q);
-  const long long ctas = ctas_at_once(config, sm_count);
+  const Ctas ctas = ctas_of(config, sm_count);
   // Four tiles for each CTA that runs at a time even out by themselves.
-  const bool is_many = config.teams == 1 && tiles >= 4 * ctas;
+  const bool is_many = config.teams == 1 && tiles >= 4 * ctas.all;
   const bool whole = problem.whole_tiles || !may_split || is_many;
   const long long steps =
       (problem.len_kv + config.teams * config.block_kv - 1) / (config.teams * config.block_kv);
   step.blocks = grid_of(
-      std::max(1ll, whole ? tiles : std::min(ctas, tiles * (steps + kAttentionVarlenEnds))));
+      std::max(1ll, whole ? tiles : std::min(ctas.all, tiles * (steps + kAttentionVarlenEnds))));
   CallArguments& arguments = step.arguments;
   arguments.set_int(offsetof(AttentionVarlenParams, least_rows), least);
   arguments.set_int(offsetof(AttentionVarlenParams, most_rows), most);
   arguments.set_int(offsetof(AttentionVarlenParams, whole_tiles), whole ? 1 : 0);
+  arguments.set_int(offsetof(AttentionVarlenParams, few_ctas), static_cast<int>(ctas.few));
   if (whole) return;
   const auto bytes = static_cast<std::size_t>(
       attention_varlen_workspace_bytes(step.blocks, config.block_q, traits.head_dim_v));

@@ -86,6 +86,8 @@ struct AttentionVarlenParams {
   // A CTA computes whole query tiles: no two share the keys of one. The order of additions then
   // does not depend on other sequences.
   int whole_tiles;
+  int few_ctas;  // CTAs that are enough to keep all multiprocessors busy
+  int reserved;
 };
 static_assert(sizeof(AttentionVarlenParams) % 8 == 0, "the variant's 8-byte slots follow");
 
@@ -99,7 +101,7 @@ constexpr long long attention_varlen_tiles(long long batch, long long tokens, lo
 }
 
 // What a query tile costs beside its keys, in steps of keys, where CTAs get equal shares of all.
-constexpr int kAttentionVarlenEnds = 2;
+constexpr int kAttentionVarlenEnds = 4;
 
 // The workspace of a launch of `ctas` CTAs: a CTA has at most two partial results, of the query
 // tile that it begins with and of the one that it ends with. See varlen/work.cuh.

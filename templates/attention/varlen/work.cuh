@@ -1,16 +1,22 @@
 // Deals the work of a call to its CTAs.
 //
-// The query tiles of all sequences are laid end to end, each as long as its keys are many:
+// Lengths are read from device memory by each CTA, so that a captured graph may be replayed with
+// others. Where there are more query tiles than CTAs, the tiles of all sequences are laid end to
+// end, each as long as its keys are many, and cut into equal shares:
 //
 //   sequence        0                        1        2
 //   KV head         0           1            0   1    0         1
 //   tile            |-----------|------------|---|----|---------|---------|
 //   CTA             0      |1      |2      |3      |4      |5      |6     |
 //
-// and cut into equal shares, so that CTAs take equally long however the lengths differ. Lengths are
-// read from device memory by each CTA, so that a captured graph may be replayed with others. A CTA
-// has a partial result of at most two query tiles, the one that its share begins in and the one
-// that it ends in; they meet in the workspace.
+// Where there are fewer, each tile is cut by itself, into as many pieces as makes the longest one
+// short, so that no CTA begins twice:
+//
+//   tile            |-----------|------------|---|----|---------|---------|
+//   CTA             0    |1     |2     |3    |4  |5   |6   |7   |8   |9   |
+//
+// Pieces of a tile meet in the workspace. Where results may not depend on other sequences, a CTA
+// computes whole tiles.
 #pragma once
 #include "/kiln/attention/varlen/sequences.cuh"
 
@@ -32,14 +38,8 @@ class Work {
       : p_(params),
         variant_(variant),
         group_(static_cast<u32>(params.call.heads) / static_cast<u32>(params.call.heads_kv)) {
+    settle();
     const int lane = threadIdx.x % 32, batch = p_.call.batch;
-    u32 total = 0;
-    for (int b = lane; b < batch; b += 32) total += load(b).units();
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
-    share_ = max(ceil_div(total, gridDim.x), 1u);
-    at_ = min(blockIdx.x * share_, total);
-    end_ = min(at_ + share_, total);
     if (at_ == end_) return;
     // Finds the sequence that holds the share's beginning, 32 at a time.
     for (int first = 0; first < batch; first += 32) {
@@ -59,6 +59,7 @@ class Work {
       }
       before_ += __shfl_sync(~0u, up_to, 31);
     }
+    at_ = end_;
   }
 
   // Takes the next piece of this CTA's share; false after the last.
@@ -75,10 +76,11 @@ class Work {
     piece.h_kv = item / current_.tiles;
     // The last tile comes first, as a causal mask makes it the slowest.
     piece.first_row = (current_.tiles - 1 - item % current_.tiles) * Config::kBlockQ;
-    const int step = static_cast<int>(at_ - begins) - kAttentionVarlenEnds;
-    piece.steps = {max(step, 0), max(static_cast<int>(stop - begins) - kAttentionVarlenEnds, 0)};
+    const auto step_at = [&](u32 unit) {
+      return max(static_cast<int>(unit - begins) - ends_, 0) * current_.unit_steps;
+    };
     // The tile's own keys end where its mask says.
-    if (stop == ends) piece.steps.end = kAllSteps;
+    piece.steps = {step_at(at_), stop == ends ? kAllSteps : step_at(stop)};
     piece.first_cta = begins / share_;
     piece.pieces = (ends - 1) / share_ - piece.first_cta + 1;
     piece.index = blockIdx.x - piece.first_cta;
@@ -91,33 +93,100 @@ class Work {
 
   struct Tiles {
     Sequence sequence;
-    u32 tiles = 0, heads = 0;  // query tiles of a KV head, KV heads
-    u32 cost = 1;              // of a query tile, in steps of keys
+    u32 count = 0, tiles = 1;  // query tiles, and those of a KV head
+    u32 cost = 1;              // of a query tile, in units
+    int unit_steps = 0;        // steps of keys in a unit
 
-    __device__ __forceinline__ u32 units() const { return tiles * heads * cost; }
+    __device__ __forceinline__ u32 units() const { return count * cost; }
   };
+
+  // Steps of keys that the last query tile of a sequence has.
+  __device__ __forceinline__ u32 steps_of(const Sequence& sequence) const {
+    const Range keys = visible_range(variant_, rows_of(sequence));
+    const int first = keys.begin / Config::kBlockKv * Config::kBlockKv;
+    return ceil_div(keys.end - first, Config::kBlockKv * Config::kTeams);
+  }
 
   __device__ __forceinline__ Tiles load(int b) const {
     Tiles all;
     all.sequence = sequence_at(p_, b);
     const int rows = all.sequence.len_q * static_cast<int>(group_);
-    if (rows < p_.least_rows || rows > p_.most_rows) return all;
+    if (rows < p_.least_rows || rows > p_.most_rows || rows == 0) return all;
     all.tiles = ceil_div(rows, Config::kBlockQ);
-    all.heads = p_.call.heads_kv;
-    if (p_.whole_tiles == 0) {
-      const Range keys = visible_range(variant_, rows_of(all.sequence));
-      const int first = keys.begin / Config::kBlockKv * Config::kBlockKv;
-      constexpr int kStep = Config::kBlockKv * Config::kTeams;
-      all.cost = kAttentionVarlenEnds + ceil_div(keys.end - first, kStep);
+    all.count = all.tiles * p_.call.heads_kv;
+    if (p_.whole_tiles != 0) return all;
+    const u32 steps = steps_of(all.sequence);
+    if (longest_ == 0) {
+      all.cost = ends_ + steps;
+      all.unit_steps = 1;
+    } else {
+      all.cost = max(ceil_div(steps, longest_), 1u);
+      all.unit_steps = ceil_div(steps, all.cost);
     }
     return all;
   }
 
+  // Sums `of(tiles of a sequence)` over all sequences.
+  template <class Of>
+  __device__ __forceinline__ u32 sum(Of of) const {
+    u32 total = 0;
+    for (int b = threadIdx.x % 32; b < p_.call.batch; b += 32) total += of(load(b));
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+    return total;
+  }
+
+  // Decides how tiles are cut, and this CTA's share.
+  __device__ __forceinline__ void settle() {
+    const u32 few = p_.few_ctas, ctas = gridDim.x;
+    u32 total = sum([](const Tiles& all) { return all.units(); });
+    share_ = 1;
+    if (p_.whole_tiles == 0) {
+      u32 longest = 0;
+      const u32 count = sum([&](const Tiles& all) {
+        if (all.count != 0) longest = max(longest, all.cost);
+        return all.count;
+      });
+      if (count != 0 && count <= few) {
+        longest = __reduce_max_sync(~0u, longest);
+        longest_ = shortest_of_longest(total, longest, few / count, few);
+        ends_ = 0;
+        total = sum([](const Tiles& all) { return all.units(); });
+      } else {
+        // Two CTAs of a multiprocessor hide each other's ends, if these are not most of the work.
+        const u32 used = total / ctas >= kManySteps ? ctas : few;
+        share_ = max(ceil_div(total, used), 1u);
+      }
+    }
+    at_ = min(blockIdx.x * share_, total);
+    end_ = min(at_ + share_, total);
+  }
+
+  // Returns how many steps the longest piece has, at least, if no more than `few` CTAs have one
+  // each. Cutting all tiles into `pieces` serves, and is best where lengths are equal.
+  __device__ __forceinline__ u32 shortest_of_longest(u32 total, u32 longest, u32 pieces,
+                                                     u32 few) {
+    u32 serves = max(ceil_div(longest, pieces), 1u), least = max(ceil_div(total, few), 1u);
+    while (least + least / 16 < serves) {
+      longest_ = (least + serves) / 2;
+      if (sum([](const Tiles& all) { return all.units(); }) <= few) {
+        serves = longest_;
+      } else {
+        least = longest_ + 1;
+      }
+    }
+    return serves;
+  }
+
+  static constexpr u32 kManySteps = 96;
+
   const AttentionVarlenParams& p_;
   const Variant& variant_;
   u32 group_;
-  u32 share_, at_, end_;  // of this CTA, in units of Tiles::cost
-  u32 before_ = 0;        // units of the sequences before the current one
+  int ends_ = kAttentionVarlenEnds;  // what a query tile costs beside its keys, in units
+  u32 longest_ = 0;                  // steps of the longest piece, where tiles are cut one by one
+  u32 share_, at_, end_;             // of this CTA, in units
+  u32 before_ = 0;                   // units of the sequences before the current one
   Tiles current_;
 };
 
