@@ -87,12 +87,10 @@ class DenseAddressing {
     }
   }
   // K and V rows of this CTA's KV head, formed for each tile: two pointers take four registers.
-  template <class Tile>
   __device__ __forceinline__ StridedRows<Element> k_rows() const {
     return {static_cast<const Element*>(p_.k) + opaque(b_) * p_.k_batch + opaque(h_kv_) * p_.k_head,
             p_.k_row};
   }
-  template <class Tile>
   __device__ __forceinline__ StridedRows<Element> v_rows() const {
     return {static_cast<const Element*>(p_.v) + opaque(b_) * p_.v_batch + opaque(h_kv_) * p_.v_head,
             p_.v_row};

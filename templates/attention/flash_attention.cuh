@@ -113,12 +113,12 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
   const Range range = walk.range();
   const auto load_k = [&](int kv, u32 stage) {
     if (kv == Walk::kEnd) return;
-    load_tile<typename Tiles::K>(ring + stage, kv, range, place.thread,
-                                 rows.template k_rows<typename Tiles::K>());
+    load_tile<typename Tiles::K>(ring + stage, kv, range, place.thread, rows.k_rows());
   };
   const auto load_v = [&](int kv, u32 stage) {
     if (kv == Walk::kEnd) return;
-    load_tile<typename Tiles::V>(ring + stage + Tiles::K::kBytes, kv, range, place.thread, rows.template v_rows<typename Tiles::V>());
+    load_tile<typename Tiles::V>(ring + stage + Tiles::K::kBytes, kv, range, place.thread,
+                                 rows.v_rows());
   };
 
   // Q takes the sign of the scale. Its magnitude goes into the exponent if no hook sees the logits;

@@ -17,11 +17,6 @@ struct TileShape {
   static constexpr int kChunks = round_up(kDim, 16) / 8;
   using Layout = SwizzledRows<kChunks>;
   static constexpr u32 kBytes = kRows * Layout::kRowBytes;
-  // Up to 8 threads share a row, a 128-byte line. Their number divides its chunks, so that a thread
-  // stays in its columns and keeps few addresses in registers.
-  static constexpr int kSharing = kChunks % 8 == 0 ? 8 : kChunks & -kChunks;
-  // A thread copies every kRowStep-th row, kThreadRows of them.
-  static constexpr int kRowStep = kThreads / kSharing, kThreadRows = ceil_div(kRows, kRowStep);
 };
 
 // Starts the copy of one 16-byte chunk, or writes zeros if it is not valid. Chunks of an unaligned
@@ -50,14 +45,17 @@ __device__ __forceinline__ void load_chunk(u32 destination, const Element* sourc
 // the index among the threads that load this tile.
 template <class Shape, class Rows>
 __device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int thread, Rows rows) {
-  constexpr int kSharing = Shape::kSharing, kRowStep = Shape::kRowStep;
+  // Up to 8 threads share a row, a 128-byte line. Their number divides its chunks, so that a thread
+  // stays in its columns and keeps few addresses in registers.
+  constexpr int kSharing = Shape::kChunks % 8 == 0 ? 8 : Shape::kChunks & -Shape::kChunks;
+  constexpr int kRowStep = Shape::kThreads / kSharing;
   const int column = thread % kSharing;
   const int first_row = thread / kSharing;
   // An unaligned load passes through registers; unrolled, it would take those of the accumulators.
   constexpr int kUnroll = Shape::kAligned ? 64 : 1;
   rows.seek(first + first_row);
 #pragma unroll(kUnroll)
-  for (int i = 0; i < Shape::kThreadRows; ++i) {
+  for (int i = 0; i < ceil_div(Shape::kRows, kRowStep); ++i) {
     const int row = first_row + i * kRowStep;
     if (Shape::kRows % kRowStep != 0 && row >= Shape::kRows) break;
     const bool row_valid = valid.contains(first + row);

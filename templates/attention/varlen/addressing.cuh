@@ -2,87 +2,29 @@
 // have lengths of their own. Rows are packed: the queries of all heads that share a KV head, heads
 // innermost.
 #pragma once
-#include "/kiln/attention/flash_attention.cuh"
+#include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/varlen/work.cuh"
 
 namespace kiln {
 
-// The pages of the rows that a thread copies of a tile of keys. They are looked up a tile ahead, as
-// an answer from the table takes longer than a tile's products.
-template <int kRows_, int kStep_>
-struct PagesAhead {
-  static constexpr int kRows = kRows_, kStep = kStep_;
-  int first = -1;  // the first of these rows
-  int page[kRows];
-};
-
-// Finds the keys of a sequence in their pages.
+// Walks over the keys of a sequence, whose pages a table lists, for load_tile(). Every row is looked
+// up when it is copied: with the pages of the next tile looked up ahead, and passed between lanes,
+// decoding took longer on an H200, as a second CTA of the multiprocessor already hides the table.
 template <class Element>
-struct PageTable {
-  const AttentionVarlenParams& p;
-  const int* pages;  // of the sequence
-  int last;          // its last key: behind it the table may hold anything, or end
-  const Element* base;
-  i64 page_stride, row_stride;
-
-  __device__ __forceinline__ u32 index(int row) const {
-    return static_cast<u64>(static_cast<u32>(min(row, last))) * p.page_factor >>
-           (31 + p.page_shift);
-  }
-  __device__ __forceinline__ int lookup(int row) const { return __ldg(pages + index(row)); }
-  __device__ __forceinline__ const Element* address(int row, int page) const {
-    const int in_page = min(row, last) - static_cast<int>(index(row)) * p.page_size;
-    return base + page * page_stride + in_page * row_stride;
-  }
-};
-
-// Walks over the keys of a sequence for load_tile(). kLooksAhead: after a tile of V, the last of
-// its step, the pages of the next step's rows are looked up.
-template <class Element, class Ahead, bool kLooksAhead>
 struct PagedRows {
   const Element* pointer;
-  PageTable<Element> table;
-  Ahead& ahead;
-  int next_tile;  // rows to the same row of the next step
-  int row, i;
+  const AttentionVarlenParams& p;
+  const int* pages;  // of the sequence
+  const Element* base;
+  i64 page_stride, row_stride;
+  int row, last;  // last: behind this key the table may hold anything, or end
 
   __device__ __forceinline__ void seek(int to) {
     row = to;
-    i = 0;
-    if (ahead.first != to) {
-      ahead.first = to;
-      look_up();
-    }
-    pointer = table.address(row, ahead.page[0]);
-  }
-  __device__ __forceinline__ void skip(int count) {
-    row += count;
-    ++i;
-    if (i < Ahead::kRows) {
-      pointer = table.address(row, ahead.page[i]);
-    } else if constexpr (kLooksAhead) {
-      ahead.first += next_tile;
-      look_up();
-    }
-  }
-
- private:
-  __device__ __forceinline__ void look_up() {
-#pragma unroll
-    for (int r = 0; r < Ahead::kRows; ++r) ahead.page[r] = table.lookup(ahead.first + r * Ahead::kStep);
-  }
-};
-
-// The same with a lookup for each row, where K and V are not copied alike or not unrolled.
-template <class Element>
-struct SinglePagedRows {
-  const Element* pointer;
-  PageTable<Element> table;
-  int row;
-
-  __device__ __forceinline__ void seek(int to) {
-    row = to;
-    pointer = table.address(row, table.lookup(row));
+    const u32 at = min(row, last);
+    const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
+    const int in_page = at - page * p.page_size;
+    pointer = base + __ldg(pages + page) * page_stride + in_page * row_stride;
   }
   __device__ __forceinline__ void skip(int count) { seek(row + count); }
 };
@@ -98,7 +40,11 @@ class VarlenAddressing {
         s_(piece.sequence),
         group_(static_cast<u32>(params.call.heads) / static_cast<u32>(params.call.heads_kv)),
         h_kv_(piece.h_kv),
-        first_row_(piece.first_row) {}
+        first_row_(piece.first_row) {
+    const AttentionParams& p = p_.call;
+    k_ = keys_at(p.k, p.k_batch, p.k_row, p.k_head);
+    v_ = keys_at(p.v, p.v_batch, p.v_row, p.v_head);
+  }
 
   template <bool kExact>
   __device__ __forceinline__ TileRows tile_rows(int tile_row, int count) const {
@@ -122,15 +68,11 @@ class VarlenAddressing {
                       static_cast<const Element*>(p.q) + s_.b * p.q_batch + s_.first_q * p.q_row,
                       0};
   }
-  template <class Tile>
   __device__ __forceinline__ auto k_rows() const {
-    const AttentionParams& p = p_.call;
-    return key_rows<false>(p.k, p.k_batch, p.k_row, p.k_head);
+    return key_rows(k_, p_.call.k_batch, p_.call.k_row);
   }
-  template <class Tile>
   __device__ __forceinline__ auto v_rows() const {
-    const AttentionParams& p = p_.call;
-    return key_rows<true>(p.v, p.v_batch, p.v_row, p.v_head);
+    return key_rows(v_, p_.call.v_batch, p_.call.v_row);
   }
   __device__ __forceinline__ Element* out_row(int tile_row) const {
     const AttentionParams& p = p_.call;
@@ -163,20 +105,18 @@ class VarlenAddressing {
     __device__ __forceinline__ void skip(int count) { seek(row + count); }
   };
 
-  template <bool kIsLast>
-  __device__ __forceinline__ auto key_rows(const void* keys, i64 batch, i64 row, i64 head) const {
-    const Element* const base = static_cast<const Element*>(keys) + opaque(h_kv_) * head;
+  // Keys or values of this piece's head: of the sequence or, paged, of the first page.
+  __device__ __forceinline__ const Element* keys_at(const void* keys, i64 batch, i64 row,
+                                                    i64 head) const {
+    const Element* const of_head = static_cast<const Element*>(keys) + h_kv_ * head;
+    return Config::kPaged ? of_head : of_head + s_.b * batch + s_.first_k * row;
+  }
+  __device__ __forceinline__ auto key_rows(const Element* base, i64 batch, i64 row) const {
     if constexpr (Config::kPaged) {
-      const PageTable<Element> table{p_,   p_.block_table + s_.b * p_.block_table_row,
-                                     s_.len_kv - 1, base, batch, row};
-      if constexpr (kLooksAhead) {
-        constexpr int kNext = Config::kBlockKv * Config::kTeams;
-        return PagedRows<Element, Ahead, kIsLast>{nullptr, table, ahead_, kNext, 0, 0};
-      } else {
-        return SinglePagedRows<Element>{nullptr, table, 0};
-      }
+      const int* const pages = p_.block_table + s_.b * p_.block_table_row;
+      return PagedRows<Element>{nullptr, p_, pages, base, batch, row, 0, s_.len_kv - 1};
     } else {
-      return StridedRows<Element>{base + opaque(s_.b) * batch + s_.first_k * row, row};
+      return StridedRows<Element>{base, row};
     }
   }
   __device__ __forceinline__ int all_rows() const { return s_.len_q * static_cast<int>(group_); }
@@ -186,16 +126,11 @@ class VarlenAddressing {
             h_kv_ * static_cast<int>(group_) + static_cast<int>(in_group)};
   }
 
-  using K = typename AttentionTiles<Config>::K;
-  using V = typename AttentionTiles<Config>::V;
-  static constexpr bool kLooksAhead = Config::kAligned && K::kRowStep == V::kRowStep;
-  using Ahead = PagesAhead<K::kThreadRows, K::kRowStep>;
-
   const AttentionVarlenParams& p_;
   Sequence s_;
   u32 group_;
   int h_kv_, first_row_;
-  mutable Ahead ahead_;
+  const Element *k_, *v_;
 };
 
 }  // namespace kiln
