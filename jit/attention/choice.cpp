@@ -12,7 +12,9 @@ namespace kiln {
 namespace {
 
 RowKind kind_of(const AttentionConfig& config) {
-  return config.teams > 1      ? RowKind::decode
+  return config.block_q == 32  ? RowKind::decode_32
+         : config.warps == 8   ? RowKind::decode_alone
+         : config.teams > 1    ? RowKind::decode
          : config.splits       ? RowKind::few
          : config.max_keys > 0 ? RowKind::narrow
                                : RowKind::many;

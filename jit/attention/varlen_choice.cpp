@@ -12,7 +12,6 @@
 namespace kiln {
 namespace {
 
-constexpr int kDecodeRows = 16;  // of a decode row's tile
 constexpr int kUnbounded = 0x7fffffff;
 
 // How many CTAs keep all multiprocessors busy, and how many run at a time: a decoding one has
@@ -26,14 +25,18 @@ Ctas ctas_of(const AttentionConfig& config, int sm_count) {
   return {config.teams > 1 ? sm_count : all, all};
 }
 
+long long tiles_of(const AttentionProblem& problem, int block_q) {
+  return attention_varlen_tiles(problem.batch, problem.tokens, problem.heads, problem.heads_kv,
+                                block_q);
+}
+
 // Fills a step of the recipe for sequences of `least` to `most` rows.
 void fill(Step& step, const AttentionProblem& problem, int arch, int row, int least, int most,
           int sm_count, bool may_split, std::size_t& workspace) {
   const AttentionConfig& config = attention_config(row);
   const AttentionTraits& traits = problem.traits;
   step.spec = Specialization(kFlashAttentionVarlen, arch, row, traits);
-  const long long tiles = attention_varlen_tiles(problem.batch, problem.tokens, problem.heads,
-                                                 problem.heads_kv, config.block_q);
+  const long long tiles = tiles_of(problem, config.block_q);
   const Ctas ctas = ctas_of(config, sm_count);
   // Four tiles for each CTA that runs at a time even out by themselves.
   const bool is_many = config.teams == 1 && tiles >= 4 * ctas.all;
@@ -57,40 +60,62 @@ void fill(Step& step, const AttentionProblem& problem, int arch, int row, int le
                            offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
 }
 
+// The row for sequences of up to 16 rows: one CTA on each multiprocessor if they are few.
+int decode_row(const AttentionProblem& problem, int arch, int sm_count) {
+  const int alone = row_of_kind(RowKind::decode_alone, problem.traits, arch);
+  const long long tiles = static_cast<long long>(problem.batch) * problem.heads_kv;
+  return alone >= 0 && tiles <= sm_count ? alone
+                                         : row_of_kind(RowKind::decode, problem.traits, arch);
+}
+
 }  // namespace
 
 std::vector<int> varlen_rows(const AttentionTraits& traits, int arch) {
-  if (traits.storage == Storage::dense) return {};
-  return {row_of_kind(RowKind::decode, traits, arch), row_of_kind(RowKind::few, traits, arch)};
+  std::vector<int> rows;
+  if (traits.storage == Storage::dense) return rows;
+  for (const RowKind kind :
+       {RowKind::decode, RowKind::decode_alone, RowKind::decode_32, RowKind::few}) {
+    if (const int row = row_of_kind(kind, traits, arch); row >= 0) rows.push_back(row);
+  }
+  return rows;
 }
 
 bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bool may_split) {
   const AttentionTraits& traits = problem.traits;
   if (traits.storage == Storage::dense) return false;
   const int arch = arch_of(device), sm_count = device.info().sm_count;
+  const auto add = [&](Step& step, int row, int least, int most) {
+    fill(step, problem, arch, row, least, most, sm_count, may_split,
+         problem.recipe.workspace_bytes);
+  };
   const std::int64_t most_rows =
       std::int64_t{problem.len_q} * (problem.heads / std::max(problem.heads_kv, 1));
-  const int decode = row_of_kind(RowKind::decode, traits, arch);
   const int few = row_of_kind(RowKind::few, traits, arch);
+  const int wide = row_of_kind(RowKind::decode_32, traits, arch);
   Step& first = problem.recipe.first();
-  if (most_rows <= kDecodeRows) {
-    fill(first, problem, arch, decode, 0, kUnbounded, sm_count, may_split,
-         problem.recipe.workspace_bytes);
+  // Where a result may not depend on the bound, sequences of so many rows have one kernel, and
+  // others another.
+  const bool is_wide = most_rows > 16 && most_rows <= 32 && wide >= 0 && !problem.whole_tiles;
+  if (is_wide || most_rows <= 16) {
+    const int row = is_wide ? wide
+                    : problem.whole_tiles
+                        ? row_of_kind(RowKind::decode, traits, arch)
+                        : decode_row(problem, arch, sm_count);
+    add(first, row, 0, kUnbounded);
     return true;
   }
-  // All sequences may have as many queries as the bound says; one of them, or those of a tensor
-  // with a batch dimension, have. Where a result may not depend on the bound, sequences with few
-  // rows are always the decoding kernel's.
+  // All sequences may have as many queries as the bound says: one of them, or those of a tensor
+  // with a batch dimension, have.
   const bool is_even = !problem.whole_tiles &&
                        problem.tokens >= std::int64_t{problem.batch} * problem.len_q;
-  if (!is_even) {
-    Step& second = problem.recipe.add();
-    second = first;
-    fill(second, problem, arch, decode, 0, kDecodeRows, sm_count, may_split,
-         problem.recipe.workspace_bytes);
+  if (is_even) {
+    add(first, few, 0, kUnbounded);
+    return true;
   }
-  fill(first, problem, arch, few, is_even ? 0 : kDecodeRows + 1, kUnbounded, sm_count, may_split,
-       problem.recipe.workspace_bytes);
+  Step& second = problem.recipe.add();
+  second = first;
+  add(first, few, 17, kUnbounded);
+  add(second, row_of_kind(RowKind::decode, traits, arch), 0, 16);
   return true;
 }
 

@@ -126,56 +126,61 @@ class Work {
     return all;
   }
 
-  // Sums `of(tiles of a sequence)` over all sequences.
-  template <class Of>
-  __device__ __forceinline__ u32 sum(Of of) const {
-    u32 total = 0;
-    for (int b = threadIdx.x % 32; b < p_.call.batch; b += 32) total += of(load(b));
+  // What all sequences have, as tiles are cut now.
+  struct Tally {
+    u32 units = 0, tiles = 0;
+    u32 longest = 0;  // units of a tile
+  };
+  __device__ __forceinline__ Tally tally() const {
+    Tally all;
+    for (int b = threadIdx.x % 32; b < p_.call.batch; b += 32) {
+      const Tiles one = load(b);
+      all.units += one.units();
+      all.tiles += one.count;
+      if (one.count != 0) all.longest = max(all.longest, one.cost);
+    }
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
-    return total;
+    for (int step = 16; step > 0; step /= 2) {
+      all.units += __shfl_xor_sync(~0u, all.units, step);
+      all.tiles += __shfl_xor_sync(~0u, all.tiles, step);
+      all.longest = max(all.longest, __shfl_xor_sync(~0u, all.longest, step));
+    }
+    return all;
   }
 
   // Decides how tiles are cut, and this CTA's share.
   __device__ __forceinline__ void settle() {
-    const u32 few = p_.few_ctas, ctas = gridDim.x;
-    u32 total = sum([](const Tiles& all) { return all.units(); });
-    share_ = 1;
-    if (p_.whole_tiles == 0) {
-      u32 longest = 0;
-      const u32 count = sum([&](const Tiles& all) {
-        if (all.count != 0) longest = max(longest, all.cost);
-        return all.count;
-      });
-      if (count != 0 && count <= few) {
-        longest = __reduce_max_sync(~0u, longest);
-        longest_ = shortest_of_longest(total, longest, few / count, few);
+    const u32 few = p_.few_ctas;
+    u32 least = 0, serves = 0;  // bounds of longest_
+    Tally all;
+#pragma unroll 1
+    do {
+      all = tally();
+      if (p_.whole_tiles != 0 || all.tiles == 0 || all.tiles > few) break;
+      if (longest_ == 0) {
+        // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
+        const u32 ends = all.tiles * kAttentionVarlenEnds;
+        least = max(ceil_div(all.units - ends, few), 1u);
+        serves = max(ceil_div(all.longest - kAttentionVarlenEnds, few / all.tiles), 1u);
         ends_ = 0;
-        total = sum([](const Tiles& all) { return all.units(); });
-      } else {
-        // Two CTAs of a multiprocessor hide each other's ends, if these are not most of the work.
-        const u32 used = total / ctas >= kManySteps ? ctas : few;
-        share_ = max(ceil_div(total, used), 1u);
-      }
-    }
-    at_ = min(blockIdx.x * share_, total);
-    end_ = min(at_ + share_, total);
-  }
-
-  // Returns how many steps the longest piece has, at least, if no more than `few` CTAs have one
-  // each. Cutting all tiles into `pieces` serves, and is best where lengths are equal.
-  __device__ __forceinline__ u32 shortest_of_longest(u32 total, u32 longest, u32 pieces,
-                                                     u32 few) {
-    u32 serves = max(ceil_div(longest, pieces), 1u), least = max(ceil_div(total, few), 1u);
-    while (least + least / 16 < serves) {
-      longest_ = (least + serves) / 2;
-      if (sum([](const Tiles& all) { return all.units(); }) <= few) {
+      } else if (all.units <= few) {
         serves = longest_;
       } else {
         least = longest_ + 1;
       }
+      longest_ = (least + serves) / 2;
+    } while (least + least / 16 < serves);
+    share_ = 1;
+    if (serves != 0) {
+      longest_ = serves;
+      all.units = few;  // or fewer: the search for the sequence then finds none
+    } else if (p_.whole_tiles == 0) {
+      // Two CTAs of a multiprocessor hide each other's ends, if these are not most of the work.
+      const u32 used = all.units / gridDim.x >= kManySteps ? gridDim.x : few;
+      share_ = max(ceil_div(all.units, used), 1u);
     }
-    return serves;
+    at_ = min(blockIdx.x * share_, all.units);
+    end_ = min(at_ + share_, all.units);
   }
 
   static constexpr u32 kManySteps = 96;
