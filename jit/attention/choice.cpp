@@ -48,6 +48,7 @@ class Rows {
         major_ == config.spills_on || work_ > config.work) {
       return false;
     }
+    if (config.dense && traits_.storage != Storage::dense) return false;
     // Tiles for masks by pairs spill with medium code on sm_100 and sm_120.
     if (config.work == Work::pairs && work_ != Work::pairs) return false;
     if (config.masks != Masks::any && config.masks != masks_) return false;

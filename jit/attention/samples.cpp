@@ -42,6 +42,18 @@ std::vector<AttentionTraits> attention_traits() {
     all.sinks = DType::f32;
     all.mask = Mask::window;
     list.push_back(all);
+    // One head dim for each of their rows.
+    const bool has_storages = dim == 64 || dim == 72 || dim == 128 || dim == 192 || dim == 256;
+    for (const Storage storage : {Storage::ragged, Storage::paged}) {
+      if (!has_storages || (dim == 64) != (dim_v == 64)) continue;
+      AttentionTraits traits = base;
+      traits.storage = all.storage = storage;
+      list.push_back(traits);
+      list.push_back(all);
+      traits.aligned = false;
+      traits.set_dtype(DType::f16);
+      list.push_back(traits);
+    }
     if (dim != dim_v || dim % 64 != 0) continue;
     base.mask = Mask::none;
     // By pairs, and a key at a time in what leaves the fewest registers.

@@ -41,9 +41,11 @@ class VarlenAddressing {
         group_(static_cast<u32>(params.call.heads) / static_cast<u32>(params.call.heads_kv)),
         h_kv_(piece.h_kv),
         first_row_(piece.first_row) {
-    const AttentionParams& p = p_.call;
-    k_ = keys_at(p.k, p.k_batch, p.k_row, p.k_head);
-    v_ = keys_at(p.v, p.v_batch, p.v_row, p.v_head);
+    if constexpr (kKeepsBases) {
+      const AttentionParams& p = p_.call;
+      k_ = keys_at(p.k, p.k_batch, p.k_row, p.k_head);
+      v_ = keys_at(p.v, p.v_batch, p.v_row, p.v_head);
+    }
   }
 
   template <bool kExact>
@@ -69,10 +71,14 @@ class VarlenAddressing {
                       0};
   }
   __device__ __forceinline__ auto k_rows() const {
-    return key_rows(k_, p_.call.k_batch, p_.call.k_row);
+    const AttentionParams& p = p_.call;
+    return key_rows(kKeepsBases ? k_ : keys_at(p.k, p.k_batch, p.k_row, p.k_head), p.k_batch,
+                    p.k_row);
   }
   __device__ __forceinline__ auto v_rows() const {
-    return key_rows(v_, p_.call.v_batch, p_.call.v_row);
+    const AttentionParams& p = p_.call;
+    return key_rows(kKeepsBases ? v_ : keys_at(p.v, p.v_batch, p.v_row, p.v_head), p.v_batch,
+                    p.v_row);
   }
   __device__ __forceinline__ Element* out_row(int tile_row) const {
     const AttentionParams& p = p_.call;
@@ -108,8 +114,8 @@ class VarlenAddressing {
   // Keys or values of this piece's head: of the sequence or, paged, of the first page.
   __device__ __forceinline__ const Element* keys_at(const void* keys, i64 batch, i64 row,
                                                     i64 head) const {
-    const Element* const of_head = static_cast<const Element*>(keys) + h_kv_ * head;
-    return Config::kPaged ? of_head : of_head + s_.b * batch + s_.first_k * row;
+    const Element* const of_head = static_cast<const Element*>(keys) + opaque(h_kv_) * head;
+    return Config::kPaged ? of_head : of_head + opaque(s_.b) * batch + s_.first_k * row;
   }
   __device__ __forceinline__ auto key_rows(const Element* base, i64 batch, i64 row) const {
     if constexpr (Config::kPaged) {
@@ -125,6 +131,9 @@ class VarlenAddressing {
     return {static_cast<int>(static_cast<u32>(row) / group_),
             h_kv_ * static_cast<int>(group_) + static_cast<int>(in_group)};
   }
+
+  // Wider tiles form the bases for each tile of keys, as they have no four registers for them.
+  static constexpr bool kKeepsBases = Config::kTeams > 1;
 
   const AttentionVarlenParams& p_;
   Sequence s_;

@@ -1,0 +1,242 @@
+"""One call of attention over sequences that have lengths of their own: inputs, call, judgement.
+
+Each sequence is an AttentionCase of one batch entry, from which its inputs and its truth come.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import kiln
+import torch
+from attention_case import AttentionCase, judge
+from kiln import jit
+from storage import DEVICE, DTYPES, place, randn
+
+PADDING = 3  # queries behind the last sequence
+GARBAGE = -123456789  # in unused entries of a block table
+
+
+@dataclasses.dataclass(frozen=True)
+class VarlenCase:
+    lens_q: tuple = (1, 1, 1)
+    lens_k: tuple = (70, 0, 200)
+    dtype: str = "bf16"
+    head_dim: int = 64
+    head_dim_v: int = 0
+    heads: int = 4
+    heads_kv: int = 2
+    causal: bool = True
+    window: tuple = (-1, -1)
+    softcap: float = 0.0
+    scale: float | None = None
+    alibi: str = ""
+    sinks: str = ""
+    peak: str = ""
+    magnitude: float = 1.0
+    keys: str = "paged"  # or "packed", "cache", "paged by offsets"
+    page: int = 16
+    cache: str = "nhd"  # how pages lie in memory: see caches()
+    op: str = "varlen"  # or "kvcache", whose sequences have equally many queries
+    num_splits: int = 0
+    loose: int = 0  # by which the bounds are too high
+
+    def __str__(self):
+        base = type(self)()
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != getattr(base, f.name)
+        ]
+        return "-".join(changed).replace(" ", "") or "default"
+
+    @property
+    def batch(self):
+        return len(self.lens_q)
+
+    def sequence(self, b):
+        shared = {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.name in AttentionCase.__dataclass_fields__
+        }
+        return AttentionCase(batch=1, len_q=self.lens_q[b], len_kv=self.lens_k[b], **shared)
+
+    def options(self):
+        options = self.sequence(0).options()
+        if self.alibi == "bh":
+            slopes = randn([self.batch, self.heads], torch.float32, 11).abs() * 0.1
+            options["alibi_slopes"] = slopes
+        return options
+
+    def inputs(self, seed=0):
+        """q, k and v of each sequence."""
+        given = []
+        for b in range(self.batch):
+            q, k, v = self.sequence(b).inputs(seed + 10 * b)
+            given.append((q[0], k[0], v[0]))
+        return given
+
+    def call(self, given):
+        return Call(self, given)
+
+    def run(self):
+        self.call(self.inputs()).run()
+
+    def explain(self):
+        return self.call(self.inputs()).explain()
+
+    def check(self, seed=0):
+        given = self.inputs(seed)
+        call = self.call(given)
+        call.run()
+        call.judge(given)
+        return call
+
+
+def caches(kind, pages, page, heads, dims, dtype):
+    """K's and V's caches [pages, page, heads, dim], all NaN.
+
+    nhd: contiguous. hnd: heads before tokens. interleaved: K and V side by side in each row. pool:
+    the pages of another layer lie between.
+    """
+    k_dim, v_dim = dims
+    nan = functools.partial(torch.full, fill_value=math.nan, dtype=dtype, device=DEVICE)
+    if kind == "interleaved":
+        both = nan([pages, page, heads, k_dim + v_dim])
+        return both[..., :k_dim], both[..., k_dim:]
+    if kind == "hnd":
+        return tuple(nan([pages, heads, page, dim]).transpose(1, 2) for dim in dims)
+    if kind == "pool":
+        return tuple(nan([pages, 2, page, heads, dim])[:, 1] for dim in dims)
+    if kind == "offset":  # bases off by one element
+        sizes = [pages * page * heads * dim for dim in dims]
+        return tuple(
+            nan([size + 1])[1:].view(pages, page, heads, dim) for size, dim in zip(sizes, dims)
+        )
+    assert kind == "nhd", kind
+    return tuple(nan([pages, page, heads, dim]) for dim in dims)
+
+
+def integers(values):
+    return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+
+def starts(lengths):
+    return integers([sum(lengths[:i]) for i in range(len(lengths) + 1)])
+
+
+class Call:
+    """The tensors of one call of a case."""
+
+    def __init__(self, case, given):
+        self.case = case
+        dtype = DTYPES[case.dtype]
+        dims = case.head_dim, case.head_dim_v or case.head_dim
+        self.keywords = {**case.options(), "num_splits": case.num_splits}
+        tokens = sum(case.lens_q)
+        if case.op == "varlen":
+            shape = [tokens + PADDING, case.heads]
+            lse_shape = [case.heads, tokens + PADDING]
+            self.q = torch.full([*shape, dims[0]], math.nan, dtype=dtype, device=DEVICE)
+            self.keywords.update(
+                cu_seqlens_q=starts(case.lens_q),
+                max_seqlen_q=max(case.lens_q) + case.loose,
+                max_seqlen_k=max(case.lens_k) + case.loose,
+            )
+        else:
+            shape = [case.batch, case.lens_q[0], case.heads]
+            lse_shape = [case.batch, case.heads, case.lens_q[0]]
+            self.q = torch.empty([*shape, dims[0]], dtype=dtype, device=DEVICE)
+        for b, (q, _, _) in enumerate(given):
+            self.queries(self.q, b).copy_(q)
+        getattr(self, "_" + case.keys.split()[0])(given, dims, dtype)
+        self.out = place("guarded", [*shape, dims[1]], dtype)
+        self.lse = torch.full(lse_shape, math.nan, device=DEVICE)
+
+    def queries(self, tensor, b):
+        """The rows of sequence b."""
+        if self.case.op == "kvcache":
+            return tensor[b]
+        first = sum(self.case.lens_q[:b])
+        return tensor[first : first + self.case.lens_q[b]]
+
+    def lse_of(self, b):
+        if self.case.op == "kvcache":
+            return self.lse[b]
+        first = sum(self.case.lens_q[:b])
+        return self.lse[:, first : first + self.case.lens_q[b]]
+
+    def _packed(self, given, dims, dtype):
+        self.k, self.v = (torch.cat([x[i] for x in given]) for i in (1, 2))
+        self.keywords["cu_seqlens_k"] = starts(self.case.lens_k)
+
+    def _cache(self, given, dims, dtype):
+        rows = max(self.case.lens_k) + 5
+        self.k, self.v = caches(
+            self.case.cache, self.case.batch, rows, self.case.heads_kv, dims, dtype
+        )
+        for b, (_, k, v) in enumerate(given):
+            self.k[b, : len(k)], self.v[b, : len(v)] = k, v
+        self._say_lengths()
+
+    def _paged(self, given, dims, dtype):
+        page = self.case.page
+        width = max(self.case.lens_k) // page + 2
+        pages = self.case.batch * width + 1
+        self.k, self.v = caches(self.case.cache, pages, page, self.case.heads_kv, dims, dtype)
+        generator = torch.Generator().manual_seed(7)
+        table = torch.randperm(pages, generator=generator)[: self.case.batch * width]
+        table = table.view(self.case.batch, width).int().to(DEVICE)
+        for b, (_, k, v) in enumerate(given):
+            position = torch.arange(len(k), device=DEVICE)
+            where = table[b, position // page].long(), position % page
+            self.k[where], self.v[where] = k, v
+            table[b, -(-len(k) // page) :] = GARBAGE
+        self.keywords["block_table"] = table
+        self._say_lengths()
+
+    def _say_lengths(self):
+        if self.case.op == "kvcache":
+            self.keywords["cache_seqlens"] = integers(self.case.lens_k)
+        elif self.case.keys.endswith("by offsets"):
+            self.keywords["cu_seqlens_k"] = starts(self.case.lens_k)
+        else:
+            self.keywords["seqused_k"] = integers(self.case.lens_k)
+
+    @property
+    def name(self):
+        return {"varlen": "flash_attention_varlen", "kvcache": "flash_attention_with_kvcache"}[
+            self.case.op
+        ]
+
+    def run(self):
+        getattr(jit, self.name)(
+            self.q, self.k, self.v, out=self.out.view, lse=self.lse, **self.keywords
+        )
+
+    def explain(self):
+        return kiln.explain(
+            self.name, self.q, self.k, self.v, out=self.out.view, lse=self.lse, **self.keywords
+        )
+
+    def judge(self, given):
+        """Each sequence against the textbook; padding and what surrounds `out` must be untouched."""
+        for b, (q, k, v) in enumerate(given):
+            options = self.case.sequence(b).options()
+            if self.case.alibi == "bh":
+                options["alibi_slopes"] = self.keywords["alibi_slopes"][b : b + 1]
+            judge(
+                f"{self.case}, sequence {b}",
+                *(x[None] for x in (q, k, v)),
+                self.queries(self.out.view, b)[None],
+                self.lse_of(b)[None],
+                **options,
+            )
+        self.out.check_untouched(str(self.case))
+        if self.case.op == "varlen":
+            tokens = sum(self.case.lens_q)
+            assert self.out.view[tokens:].isnan().all(), f"{self.case}: padding was written"
+            assert self.lse[:, tokens:].isnan().all(), f"{self.case}: padding's lse was written"
