@@ -304,6 +304,9 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
   check_call(q, k_cache, v_cache, out, lse,
              {{}, {}, options.cache_seqlens, "cache_seqlens", options.block_table},
              options.num_splits, options.attention, problem);
+  // One query sees all keys either way, and models are prewarmed for causal calls.
+  Mask& mask = problem.traits.mask;
+  if (problem.len_q == 1 && mask == Mask::none) mask = Mask::causal;
 }
 
 namespace {

@@ -95,16 +95,21 @@ def _attention_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
     is_sdpa = not (model["softcap"] or model["sinks"])
     # A model with windowed layers has full ones too, or a release without the window.
     masks = ["none"] * is_sdpa + ["causal"] + ["window"] * bool(model["window"] or is_sdpa)
+    # An engine's calls, packed and paged, are causal.
+    served = ["causal"] + ["window"] * bool(model["window"])
+    kinds = [("dense", mask) for mask in masks]
+    kinds += [(storage, mask) for storage in ("ragged", "paged") for mask in served]
     return [
         {
             "op": "flash_attention",
             "dtype": dtype,
             "head_dim": model["head_dim"],
             "mask": mask,
+            "storage": storage,
             "softcap": bool(model["softcap"]),
             "sinks": dtype if model["sinks"] else None,
         }
-        for mask in masks
+        for storage, mask in kinds
     ]
 
 

@@ -3,6 +3,7 @@
 import json
 
 import kiln
+import ml_dtypes
 import numpy
 import pytest
 from kiln import jit, models
@@ -36,13 +37,18 @@ def test_names_and_aliases_are_unique():
 
 def test_sinks_windows_and_softcap():
     attention, gemm = specs_of("GPT-OSS-20B")
-    assert [spec["mask"] for spec in attention] == ["causal", "window"]
+    served = [(storage, mask) for storage in ("ragged", "paged") for mask in ("causal", "window")]
+    assert [(spec["storage"], spec["mask"]) for spec in attention] == [
+        ("dense", "causal"), ("dense", "window"), *served
+    ]  # fmt: skip
     assert all(spec["sinks"] == "bfloat16" and spec["head_dim"] == 64 for spec in attention)
     assert any(spec["bias"] == "bfloat16" for spec in gemm)
     attention, gemm = specs_of("gemma-2-2b", "float16")
     assert all(spec["softcap"] and spec["dtype"] == "float16" for spec in attention)
     attention, gemm = specs_of("Llama-3.1-8B")
-    assert [spec["mask"] for spec in attention] == ["none", "causal", "window"]
+    dense = [spec["mask"] for spec in attention if spec["storage"] == "dense"]
+    assert dense == ["none", "causal", "window"]
+    assert [s["mask"] for s in attention if s["storage"] == "paged"] == ["causal"]
     assert len(gemm) == 1  # all projections are one kernel family
 
 
@@ -308,3 +314,39 @@ def test_the_second_qwen_generation_has_biases(tmp_path, model_type):
         None
     }
     assert biases == (set() if model_type == "llama" else {"bfloat16"})
+
+
+def test_what_a_served_model_asks_for_is_prewarmed():
+    """Packed and paged, prefill and decode, whatever the lengths and the heads."""
+    specs = [s for s in specs_of("Llama-3.1-8B")[0] if s["storage"] != "dense"]
+    kiln.prewarm(specs, "sm_90a")
+    compiled = kiln.stats()["compiles"]
+
+    def calls(lens_q, len_k, heads, heads_kv):
+        q = numpy.zeros((sum(lens_q), heads, 128), ml_dtypes.bfloat16)
+        starts = numpy.cumsum([0, *lens_q]).astype(numpy.int32)
+        used = numpy.full(len(lens_q), len_k, numpy.int32)
+        pages = numpy.zeros((len_k // 16 + 1, 16, heads_kv, 128), ml_dtypes.bfloat16)
+        table = numpy.zeros((len(lens_q), len(pages)), numpy.int32)
+        packed = numpy.zeros((len_k * len(lens_q), heads_kv, 128), ml_dtypes.bfloat16)
+        bounds = dict(max_seqlen_q=max(lens_q), max_seqlen_k=len_k, causal=True)
+        ends = numpy.arange(len(lens_q) + 1, dtype=numpy.int32) * len_k
+        for splits in (0, 1):
+            jit.flash_attention_varlen(
+                q, pages, pages, cu_seqlens_q=starts, seqused_k=used, block_table=table,
+                num_splits=splits, **bounds,
+            )  # fmt: skip
+            jit.flash_attention_varlen(
+                q, packed, packed, cu_seqlens_q=starts, cu_seqlens_k=ends, num_splits=splits,
+                **bounds,
+            )  # fmt: skip
+        jit.flash_attention_with_kvcache(
+            q[: len(lens_q), None], pages, pages, cache_seqlens=used, block_table=table
+        )
+
+    with kiln.device("emulator:sm_90a,eager,checks=off"):
+        calls((1, 1), 20, 32, 8)
+        calls((4, 4), 20, 32, 8)
+        calls((1, 20), 20, 32, 8)
+        calls((1,) * 140, 3, 1, 1)
+    assert kiln.stats()["compiles"] == compiled

@@ -175,15 +175,11 @@ class Work {
       longest_ = serves;
       all.units = few;  // or fewer: the search for the sequence then finds none
     } else if (p_.whole_tiles == 0) {
-      // Two CTAs of a multiprocessor hide each other's ends, if these are not most of the work.
-      const u32 used = all.units / gridDim.x >= kManySteps ? gridDim.x : few;
-      share_ = max(ceil_div(all.units, used), 1u);
+      share_ = max(ceil_div(all.units, gridDim.x), 1u);
     }
     at_ = min(blockIdx.x * share_, all.units);
     end_ = min(at_ + share_, all.units);
   }
-
-  static constexpr u32 kManySteps = 96;
 
   const AttentionVarlenParams& p_;
   const Variant& variant_;
