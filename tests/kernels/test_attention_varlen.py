@@ -25,6 +25,7 @@ SEQUENCES = {
     "rows-32": dict(lens_q=(4, 3, 0), lens_k=(LONG, 40, 7), heads=16),
     "rows-64": dict(lens_q=(5, 5), lens_k=(300, LONG), heads=14),
     "mixed": dict(lens_q=(1, 75, 0, 6, 1), lens_k=(LONG, 75, 9, 4, 33), heads=4),
+    "border": dict(lens_q=(16, 17, 40), lens_k=(40, 50, 45), heads=2),
     "many": dict(lens_q=(1,) * 70, lens_k=tuple(7 * i % 50 for i in range(70))),
 }
 MASKS = {"causal": {}, "full": {"causal": False}, "window": {"window": (40, 3)}}
@@ -49,6 +50,13 @@ def shape_groups():
 @pytest.mark.parametrize("group", list(shape_groups()), ids=str)
 def test_shapes(group):
     group.check()
+
+
+@pytest.mark.parametrize("heads", [(8, 4), (4, 4)], ids=str)
+def test_blocks_that_compute_several_tiles(heads):
+    """Whole ones, and parts of those at the ends of their shares."""
+    lens_k = tuple(17 + 5 * i % 30 for i in range(140))
+    VarlenCase(lens_q=(1,) * 140, lens_k=lens_k, heads=heads[0], heads_kv=heads[1]).check()
 
 
 @pytest.mark.parametrize("cache", ["nhd", "hnd", "interleaved", "pool", "offset"])

@@ -32,6 +32,10 @@ SM90_HOLES = f"{SM90}test_tiles_that_some_warpgroups_skip -k 64"
 SM90_UNSEEN = f"{SM90}test_values_that_no_query_sees_may_be_nan"
 SM90_SPLIT = f"{SM90}test_splits -k split-d64"
 SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
+VARLEN = f"{FOLDER}/test_attention_varlen.py::"
+VARLEN_MIXED = f"{VARLEN}test_shapes -k mixed-d64"
+VARLEN_MANY = f"{VARLEN}test_shapes -k many-d64"
+VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
 NORM = f"{FOLDER}/test_norm.py::"
 NORM_ROWS = f"{NORM}test_more_rows_than_fit_the_device"
 NORM_WIDE = f"{NORM}test_few_wide_rows -k layer_norm-bf16"
@@ -39,6 +43,7 @@ NORM_CLUSTER = f"{NORM}test_wide_rows_that_clusters_share -k 40008"
 
 OPTIONS = "attention/builtin_variants.cuh"
 SM90_FOLDER = "attention/sm90/"
+VARLEN_FOLDER = "attention/varlen/"
 EPILOGUE = "gemm/epilogue.cuh"
 
 
@@ -257,6 +262,36 @@ FAULTS = [
     fault('a-split-without-keys-sets-the-maximum-of-all', 'attention/combine.cuh',
           'float largest = -KILN_INFINITY;',
           'float largest = -1e4f;', f"{FOLDER}/test_attention_split.py"),
+    # Sequences that have lengths of their own.
+    fault("varlen-queries-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
+          "s_.b * p.q_batch + s_.first_q * p.q_row", "s_.b * p.q_batch", VARLEN_MIXED),
+    fault("varlen-lse-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
+          "at.h * p_.call.lse_head + s_.first_q + at.row", "at.h * p_.call.lse_head + at.row",
+          VARLEN_MIXED),
+    fault("varlen-pages-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
+          "p_.block_table + s_.b * p_.block_table_row", "p_.block_table", VARLEN_PAGES),
+    fault("varlen-row-of-a-page-counts-from-the-tile", f"{VARLEN_FOLDER}addressing.cuh",
+          "at - page * p.page_size", "at % 16", VARLEN_PAGES),
+    fault("varlen-positions-without-the-keys-before", f"{VARLEN_FOLDER}addressing.cuh",
+          "const int q = at.row + s_.len_kv - s_.len_q,", "const int q = at.row,", VARLEN_MIXED),
+    fault("varlen-length-of-the-first-sequence", f"{VARLEN_FOLDER}sequences.cuh",
+          "__ldg(p.seqused_k + b)", "__ldg(p.seqused_k)", VARLEN_PAGES),
+    fault("varlen-two-tiles-meet-in-one-slot", f"{VARLEN_FOLDER}flash_attention.cuh",
+          "2 * static_cast<i64>(piece.first_cta) + 1", "static_cast<i64>(piece.first_cta)",
+          VARLEN_MANY),
+    fault("varlen-next-piece-does-not-wait", f"{VARLEN_FOLDER}flash_attention.cuh",
+          "    __syncthreads();  // the next", "    // the next",
+          f"{VARLEN}test_blocks_that_compute_several_tiles"),
+    fault("varlen-search-forgets-earlier-sequences", f"{VARLEN_FOLDER}work.cuh",
+          "before_ += __shfl_sync(~0u, up_to, 31);", "before_ += 0;", VARLEN_MANY),
+    fault("varlen-whole-tiles-have-no-keys", f"{VARLEN_FOLDER}work.cuh",
+          "stop == ends ? kAllSteps : step_at(stop)", "step_at(stop)",
+          f"{VARLEN}test_without_splits_a_sequence_does_not_depend_on_others"),
+    fault("varlen-sequences-between-two-kernels", f"{VARLEN_FOLDER}work.cuh",
+          "rows < p_.least_rows", "rows <= p_.least_rows", f"{VARLEN}test_shapes -k border-d64"),
+    fault("varlen-a-piece-ends-a-step-early", "attention/tiles.cuh",
+          "visible + min(run.end, steps) * kStep", "visible + (min(run.end, steps) - 1) * kStep",
+          f"{VARLEN}test_shapes -k alone-d64"),
     # Norms.
     fault("norm-stage-stays", "norm/norm.cuh",
           "stage = stage + 1 == kStages ? 0 : stage + 1;", "stage = 0;", NORM_ROWS),
