@@ -60,8 +60,11 @@ __device__ int __all_sync(unsigned, int);
 __device__ int __any_sync(unsigned, int);
 __device__ unsigned __ballot_sync(unsigned, int);
 __device__ int __clz(int);
+__device__ int __ffs(int);
 template <class T>
 __device__ T __shfl_sync(unsigned, T, int, int = 32);
+template <class T>
+__device__ T __shfl_up_sync(unsigned, T, unsigned, int = 32);
 template <class T>
 __device__ T __shfl_xor_sync(unsigned, T, int, int = 32);
 template <class T>

@@ -29,10 +29,10 @@ struct AttentionConfig {
   int residents;        // CTAs that must fit the shared memory of a multiprocessor
   Work work;            // the heaviest that it serves
   Masks masks = Masks::any;
-  int since = 80;     // the first arch that it serves, as a number: ptxas may spill for older ones
-  int max_keys = 0;   // for windows in which a query sees at most so many; 0: any problem
+  int since = 80;      // the first arch that it serves, as a number: ptxas may spill for older ones
+  int max_keys = 0;    // for windows in which a query sees at most so many; 0: any problem
   bool dense = false;  // spills where sequences have lengths of their own: not used there
-  int spills_on = 0;  // major compute capability for which ptxas spills it: not used there
+  int spills_on = 0;   // major compute capability for which ptxas spills it: not used there
   std::string_view reason;
 };
 

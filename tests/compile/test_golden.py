@@ -25,6 +25,9 @@ SPECS = {
         "softcap": True, "alibi": True, "sinks": "bfloat16", "attn_mask": "float32",
         "aligned": False,
     },
+    "attention_paged": {
+        **ATTENTION, "mask": "causal", "storage": "paged", "splits": True, "block_q": 16,
+    },
     "attention_sm90": {
         "op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "mask": "causal",
         "block_q": 192, "splits": False,

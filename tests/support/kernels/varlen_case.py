@@ -223,7 +223,7 @@ class Call:
         )
 
     def judge(self, given):
-        """Each sequence against the textbook; padding and what surrounds `out` must be untouched."""
+        """Each sequence against the textbook; padding and memory around `out` must be untouched."""
         for b, (q, k, v) in enumerate(given):
             options = self.case.sequence(b).options()
             if self.case.alibi == "bh":
