@@ -51,6 +51,13 @@ def fa3(cell, inputs):
     return Contender(lambda index: attention(*inputs[index], **options), _output)
 
 
+def fa3_of_folder():
+    """attention(q, k, v, ...), packed or paged, of the build that KILN_BENCH_FA3 names."""
+    if not os.environ.get(FA3_FOLDER):
+        raise Unavailable(f"{FA3_FOLDER} is not set")
+    return _fa3_of(os.environ[FA3_FOLDER])
+
+
 @functools.lru_cache(maxsize=1)
 def _fa3_of(folder):
     """attention(q, k, v, ...) of the folder's loader; a library is loaded once in a process."""

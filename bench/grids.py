@@ -10,6 +10,7 @@ import json
 import pathlib
 
 from cells import ITEM_BYTES, AttentionCell, GemmCell, NormCell, length_label
+from serving_cells import serving
 
 MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
 LAYER_MODELS = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen2.5-7B")
@@ -238,6 +239,7 @@ GRIDS = {
     "window": window,
     "epilogue": epilogue,
     "norm": norm,
+    "serving": serving,
 }
 
 

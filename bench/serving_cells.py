@@ -1,0 +1,96 @@
+"""Cells of attention over sequences that have lengths of their own, and their grid."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+from cells import ITEM_BYTES, length_label, touched_pairs
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingCell:
+    lens_q: tuple[int, ...]
+    lens_k: tuple[int, ...]
+    page: int = 0  # keys of a page; 0: packed if there is no page
+    heads: int = 32
+    heads_kv: int = 8
+    dim: int = 128
+    left: int | None = None  # a window's reach before the diagonal
+    graph: bool = False  # timed as a replayed graph
+    dtype: str = "bf16"
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        return f"{self.group}: {self.label}, {f'page {self.page}' if self.page else 'contiguous'}"
+
+    @property
+    def batch(self):
+        return len(self.lens_q)
+
+    @property
+    def flops(self):
+        pairs = sum(touched_pairs(q, k, True, self.left) for q, k in zip(self.lens_q, self.lens_k))
+        return 4 * self.heads * self.dim * pairs
+
+    @property
+    def stream_bytes(self):
+        """Of the keys and values that are seen: what decoding is there to read."""
+        reach = (q + self.left if self.left is not None else k
+                 for q, k in zip(self.lens_q, self.lens_k))  # fmt: skip
+        rows = sum(min(k, seen) for k, seen in zip(self.lens_k, reach))
+        return 2 * rows * self.heads_kv * self.dim * ITEM_BYTES[self.dtype]
+
+    @property
+    def bytes(self):
+        queries = 2 * sum(self.lens_q) * self.heads * self.dim * ITEM_BYTES[self.dtype]
+        return self.stream_bytes + queries
+
+    @property
+    def inputs(self):
+        return dataclasses.astuple(self)
+
+
+def log_normal(count, mean, most, seed=5):
+    """Lengths in multiples of 64, as requests have them: most are short, a few are long."""
+    draw = random.Random(seed)
+    lengths = [draw.lognormvariate(0, 0.8) for _ in range(count)]
+    factor = mean * count / sum(lengths)
+    return tuple(min(most, max(64, int(n * factor) // 64 * 64)) for n in lengths)
+
+
+def serving(short=False):
+    cells = []
+
+    def add(group, label, lens_q, lens_k, pages=(0, 64, 16, 1), **more):
+        cells.extend(
+            ServingCell(tuple(lens_q), tuple(lens_k), page, group=group, label=label, **more)
+            for page in (pages[:2] if short else pages)
+        )
+
+    for batch, keys in ((16, 8192), (64, 8192), (128, 4096), (24, 6144), (48, 1536)):
+        add("decode", f"{batch} x {length_label(keys)}", [1] * batch, [keys] * batch)
+    for batch, keys in ((1, 1024), (1, 8192), (1, 32768), (3, 5056)):
+        label = f"{batch} x {length_label(keys)}"
+        add("decode in a graph", label, [1] * batch, [keys] * batch, (0, 64), graph=True)
+    lengths = log_normal(64, 4096, 32768)
+    equal = sum(lengths) // 64 // 64 * 64
+    add("64 requests", "log-normal", [1] * 64, lengths, (0, 64))
+    add("64 requests", "equal", [1] * 64, [equal] * 64, (0, 64))
+    for queries in (1, 2, 4, 8, 16):
+        add("16 x 8k, several queries", f"{queries}", [queries] * 16, [8192] * 16, (0, 64))
+    gpt_oss = {"heads": 64, "heads_kv": 8, "dim": 64}
+    add("gpt-oss decode", "window 128", [1] * 64, [8192] * 64, (64,), left=127, **gpt_oss)
+    add("gpt-oss decode", "128 keys", [1] * 64, [128] * 64, (64,), **gpt_oss)
+    if short:
+        return [[cell] for cell in cells[::4]]
+    add("prefill", "16k", [16384], [16384], (0,))
+    add("prefill", "16 x 1k", [1024] * 16, [1024] * 16, (0, 64))
+    add("prefill", "8k + 64 x 128", [8192] + [128] * 64, [8192] + [128] * 64, (0,))
+    add("prefill", "2k of 64k", [2048], [65536], (64,))
+    add("mixed", "2k prefill + 63 x 2k decode", [2048] + [1] * 63, [2048] * 64, (64,))
+    add("mixed", "2k prefill alone", [2048], [2048], (64,))
+    add("mixed", "63 x 2k decode alone", [1] * 63, [2048] * 63, (64,))
+    return [[cell] for cell in cells]
