@@ -202,6 +202,41 @@ class NormCell:
         return (self.rows, self.columns, self.dtype)
 
 
+@dataclasses.dataclass(frozen=True)
+class MergeCell:
+    """Partial results of so many parts, merged, with their log-sum-exps."""
+
+    parts: int
+    tokens: int
+    heads: int = 32
+    head_dim: int = 128
+    dtype: str = "bf16"
+    title: str = ""
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        shape = f"{self.parts}x{self.tokens}x{self.heads}x{self.head_dim}"
+        return " ".join(part for part in (self.title, "merge_states", shape, self.dtype) if part)
+
+    @property
+    def flops(self):
+        return 2 * self.parts * self.tokens * self.heads * self.head_dim
+
+    @property
+    def bytes(self):
+        """Each part and the result once, and 4 bytes for each log-sum-exp."""
+        row = self.head_dim * ITEM_BYTES[self.dtype] + 4
+        return (self.parts + 1) * self.tokens * self.heads * row
+
+    stream_bytes = bytes
+
+    @property
+    def inputs(self):
+        return (self.parts, self.tokens, self.heads, self.head_dim, self.dtype)
+
+
 def floors_us(cell, ceilings):
     """Microseconds that the bytes and the operations take at the measured ceilings."""
     return {

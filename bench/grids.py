@@ -6,10 +6,11 @@ so that they may be compared with each other; most batches are of one cell.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 
-from cells import ITEM_BYTES, AttentionCell, GemmCell, NormCell, length_label
+from cells import ITEM_BYTES, AttentionCell, GemmCell, MergeCell, NormCell, length_label
 
 MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
 LAYER_MODELS = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen2.5-7B")
@@ -231,6 +232,19 @@ def norm(short=False):
     return [[cell] for cell in cells]
 
 
+def merge(short=False):
+    """Two parts of a prompt, four and eight devices that share a context, and few tokens."""
+    shapes = [(2, 4096), (2, 65536), (4, 4096), (8, 4096), (8, 64)]
+    cells = [MergeCell(parts, tokens) for parts, tokens in (shapes[:2] if short else shapes)]
+    if not short:
+        cells += [MergeCell(2, 4096, head_dim=dim) for dim in (64, 256)]
+        cells += [MergeCell(2, 4096, dtype="fp32")]
+    return [
+        [dataclasses.replace(cell, group="merging", label=f"{cell.parts}x{cell.tokens}")]
+        for cell in cells
+    ]
+
+
 GRIDS = {
     "attention": attention,
     "decode": decode,
@@ -238,6 +252,7 @@ GRIDS = {
     "window": window,
     "epilogue": epilogue,
     "norm": norm,
+    "merge": merge,
 }
 
 

@@ -4,13 +4,14 @@
 
 #include "jit/attention/family.h"
 #include "jit/gemm/family.h"
+#include "jit/merge_states/family.h"
 #include "jit/norm/family.h"
 
 namespace kiln {
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 4> kFamilies = {&kAttention, &kGemm, &kRmsNorm,
-                                                             &kLayerNorm};
+  static constexpr std::array<const Family*, 5> kFamilies = {&kAttention, &kGemm, &kRmsNorm,
+                                                             &kLayerNorm, &kMergeStates};
   return kFamilies;
 }
 

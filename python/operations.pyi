@@ -35,6 +35,8 @@ PlainActivation: TypeAlias = Annotated[Literal["relu", "gelu", "gelu_tanh", "sil
 Gate: TypeAlias = Annotated[Literal["halves", "interleaved"], "str"]
 Precision: TypeAlias = Annotated[Literal["tf32", "fast"], "str"]
 Accumulator: TypeAlias = Annotated[Literal["float32", "float16"], "str"]
+LseBase: TypeAlias = Annotated[Literal["e", "2"], "str"]
+LseLayout: TypeAlias = Annotated[Literal["ht", "th"], "str"]
 Tile: TypeAlias = Annotated[dict[str, int] | tuple[int, ...], "int[]", "tile_numbers"]
 
 @operators(
@@ -120,4 +122,20 @@ def layer_norm(
     activation: PlainActivation | None = None,
     out: Written | None = None,
     out_dtype: DType | None = None,
+) -> Any: ...
+@operators(
+    merge_states=("out",),
+    merge_states_lse=("out", "lse"),
+    merge_states_out=(),
+)
+def merge_states(
+    outs: Tensor,
+    lses: Tensor,
+    *,
+    base: LseBase = "e",
+    layout: LseLayout = "ht",
+    sinks: Tensor | None = None,
+    out: Written | None = None,
+    lse: Written | None = None,
+    return_lse: bool = False,
 ) -> Any: ...

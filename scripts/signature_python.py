@@ -107,9 +107,7 @@ def _traced(operations: tuple[Operation, ...]) -> str:
     values = ", ".join(sorted([*map(str, converters), "check", "refuse"]))
     constants, rows = [], []
     for operation in operations:
-        lines = packed(_schema_inputs(operation), WIDTH - 8)
-        texts = [f'    "{line} "\n' for line in lines[:-1]] + [f'    "{lines[-1]}"\n']
-        constants.append(f"_{operation.name.upper()} = (\n{''.join(texts)})\n")
+        constants.append(_constant(operation))
         rows += [_row(operation, operator) for operator in operation.operators]
     functions = "\n\n".join(_function(operation) for operation in operations)
     return f'''\
@@ -146,6 +144,16 @@ _OPS = torch.ops.kiln
 
 
 {functions}'''
+
+
+def _constant(operation: Operation) -> str:
+    """The schema's inputs, as ruff lays a string out."""
+    name, lines = f"_{operation.name.upper()}", packed(_schema_inputs(operation), WIDTH - 8)
+    alone = f'{name} = "{lines[0]}"\n'
+    if len(lines) == 1 and len(alone) <= WIDTH + 1:
+        return alone
+    texts = [f'    "{line} "\n' for line in lines[:-1]] + [f'    "{lines[-1]}"\n']
+    return f"{name} = (\n{''.join(texts)})\n"
 
 
 def _names(names: tuple[str, ...]) -> str:

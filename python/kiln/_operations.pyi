@@ -17,6 +17,8 @@ Precision: TypeAlias = Literal["tf32", "fast"]
 Accumulator: TypeAlias = Literal["float32", "float16"]
 Tile: TypeAlias = dict[str, int] | tuple[int, ...]
 PlainActivation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu"]
+LseBase: TypeAlias = Literal["e", "2"]
+LseLayout: TypeAlias = Literal["ht", "th"]
 
 def flash_attention(
     q: Tensor,
@@ -167,4 +169,26 @@ def explain_layer_norm(
     activation: PlainActivation | None = None,
     out: Tensor | None = None,
     out_dtype: DType | None = None,
+) -> str: ...
+def merge_states(
+    outs: Tensor,
+    lses: Tensor,
+    *,
+    base: LseBase = "e",
+    layout: LseLayout = "ht",
+    sinks: Tensor | None = None,
+    out: Tensor | None = None,
+    lse: Tensor | None = None,
+    return_lse: bool = False,
+) -> Any: ...
+def explain_merge_states(
+    outs: Tensor,
+    lses: Tensor,
+    *,
+    base: LseBase = "e",
+    layout: LseLayout = "ht",
+    sinks: Tensor | None = None,
+    out: Tensor | None = None,
+    lse: Tensor | None = None,
+    return_lse: bool = False,
 ) -> str: ...

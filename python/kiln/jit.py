@@ -6,6 +6,7 @@ from ._core import (
     flash_attention,
     gemm,
     layer_norm,
+    merge_states,
     rms_norm,
     scaled_dot_product_attention,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "flash_attention",
     "gemm",
     "layer_norm",
+    "merge_states",
     "rms_norm",
     "scaled_dot_product_attention",
 ]

@@ -65,6 +65,10 @@ SPECS = {
         **NORM, "op": "layer_norm", "dtype": "float16", "out_dtype": "float32", "bias": "float32",
         "activation": "gelu", "cluster": 4,
     },
+    "merge_states": {
+        "op": "merge_states", "dtype": "float16", "out_dtype": "float32", "sinks": "bfloat16",
+        "lanes": 16, "vectors": 2,
+    },
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
 }  # fmt: skip
 

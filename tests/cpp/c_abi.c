@@ -80,6 +80,14 @@ static const struct field kNorm[] = {FIELD(kiln_norm_options, struct_size),
                                      {"end of kiln_norm_options", sizeof(kiln_norm_options), 0}};
 static const size_t kNormOffsets[] = {0, 8, 16, 24, 32, 36, 40, 48, 56};
 
+static const struct field kMerge[] = {
+    FIELD(kiln_merge_states_options, struct_size),
+    FIELD(kiln_merge_states_options, base),
+    FIELD(kiln_merge_states_options, layout),
+    FIELD(kiln_merge_states_options, sinks),
+    {"end of kiln_merge_states_options", sizeof(kiln_merge_states_options), 0}};
+static const size_t kMergeOffsets[] = {0, 8, 12, 16, 24};
+
 static const struct field kTile[] = {FIELD(kiln_gemm_tile, block_m),
                                      FIELD(kiln_gemm_tile, block_n),
                                      FIELD(kiln_gemm_tile, block_k),
@@ -166,6 +174,12 @@ static const int kValues[] = {KILN_OK,
                               -1,
                               KILN_ACCUMULATE_F32,
                               KILN_ACCUMULATE_F16,
+                              -1,
+                              KILN_LSE_E,
+                              KILN_LSE_2,
+                              -1,
+                              KILN_LSE_HEADS_TOKENS,
+                              KILN_LSE_TOKENS_HEADS,
                               -1};
 
 int main(void) {
@@ -179,6 +193,7 @@ int main(void) {
   CHECK_FIELDS(kSdpa, kSdpaOffsets);
   CHECK_FIELDS(kGemm, kGemmOffsets);
   CHECK_FIELDS(kNorm, kNormOffsets);
+  CHECK_FIELDS(kMerge, kMergeOffsets);
   CHECK_FIELDS(kTile, kTileOffsets);
   CHECK_FIELDS(kVariant, kVariantOffsets);
   check("an enumeration in a struct", sizeof(int32_t), sizeof(kiln_dtype));

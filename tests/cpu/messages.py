@@ -28,6 +28,8 @@ NO_ERRORS = {
     "jit/gemm/table.cpp": "reasons of the config table",
     "jit/norm/table.cpp": "reasons of the config table",
     "jit/norm/render.cpp": "generated source",
+    "jit/merge_states/table.cpp": "reasons of the config table",
+    "jit/merge_states/render.cpp": "generated source",
     "python/src/generated/methods.cpp": "help()",
     "jit/attention/render.cpp": "generated source",
     "jit/attention/render_sm90.cpp": "generated source",

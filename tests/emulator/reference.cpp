@@ -145,4 +145,34 @@ std::vector<double> reference(const NormReference& p) {
   return out;
 }
 
+std::vector<double> merged_lse(const MergeReference& p) {
+  const auto rows = static_cast<std::size_t>(p.rows);
+  std::vector<double> lse(rows, 0);
+  for (std::size_t i = 0; i < p.lses.size(); ++i) {
+    lse[i % rows] += std::exp(static_cast<double>(p.lses[i]));
+  }
+  for (double& sum : lse) sum = std::log(sum);
+  return lse;
+}
+
+std::vector<double> reference(const MergeReference& p) {
+  const std::vector<double> lse = merged_lse(p);
+  const auto rows = static_cast<std::size_t>(p.rows), columns = static_cast<std::size_t>(p.columns);
+  std::vector<double> out(rows * columns, 0);
+  for (std::size_t part = 0; part < static_cast<std::size_t>(p.parts); ++part) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      const double weight = std::exp(p.lses[part * rows + row] - lse[row]);
+      for (std::size_t i = 0; i < columns; ++i) {
+        out[row * columns + i] += weight * p.outs[(part * rows + row) * columns + i];
+      }
+    }
+  }
+  for (std::size_t i = 0; i < out.size() && !p.sinks.empty(); ++i) {
+    const std::size_t row = i / columns;
+    const double sink = p.sinks[row % static_cast<std::size_t>(p.heads)];
+    out[i] /= 1 + std::exp(sink - lse[row]);
+  }
+  return out;
+}
+
 }  // namespace kiln::testing

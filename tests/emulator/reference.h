@@ -1,10 +1,11 @@
-// Textbook attention, GEMM and norms in double precision, on row-major floats.
+// Textbook attention, GEMM, norms and merging in double precision, on row-major floats.
 #pragma once
 
 #include <vector>
 
 #include "jit/attention/problem.h"
 #include "jit/gemm/problem.h"
+#include "jit/merge_states/problem.h"
 #include "jit/norm/problem.h"
 
 namespace kiln::testing {
@@ -43,5 +44,15 @@ struct NormReference {
 // [rows, columns], both: the sums of x and residual, and what becomes of such sums
 std::vector<double> sums(const NormReference& problem);
 std::vector<double> reference(const NormReference& problem);
+
+struct MergeReference {
+  int parts = 0, rows = 0, heads = 0, columns = 0;  // a row is a token's head
+  std::vector<float> outs;                          // [parts, rows, columns]
+  std::vector<float> lses;                          // [parts, rows], natural logarithms
+  std::vector<float> sinks;                         // [heads], or empty
+};
+// [rows]; then [rows, columns]
+std::vector<double> merged_lse(const MergeReference& problem);
+std::vector<double> reference(const MergeReference& problem);
 
 }  // namespace kiln::testing

@@ -59,6 +59,10 @@ def outcome(operators_of, name, arguments):
     return [(t.dtype, t.stride(), t.tolist()) for t in (*tensors, *written) if t is not None]
 
 
+def merge(**given):
+    return {"outs": half(2, 8, 4, 40), "lses": torch.rand(2, 4, 8), **given}
+
+
 def test_who_has_which_kernel():
     assert "CPU" in operators.NATIVE and IN_PYTHON == ()
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -125,6 +129,11 @@ CALLS = [
     ("layer_norm", norm(weight=None, bias=torch.rand(40), activation="gelu",
                         residual=half(3, 4, 40))),
     ("layer_norm_out", norm(out=torch.rand(3, 4, 40), bias=half(40))),
+    ("merge_states", merge()),
+    ("merge_states_lse", merge(base="2", layout="th", lses=torch.rand(2, 8, 4))),
+    ("merge_states_lse", merge(sinks=torch.rand(4), outs=torch.rand(2, 8, 4, 48)[..., :40])),
+    ("merge_states_out", merge(out=torch.rand(8, 4, 40), lse=torch.rand(4, 8))),
+    ("merge_states_out", merge(out=half(8, 4, 40))),
     # Of kernels in Python under both names.
     ("flash_attention", attention(k=half(1, 12, 2, 32).to_sparse())),
     # Refusals.
@@ -172,6 +181,11 @@ CALLS = [
     ("layer_norm", norm(x=torch.zeros(3, 40, dtype=torch.int32))),
     ("layer_norm_out", norm(out=half(3, 40))),
     ("gemm_out", gemm(out=half(8, 48), out_dtype=torch.float32)),
+    ("merge_states", merge(base="10")),
+    ("merge_states", merge(layout="td")),
+    ("merge_states", merge(lses=torch.rand(2, 8, 4))),
+    ("merge_states_lse", merge(outs=half(2, 8, 40))),
+    ("merge_states_out", merge(out=half(8, 4, 40), lse=torch.rand(8, 4))),
 ]  # fmt: skip
 
 

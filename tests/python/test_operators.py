@@ -73,9 +73,13 @@ def every_operation(q, w):
     sums, layer = torch.empty_like(q), torch.empty_like(q, dtype=torch.float32)
     jit.rms_norm(q, residual=q, residual_out=sums)
     jit.layer_norm(q, w[0, :64], w[1, :64], activation="gelu", out=layer)
+    merged = jit.merge_states(torch.stack([q[0], q[0]]), torch.stack([lse[0], lse[0]]))
+    merged_lse = torch.empty_like(given_lse[0])
+    both = jit.merge_states(q, lse, base="2", lse=merged_lse, return_lse=True)
     return (
         out, windowed, lse, given, given_lse, own_lse, masked, pytorch_s, product, named, chosen,
         written + 1, normed, sums + 1, layer, jit.layer_norm(q, out_dtype="f32"),
+        merged, *both,
     )  # fmt: skip
 
 
@@ -117,7 +121,7 @@ def test_a_model_is_exported_with_any_length(block, strict):
 
 def samples():
     q, k, w = randn(1, 8, 4, 32), randn(1, 12, 2, 32), randn(32, 48)
-    rows = randn(8, 32)
+    rows, parts = randn(8, 32), randn(2, 8, 4, 32)
     options = {"causal": True, "window": [5, 0], "scale": 0.5, "sinks": torch.zeros(4)}
     first = [t.transpose(1, 2) for t in (q, k, k)]
     return [
@@ -157,6 +161,13 @@ def samples():
         ("rms_norm_out", (rows,), {"out": torch.zeros(8, 32).half()}),
         ("layer_norm", (rows, torch.rand(32), randn(32)), {"activation": "gelu"}),
         ("layer_norm_out", (rows,), {"out": torch.zeros(8, 32), "eps": 0.5}),
+        ("merge_states", (parts, torch.rand(2, 4, 8)), {"sinks": torch.rand(4)}),
+        ("merge_states_lse", (parts, torch.rand(2, 8, 4)), {"layout": "th", "base": "2"}),
+        (
+            "merge_states_out",
+            (parts, torch.rand(2, 4, 8)),
+            {"out": torch.zeros(8, 4, 32), "lse": torch.zeros(4, 8)},
+        ),
     ]
 
 

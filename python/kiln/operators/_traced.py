@@ -10,6 +10,7 @@ import torch
 
 from . import flash_attention as _flash_attention
 from . import layer_norm as _layer_norm
+from . import merge_states as _merge_states
 from . import rms_norm as _rms_norm
 from ._values import check, dtype_of, numbers, refuse, tile_numbers
 
@@ -51,6 +52,7 @@ _LAYER_NORM = (
     "float weight_offset=0.0, Tensor? residual=None, str? activation=None, "
     "ScalarType? out_dtype=None"
 )
+_MERGE_STATES = "Tensor outs, Tensor lses, *, str base='e', str layout='ht', Tensor? sinks=None"
 
 SCHEMAS = (
     Schema(
@@ -119,6 +121,27 @@ SCHEMAS = (
         f"({_LAYER_NORM}, Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()",
         "layer_norm",
         ("x", "weight", "bias"),
+    ),
+    Schema(
+        "merge_states",
+        f"({_MERGE_STATES}) -> Tensor",
+        "merge_states",
+        ("outs", "lses"),
+        ("out",),
+    ),
+    Schema(
+        "merge_states_lse",
+        f"({_MERGE_STATES}) -> (Tensor, Tensor)",
+        "merge_states",
+        ("outs", "lses"),
+        ("out", "lse"),
+        ("lse",),
+    ),
+    Schema(
+        "merge_states_out",
+        f"({_MERGE_STATES}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
+        "merge_states",
+        ("outs", "lses"),
     ),
 )
 
@@ -333,3 +356,40 @@ def layer_norm(
         out = _layer_norm.out(x, weight, bias, **options)
     _OPS.layer_norm_out(x, weight, bias, **options, residual_out=residual_out, out=out)
     return out
+
+
+def merge_states(
+    outs: Any,
+    lses: Any,
+    *,
+    base: Any = "e",
+    layout: Any = "ht",
+    sinks: Any = None,
+    out: Any = None,
+    lse: Any = None,
+    return_lse: Any = False,
+) -> Any:
+    """kiln.jit.merge_states as operators of PyTorch."""
+    tensors = {
+        "outs": outs,
+        "lses": lses,
+        "sinks": sinks,
+        "out": out,
+        "lse": lse,
+    }
+    check("merge_states", tensors)
+    options = {
+        "base": base,
+        "layout": layout,
+        "sinks": sinks,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.merge_states_lse(outs, lses, **options)
+        return _OPS.merge_states(outs, lses, **options)
+    if out is None:
+        out = _merge_states.out(outs, lses, **options)
+    if lse is None and return_lse:
+        lse = _merge_states.lse(outs, lses, **options)
+    _OPS.merge_states_out(outs, lses, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out

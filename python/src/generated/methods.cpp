@@ -7,6 +7,7 @@
 #include "python/src/generated/gemm.h"
 #include "python/src/generated/rms_norm.h"
 #include "python/src/generated/layer_norm.h"
+#include "python/src/generated/merge_states.h"
 
 namespace kiln::python {
 namespace {
@@ -85,6 +86,20 @@ constexpr const char* kExplainLayerNormDoc =
 #include "python/src/docs/explain.inc"
     ;
 
+constexpr const char* kMergeStatesDoc =
+    "merge_states(outs, lses, *, base=\"e\", layout=\"ht\", sinks=None, out=None, lse=None, "
+    "return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/merge_states.inc"
+    ;
+
+constexpr const char* kExplainMergeStatesDoc =
+    "explain_merge_states(outs, lses, *, base=\"e\", layout=\"ht\", sinks=None, out=None, "
+    "lse=None, return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
 constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
 
 template <class Function>
@@ -113,6 +128,10 @@ PyMethodDef methods[] = {
      kLayerNormDoc},
     {"explain_layer_norm", as_method(&explain_layer_norm_entry), kFlags,
      kExplainLayerNormDoc},
+    {"merge_states", as_method(&merge_states_entry), kFlags,
+     kMergeStatesDoc},
+    {"explain_merge_states", as_method(&explain_merge_states_entry), kFlags,
+     kExplainMergeStatesDoc},
 };
 
 }  // namespace
