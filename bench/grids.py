@@ -10,7 +10,7 @@ import dataclasses
 import json
 import pathlib
 
-from cells import ITEM_BYTES, AttentionCell, GemmCell, MergeCell, NormCell, length_label
+from cells import ITEM_BYTES, AppendCell, AttentionCell, GemmCell, MergeCell, NormCell, length_label
 
 MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
 LAYER_MODELS = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen2.5-7B")
@@ -245,6 +245,23 @@ def merge(short=False):
     ]
 
 
+def append(short=False):
+    """Llama's 8 heads at 4k and 64k tokens, and Qwen3's fusion; other caches, and few tokens."""
+    plain = [AppendCell(4096), AppendCell(65536)]
+    fused = [dataclasses.replace(cell, heads=32) for cell in plain]
+    cells = plain + fused
+    if not short:
+        cells += [dataclasses.replace(cell, cache=dtype) for cell in (plain[1], fused[1])
+                  for dtype in ("e4m3", "int8")]  # fmt: skip
+        cells += [dataclasses.replace(cell, hnd=True) for cell in (plain[1], fused[1])]
+        cells += [AppendCell(65536, head_dim=64), AppendCell(65536, heads_kv=1)]
+        cells += [AppendCell(64), AppendCell(64, heads=32)]
+    return [
+        [dataclasses.replace(cell, group="appending", label=cell.name.removeprefix("append_kv "))]
+        for cell in cells
+    ]
+
+
 GRIDS = {
     "attention": attention,
     "decode": decode,
@@ -253,6 +270,7 @@ GRIDS = {
     "epilogue": epilogue,
     "norm": norm,
     "merge": merge,
+    "append": append,
 }
 
 

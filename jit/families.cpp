@@ -2,6 +2,7 @@
 // prewarming, pages) walks this list.
 #include <array>
 
+#include "jit/append_kv/family.h"
 #include "jit/attention/family.h"
 #include "jit/gemm/family.h"
 #include "jit/merge_states/family.h"
@@ -10,8 +11,8 @@
 namespace kiln {
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 5> kFamilies = {&kAttention, &kGemm, &kRmsNorm,
-                                                             &kLayerNorm, &kMergeStates};
+  static constexpr std::array<const Family*, 6> kFamilies = {
+      &kAttention, &kGemm, &kRmsNorm, &kLayerNorm, &kMergeStates, &kAppendKv};
   return kFamilies;
 }
 

@@ -11,6 +11,8 @@ stubs, PyTorch's operators and help() know of it; `make signatures` does so. Con
 - `@operators(name=results)` lists the PyTorch operators of an operation: those with results return
   new tensors; the one without writes to the Written ones, of which it needs every result that is
   not asked for by a `return_x`.
+- Where there is none with results, the operation updates its Written tensors. One that may be None
+  is called `x_out`: it is made where x is given, and is what the operation returns.
 """
 
 from collections.abc import Callable
@@ -138,4 +140,24 @@ def merge_states(
     out: Written | None = None,
     lse: Written | None = None,
     return_lse: bool = False,
+) -> Any: ...
+@operators(append_kv=())
+def append_kv(
+    key: Tensor,
+    value: Tensor,
+    k_cache: Written,
+    v_cache: Written,
+    slot_mapping: Tensor,
+    *,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    query: Tensor | None = None,
+    query_out: Written | None = None,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float = 1e-6,
+    positions: Tensor | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    interleaved: bool = False,
 ) -> Any: ...

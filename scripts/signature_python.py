@@ -229,11 +229,24 @@ def _returns(operation: Operation, inputs: str, indent: str) -> list[str]:
 
 def _makes_results(operation: Operation) -> bool:
     """Whether one result may be given and another not."""
-    return len(operation.written) > 1
+    return bool(operation.made) if operation.updates else len(operation.written) > 1
+
+
+def _updates(operation: Operation, inputs: str) -> list[str]:
+    """The call of the operator that returns nothing."""
+    lines = []
+    for name, source in operation.made.items():
+        lines.append(f"    if {name} is None and {source} is not None:")
+        lines += _call(f"        {name} = ", f"_{operation.name}.{name}", inputs)
+    given = ", ".join(f"{p.name}={p.name}" for p in operation.written)
+    lines += _call("    ", f"_OPS.{operation.name}", f"{inputs}, {given}")
+    return [*lines, *(f"    return {name}" for name in operation.made)]
 
 
 def _calls(operation: Operation) -> list[str]:
     inputs = ", ".join([*(p.name for p in operation.inputs if not p.is_keyword), "**options"])
+    if operation.updates:
+        return _updates(operation, inputs)
     if not operation.written:
         return _returns(operation, inputs, "    ")
     written = [p.name for p in operation.written]

@@ -1,6 +1,6 @@
-// Merging partial results, of kiln/c.h.
+// Merging partial results, of kiln/c_serving.h.
 #include "jit/api/c_call.h"
-#include "kiln/c.h"
+#include "kiln/c_serving.h"
 #include "kiln/merge_states.h"
 
 namespace kiln {

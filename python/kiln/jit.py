@@ -3,6 +3,7 @@
 
 from ._core import (
     Variant,
+    append_kv,
     flash_attention,
     gemm,
     layer_norm,
@@ -13,6 +14,7 @@ from ._core import (
 
 __all__ = [
     "Variant",
+    "append_kv",
     "flash_attention",
     "gemm",
     "layer_norm",

@@ -25,6 +25,7 @@ TILE = {
     "rms_norm": NORM_TILE,
     "layer_norm": NORM_TILE,
     "merge_states": ("lanes", "vectors", "parts"),
+    "append_kv": ("rows",),
 }
 
 

@@ -1,6 +1,6 @@
-/* The operations of a serving engine, of kiln/c.h, from C on the emulated device against plain
+/* The operations of kiln/c_serving.h from C on the emulated device against plain
  * loops: options, plans, errors. */
-#include <kiln/c.h>
+#include <kiln/c_serving.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -28,6 +28,8 @@ NO_ERRORS = {
     "jit/gemm/table.cpp": "reasons of the config table",
     "jit/norm/table.cpp": "reasons of the config table",
     "jit/norm/render.cpp": "generated source",
+    "jit/append_kv/table.cpp": "reasons of the config table",
+    "jit/append_kv/render.cpp": "generated source",
     "jit/merge_states/table.cpp": "reasons of the config table",
     "jit/merge_states/render.cpp": "generated source",
     "python/src/generated/methods.cpp": "help()",

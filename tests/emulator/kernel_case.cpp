@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "jit/append_kv/family.h"
 #include "jit/attention/config.h"
 #include "jit/attention/family.h"
 #include "jit/attention/sm90_config.h"
@@ -112,7 +113,7 @@ KernelCase::Tensor& KernelCase::tensor(DType dtype, std::initializer_list<std::i
     const std::int64_t at =
         transposed ? i / columns * view.strides[0] + i % columns * view.strides[1] : i;
     std::byte* const place = made.bytes.data() + static_cast<std::size_t>(at) * bytes_each;
-    std::memcpy(place, &bits, bytes_each);
+    std::memcpy(place, &bits, std::min(sizeof bits, bytes_each));
     made.values.push_back(value_at(place, dtype));
   }
   view.data = made.bytes.data();
@@ -283,6 +284,8 @@ KernelCase::KernelCase(const Specialization& spec, int size)
     make_gemm(size);
   else if (family == &kMergeStates)
     make_merge_states(size);
+  else if (family == &kAppendKv)
+    make_append_kv(size);
   else
     make_norm(size);
   ptx_ = ptx_of(spec_);

@@ -38,9 +38,11 @@ float byte_value(std::uint32_t bits, int fraction) {
 
 float value_at(const std::byte* at, DType dtype) {
   std::uint32_t bits = 0;
-  std::memcpy(&bits, at, static_cast<std::size_t>(size_of(dtype)));
+  std::memcpy(&bits, at, std::min(sizeof bits, static_cast<std::size_t>(size_of(dtype))));
   if (dtype == DType::boolean) return bits != 0;
   if (dtype == DType::f16) return half_value(bits);
+  if (dtype == DType::i8) return static_cast<std::int8_t>(bits);
+  if (dtype == DType::i64) return NAN;  // nobody reads these as numbers
   if (dtype == DType::f8_e4m3) return byte_value(bits, 3);
   if (dtype == DType::f8_e5m2) return byte_value(bits, 2);
   return float_of(dtype == DType::bf16 ? bits << 16 : bits);

@@ -175,4 +175,39 @@ std::vector<double> reference(const MergeReference& p) {
   return out;
 }
 
+std::vector<double> reference(const AppendReference& p) {
+  std::vector<double> out(p.x.begin(), p.x.end());
+  const auto dim = static_cast<std::size_t>(p.traits.head_dim);
+  const auto angles = static_cast<std::size_t>(p.traits.rotary / 2);
+  for (std::size_t row = 0; row < out.size() / dim; ++row) {
+    double* const head = &out[row * dim];
+    double squares = 0;
+    for (std::size_t i = 0; i < dim; ++i) squares += head[i] * head[i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(dim) + p.eps);
+    for (std::size_t i = 0; i < p.weight.size(); ++i) head[i] *= scale * p.weight[i];
+    const auto position = static_cast<std::size_t>(p.slots[row / static_cast<unsigned>(p.heads)]);
+    for (std::size_t i = 0; i < angles; ++i) {
+      double& a = head[p.traits.interleaved ? 2 * i : i];
+      double& b = head[p.traits.interleaved ? 2 * i + 1 : i + angles];
+      const double cos = p.cos[position * angles + i], sin = p.sin[position * angles + i];
+      const double turned = a * cos - b * sin;
+      b = b * cos + a * sin;
+      a = turned;
+    }
+  }
+  return out;
+}
+
+std::vector<double> cached(const AppendReference& p, bool computes) {
+  const std::vector<double> rows =
+      computes ? reference(p) : std::vector<double>(p.x.begin(), p.x.end());
+  std::vector<double> cache(rows.size());
+  const std::size_t row = rows.size() / static_cast<std::size_t>(p.tokens);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto slot = static_cast<std::size_t>(p.slots[i / row]);
+    cache[slot * row + i % row] = rows[i] / p.scale;
+  }
+  return cache;
+}
+
 }  // namespace kiln::testing

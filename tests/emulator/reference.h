@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "jit/append_kv/problem.h"
 #include "jit/attention/problem.h"
 #include "jit/gemm/problem.h"
 #include "jit/merge_states/problem.h"
@@ -54,5 +55,19 @@ struct MergeReference {
 // [rows]; then [rows, columns]
 std::vector<double> merged_lse(const MergeReference& problem);
 std::vector<double> reference(const MergeReference& problem);
+
+struct AppendReference {
+  AppendTraits traits;
+  int tokens = 0, heads = 0;
+  float eps = 0, scale = 1;
+  std::vector<std::int64_t> slots;  // [tokens], all different, which are the positions too
+  std::vector<float> x;             // [tokens, heads, head_dim]
+  std::vector<float> weight;        // [head_dim], or empty
+  std::vector<float> cos, sin;      // [tokens, angles], or empty
+};
+// [tokens, heads, head_dim]: normed and rotated; and by slots, divided by the scale, of keys or,
+// where nothing computes, of values
+std::vector<double> reference(const AppendReference& problem);
+std::vector<double> cached(const AppendReference& problem, bool computes);
 
 }  // namespace kiln::testing

@@ -72,13 +72,14 @@ typedef enum kiln_dtype {
   KILN_F16 = 1,
   KILN_BF16 = 2,
   KILN_F32 = 3,
-  KILN_F64 = 4, /* no operation takes f64 or i64 today */
+  KILN_F64 = 4, /* no operation takes f64 today */
   KILN_I32 = 5,
   KILN_I64 = 6,
   KILN_U8 = 7,
   KILN_BOOL = 8,    /* one byte, 0 or 1 */
   KILN_F8_E4M3 = 9, /* no infinity, one NaN of each sign ("e4m3fn") */
-  KILN_F8_E5M2 = 10
+  KILN_F8_E5M2 = 10,
+  KILN_I8 = 11
 } kiln_dtype;
 
 /* Tensors in host memory are computed in place on the emulated device; see kiln_set_device. */
@@ -276,29 +277,6 @@ kiln_status kiln_layer_norm(const kiln_tensor* x, const kiln_tensor* weight,
                             const kiln_tensor* bias, const kiln_tensor* out,
                             const kiln_norm_options* options, void* stream);
 
-/* --------------------------------------------------------------------------------- merging */
-
-/* What a log-sum-exp is a logarithm to, and the order of its dimensions for each part. */
-typedef enum kiln_lse_base { KILN_LSE_E = 0, KILN_LSE_2 = 1 } kiln_lse_base;
-typedef enum kiln_lse_layout {
-  KILN_LSE_HEADS_TOKENS = 0,
-  KILN_LSE_TOKENS_HEADS = 1
-} kiln_lse_layout;
-
-typedef struct kiln_merge_states_options {
-  size_t struct_size;       /* sizeof(kiln_merge_states_options) */
-  int32_t base;             /* kiln_lse_base */
-  int32_t layout;           /* kiln_lse_layout */
-  const kiln_tensor* sinks; /* [heads]: one more logit in the merged denominator; not in lse */
-} kiln_merge_states_options;
-
-/* Merges partial results of attention, `outs` [parts, tokens, heads, head_dim] with their
- * log-sum-exps `lses`, f32, into `out` [tokens, heads, head_dim] and, if it is not NULL, `lse`. A
- * log-sum-exp of -inf or +inf counts for nothing. The rules are in kiln/merge_states.h. */
-kiln_status kiln_merge_states(const kiln_tensor* outs, const kiln_tensor* lses,
-                              const kiln_tensor* out, const kiln_tensor* lse,
-                              const kiln_merge_states_options* options, void* stream);
-
 /* ------------------------------------------------------------------------------------- plans */
 
 /* A prepared call: its arguments are checked and its kernel is loaded, so that a launch needs no
@@ -320,9 +298,6 @@ kiln_status kiln_plan_rms_norm(const kiln_tensor* x, const kiln_tensor* weight,
 kiln_status kiln_plan_layer_norm(const kiln_tensor* x, const kiln_tensor* weight,
                                  const kiln_tensor* bias, const kiln_tensor* out,
                                  const kiln_norm_options* options, kiln_plan** plan);
-kiln_status kiln_plan_merge_states(const kiln_tensor* outs, const kiln_tensor* lses,
-                                   const kiln_tensor* out, const kiln_tensor* lse,
-                                   const kiln_merge_states_options* options, kiln_plan** plan);
 
 /* How much device memory a launch needs besides its tensors. It must be aligned to 16 bytes and
  * need not be zeroed. Launches that may overlap need one workspace each. 0 for a NULL plan. */
@@ -333,7 +308,7 @@ size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
  * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
  * - for gemm: a, b, out, bias, residual, scale_a, scale_b
  * - for norms: x, weight, bias, out, residual, residual_out
- * - for merging: outs, lses, out, lse, sinks
+ * - for merging and appending: kiln/c_serving.h says
  * Shapes and strides are the planned ones. A pointer must be a multiple of 16 bytes if the planned
  * kernel relies on it, and otherwise of its element's size; the plan functions in the C++ header of
  * the operation say when. `workspace` may be NULL if kiln_plan_workspace_bytes is 0. */

@@ -37,7 +37,8 @@ def _kernel(schema: Schema) -> Callable[..., Any]:
         return entry(*args, **kwargs, **asked)
 
     def write(*args: Any, **kwargs: Any) -> None:
-        entry(*args, **kwargs)
+        # By name: the entry may take what is written to between the others.
+        entry(**dict(zip(schema.positional, args)), **kwargs)
 
     return compute if schema.results else write
 

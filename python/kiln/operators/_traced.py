@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from . import append_kv as _append_kv
 from . import flash_attention as _flash_attention
 from . import layer_norm as _layer_norm
 from . import merge_states as _merge_states
@@ -53,6 +54,12 @@ _LAYER_NORM = (
     "ScalarType? out_dtype=None"
 )
 _MERGE_STATES = "Tensor outs, Tensor lses, *, str base='e', str layout='ht', Tensor? sinks=None"
+_APPEND_KV = (
+    "Tensor key, Tensor value, Tensor slot_mapping, *, Tensor? k_scale=None, "
+    "Tensor? v_scale=None, Tensor? query=None, Tensor? q_weight=None, Tensor? k_weight=None, "
+    "float eps=1e-06, Tensor? positions=None, Tensor? cos=None, Tensor? sin=None, "
+    "bool interleaved=False"
+)
 
 SCHEMAS = (
     Schema(
@@ -142,6 +149,12 @@ SCHEMAS = (
         f"({_MERGE_STATES}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
         "merge_states",
         ("outs", "lses"),
+    ),
+    Schema(
+        "append_kv",
+        f"({_APPEND_KV}, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor(c!)? query_out=None) -> ()",
+        "append_kv",
+        ("key", "value", "slot_mapping"),
     ),
 )
 
@@ -393,3 +406,60 @@ def merge_states(
         lse = _merge_states.lse(outs, lses, **options)
     _OPS.merge_states_out(outs, lses, **options, out=out, lse=lse)
     return (out, lse) if return_lse else out
+
+
+def append_kv(
+    key: Any,
+    value: Any,
+    k_cache: Any,
+    v_cache: Any,
+    slot_mapping: Any,
+    *,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    query: Any = None,
+    query_out: Any = None,
+    q_weight: Any = None,
+    k_weight: Any = None,
+    eps: Any = 1e-06,
+    positions: Any = None,
+    cos: Any = None,
+    sin: Any = None,
+    interleaved: Any = False,
+) -> Any:
+    """kiln.jit.append_kv as operators of PyTorch."""
+    tensors = {
+        "key": key,
+        "value": value,
+        "k_cache": k_cache,
+        "v_cache": v_cache,
+        "slot_mapping": slot_mapping,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
+        "query": query,
+        "query_out": query_out,
+        "q_weight": q_weight,
+        "k_weight": k_weight,
+        "positions": positions,
+        "cos": cos,
+        "sin": sin,
+    }
+    check("append_kv", tensors)
+    options = {
+        "k_scale": k_scale,
+        "v_scale": v_scale,
+        "query": query,
+        "q_weight": q_weight,
+        "k_weight": k_weight,
+        "eps": eps,
+        "positions": positions,
+        "cos": cos,
+        "sin": sin,
+        "interleaved": interleaved,
+    }
+    if query_out is None and query is not None:
+        query_out = _append_kv.query_out(key, value, slot_mapping, **options)
+    _OPS.append_kv(
+        key, value, slot_mapping, **options, k_cache=k_cache, v_cache=v_cache, query_out=query_out
+    )
+    return query_out

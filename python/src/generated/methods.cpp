@@ -8,6 +8,7 @@
 #include "python/src/generated/rms_norm.h"
 #include "python/src/generated/layer_norm.h"
 #include "python/src/generated/merge_states.h"
+#include "python/src/generated/append_kv.h"
 
 namespace kiln::python {
 namespace {
@@ -100,6 +101,22 @@ constexpr const char* kExplainMergeStatesDoc =
 #include "python/src/docs/explain.inc"
     ;
 
+constexpr const char* kAppendKvDoc =
+    "append_kv(key, value, k_cache, v_cache, slot_mapping, *, k_scale=None, v_scale=None, "
+    "query=None, query_out=None, q_weight=None, k_weight=None, eps=1e-06, positions=None, "
+    "cos=None, sin=None, interleaved=False)"
+    "\n--\n\n"
+#include "python/src/docs/append_kv.inc"
+    ;
+
+constexpr const char* kExplainAppendKvDoc =
+    "explain_append_kv(key, value, k_cache, v_cache, slot_mapping, *, k_scale=None, "
+    "v_scale=None, query=None, query_out=None, q_weight=None, k_weight=None, eps=1e-06, "
+    "positions=None, cos=None, sin=None, interleaved=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
 constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
 
 template <class Function>
@@ -132,6 +149,10 @@ PyMethodDef methods[] = {
      kMergeStatesDoc},
     {"explain_merge_states", as_method(&explain_merge_states_entry), kFlags,
      kExplainMergeStatesDoc},
+    {"append_kv", as_method(&append_kv_entry), kFlags,
+     kAppendKvDoc},
+    {"explain_append_kv", as_method(&explain_append_kv_entry), kFlags,
+     kExplainAppendKvDoc},
 };
 
 }  // namespace

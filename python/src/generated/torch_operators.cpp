@@ -8,6 +8,7 @@
 #include "python/src/generated/torch_rms_norm.h"
 #include "python/src/generated/torch_layer_norm.h"
 #include "python/src/generated/torch_merge_states.h"
+#include "python/src/generated/torch_append_kv.h"
 
 namespace kiln::python {
 namespace {
@@ -26,6 +27,7 @@ constexpr TorchOperator operators[] = {
     {"merge_states", torch_kernel<compute_merge_states, 1>},
     {"merge_states_lse", torch_kernel<compute_merge_states, 2>},
     {"merge_states_out", torch_kernel<compute_merge_states, 0>},
+    {"append_kv", torch_kernel<compute_append_kv, 0>},
 };
 
 }  // namespace

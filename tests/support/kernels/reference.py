@@ -250,3 +250,17 @@ def attention_states(q, k, v):
     lse = torch.logsumexp(logits, -1)
     weights = torch.exp(logits - torch.where(lse == -math.inf, 0.0, lse)[..., None])
     return torch.einsum("qhk,khd->qhd", weights, v), lse
+
+
+def rotary(x, cos, sin, interleaved=False):
+    """The rotary embedding of [tokens, heads, head_dim] with angles [tokens, angles]."""
+    angles = cos.shape[-1]
+    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    turned = x[..., : 2 * angles]
+    if interleaved:
+        a, b = turned[..., ::2], turned[..., 1::2]
+        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+    else:
+        a, b = turned[..., :angles], turned[..., angles:]
+        turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return torch.cat([turned, x[..., 2 * angles :]], -1)
