@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import torch
 from attention_suite import explained, set_count
@@ -23,7 +24,6 @@ POSITIONS = 8192
 
 def entries(batch, short):
     """Entries for cells of the same inputs."""
-    cell = batch[0]
     generator = torch.Generator(device="cuda").manual_seed(1)
     sets = set_count(max(cell.bytes for cell in batch))
     calls = [[_Call.made(cell, generator) for _ in range(sets)] for cell in batch]
@@ -62,7 +62,7 @@ def pytorch(calls):
 
 @dataclasses.dataclass
 class _Call:
-    cell: object
+    cell: Any
     tensors: tuple  # key, value, both caches, the slots
     words: dict
     query: torch.Tensor | None
@@ -126,10 +126,8 @@ class _Call:
 
     def result(self):
         places = self._places()
-        caches = [
-            _bytes(cache)[places].view(cache.dtype) for cache in self.tensors[2:4]
-        ]
-        return self._parts(*caches, self.words.get("query_out"))
+        keys, values = (_bytes(cache)[places].view(cache.dtype) for cache in self.tensors[2:4])
+        return self._parts(keys, values, self.words.get("query_out"))
 
     def truth(self):
         key, value, *_ = self.tensors
@@ -151,9 +149,9 @@ def _bytes(x):
 
 
 def _slots(cell, generator):
-    pages = torch.randperm(
-        2 * (cell.tokens // cell.page_size), device="cuda", generator=generator
-    )[: cell.tokens // cell.page_size]
+    pages = torch.randperm(2 * (cell.tokens // cell.page_size), device="cuda", generator=generator)[
+        : cell.tokens // cell.page_size
+    ]
     inside = torch.arange(cell.page_size, device="cuda")
     return (pages[:, None] * cell.page_size + inside).flatten()
 

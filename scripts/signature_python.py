@@ -15,6 +15,7 @@ def files(operations: tuple[Operation, ...]) -> dict[str, str]:
     return {
         "python/kiln/jit.py": _jit(operations),
         "python/kiln/_operations.pyi": _stub(operations),
+        "python/kiln/operators/_schemas.py": _schemas(operations),
         "python/kiln/operators/_traced.py": _traced(operations),
     }
 
@@ -105,22 +106,36 @@ def _traced(operations: tuple[Operation, ...]) -> str:
         {p.type.convert for o in operations for p in o.parameters} - {None}, key=str
     )
     values = ", ".join(sorted([*map(str, converters), "check", "refuse"]))
-    constants, rows = [], []
-    for operation in operations:
-        constants.append(_constant(operation))
-        rows += [_row(operation, operator) for operator in operation.operators]
     functions = "\n\n".join(_function(operation) for operation in operations)
     return f'''\
-{OPENING}"""The operators' schemas, and what stands for kiln.jit's functions where PyTorch traces:
-they take the same arguments and call the operators."""
+{OPENING}"""What stands for kiln.jit's functions where PyTorch traces: functions that take the same
+arguments and call the operators."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 {imports}from ._values import {values}
+
+_OPS = torch.ops.kiln
+
+
+{functions}'''
+
+
+def _schemas(operations: tuple[Operation, ...]) -> str:
+    constants, rows = [], []
+    for operation in operations:
+        constants.append(_constant(operation))
+        rows += [_row(operation, operator) for operator in operation.operators]
+    return f'''\
+{OPENING}"""The operators' schemas."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 
 class Schema(NamedTuple):
@@ -139,11 +154,7 @@ class Schema(NamedTuple):
 {"".join(constants)}
 SCHEMAS = (
 {"".join(rows)})
-
-_OPS = torch.ops.kiln
-
-
-{functions}'''
+'''
 
 
 def _constant(operation: Operation) -> str:

@@ -177,7 +177,7 @@ def test_dimensions_of_size_one_have_any_stride(cache):
     results = []
     for heads_stride in (64, 7, 1):
         buffers, caches = case.caches()
-        pages, size, heads, dim = caches[0].shape
+        size, dim = case.page_size, case.dim
         silly = [c.as_strided(c.shape, (size * dim, dim, heads_stride, 1)) for c in caches]
         given = [x.as_strided(x.shape, (dim, heads_stride, 1)) for x in (key, value)]
         explanation = kiln.explain("append_kv", *given, *silly, slots)
@@ -221,7 +221,7 @@ def test_nothing_to_do():
     _, caches = AppendCase().caches()
     slots = torch.zeros(0, dtype=torch.int64, device=DEVICE)
     assert jit.append_kv(key, key, *caches, slots) is None
-    assert jit.append_kv(key, key, *caches, slots, query=key) .shape == key.shape
+    assert jit.append_kv(key, key, *caches, slots, query=key).shape == key.shape
     empty = zeros(0, 16, 2, 64)
     one = torch.zeros(1, dtype=torch.int64, device=DEVICE)
     jit.append_kv(zeros(1, 2, 64), zeros(1, 2, 64), empty, zeros(0, 16, 2, 64), one)

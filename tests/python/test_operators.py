@@ -75,11 +75,17 @@ def every_operation(q, w):
     jit.layer_norm(q, w[0, :64], w[1, :64], activation="gelu", out=layer)
     merged = jit.merge_states(torch.stack([q[0], q[0]]), torch.stack([lse[0], lse[0]]))
     merged_lse = torch.empty_like(given_lse[0])
+    caches = [torch.zeros(2 * len(q[0]), 1, 4, 64, dtype=q.dtype) for _ in "kv"]
+    slots = torch.arange(len(q[0]))
+    table = w[:8, :32].float()
+    turned = jit.append_kv(q[0], q[1], *caches, slots, query=q[0], k_weight=w[0, :64],
+                           positions=slots % 8, cos=table, sin=table)  # fmt: skip
+    jit.append_kv(q[0], q[1], *caches, slots + len(q[0]), query=q[1], query_out=(kept := q[1] * 2))
     both = jit.merge_states(q, lse, base="2", lse=merged_lse, return_lse=True)
     return (
         out, windowed, lse, given, given_lse, own_lse, masked, pytorch_s, product, named, chosen,
         written + 1, normed, sums + 1, layer, jit.layer_norm(q, out_dtype="f32"),
-        merged, *both,
+        merged, *both, turned, *caches, kept,
     )  # fmt: skip
 
 
@@ -117,6 +123,12 @@ def test_a_model_is_exported_with_any_length(block, strict):
     assert targets.count("kiln.gemm.default") == 1
     x = randn(2, 33, 64)
     assert torch.equal(exported.module()(x), block(x))
+
+
+def paged_caches():
+    """Of two tokens a page, keys and values of a token in one row."""
+    rows = torch.zeros(8, 2, 2, 64, dtype=torch.float16)
+    return {"k_cache": rows[..., :32].clone(), "v_cache": rows[..., 32:]}
 
 
 def samples():
@@ -167,6 +179,20 @@ def samples():
             "merge_states_out",
             (parts, torch.rand(2, 4, 8)),
             {"out": torch.zeros(8, 4, 32), "lse": torch.zeros(4, 8)},
+        ),
+        ("append_kv", (k[0], k[0], torch.arange(12)), paged_caches()),
+        (
+            "append_kv",
+            (k[0], k[0], torch.arange(10)),
+            {
+                **paged_caches(),
+                "query": randn(12, 4, 32),
+                "query_out": torch.zeros(12, 4, 32).half(),
+                "k_weight": torch.rand(32),
+                "positions": torch.arange(12),
+                "cos": torch.rand(12, 16),
+                "sin": torch.rand(12, 16),
+            },
         ),
     ]
 

@@ -1,8 +1,8 @@
 """One append to a paged cache: its inputs, the call itself and the judgement.
 
-What is neither normed nor rotated has the bits of PyTorch's conversion. Else: bf16 and f16 within one
-unit in the last place of the float64 result; quantised elements within one of their steps. All bytes
-of the caches that no slot names keep their values.
+What is neither normed nor rotated has the bits of PyTorch's conversion. Else: bf16 and f16 within
+one unit in the last place of the float64 result; quantised elements within half a step, and a
+little. All bytes of the caches that no slot names keep their values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AppendCase:
     tokens: int = 5
     heads: int = 2  # of key and value
     dim: int = 64
-    dim_v: int = 0  # "0" = dim
+    dim_v: int = 0  # 0 = dim
     pages: int = 3
     page_size: int = 4
     layout: str = "plain"  # of the caches, see caches()
