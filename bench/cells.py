@@ -11,6 +11,7 @@ import math
 OURS = "kiln"  # the name of our own times among the peers'
 # "f8" is e4m3 with sums in fp32, "f8 fast" with the tensor cores' own; their outputs are bf16.
 ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "f8": 1, "f8 fast": 1}
+CACHE_BYTES = {**ITEM_BYTES, "e4m3": 1, "e5m2": 1, "int8": 1}
 TILE = 128  # rows and keys of the tiles in which masks are counted
 
 
@@ -200,6 +201,84 @@ class NormCell:
     @property
     def inputs(self):
         return (self.rows, self.columns, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeCell:
+    """Partial results of so many parts, merged, with their log-sum-exps."""
+
+    parts: int
+    tokens: int
+    heads: int = 32
+    head_dim: int = 128
+    dtype: str = "bf16"
+    title: str = ""
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        shape = f"{self.parts}x{self.tokens}x{self.heads}x{self.head_dim}"
+        return " ".join(part for part in (self.title, "merge_states", shape, self.dtype) if part)
+
+    @property
+    def flops(self):
+        return 2 * self.parts * self.tokens * self.heads * self.head_dim
+
+    @property
+    def bytes(self):
+        """Each part and the result once, and 4 bytes for each log-sum-exp."""
+        row = self.head_dim * ITEM_BYTES[self.dtype] + 4
+        return (self.parts + 1) * self.tokens * self.heads * row
+
+    stream_bytes = bytes
+
+    @property
+    def inputs(self):
+        return (self.parts, self.tokens, self.heads, self.head_dim, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class AppendCell:
+    """Keys and values of so many tokens that go to a paged cache; with queries, which are normed
+    and rotated like the keys."""
+
+    tokens: int
+    heads_kv: int = 8
+    head_dim: int = 128
+    heads: int = 0  # of the queries; 0: nothing is fused
+    cache: str = "bf16"
+    hnd: bool = False  # heads before tokens in a page
+    page_size: int = 16
+    dtype: str = "bf16"
+    title: str = ""
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        shape = f"{self.tokens}x{self.heads_kv}x{self.head_dim}"
+        fused = f"norm+rope {self.heads} heads" if self.heads else ""
+        parts = [self.title, "append_kv", shape, self.dtype, f"to {self.cache}", fused]
+        return " ".join(part for part in [*parts, "hnd" if self.hnd else ""] if part)
+
+    @property
+    def flops(self):
+        return 8 * self.tokens * (self.heads + self.heads_kv) * self.head_dim  # norm and rotation
+
+    @property
+    def bytes(self):
+        """Each key and value is read once and written once in the cache's dtype, queries too, and
+        8 bytes for each slot, as for each position. Tables and weights are few beside them."""
+        item = ITEM_BYTES[self.dtype]
+        heads = 2 * self.heads_kv * (item + CACHE_BYTES[self.cache]) + self.heads * 2 * item
+        return self.tokens * (heads * self.head_dim + (16 if self.heads else 8))
+
+    stream_bytes = bytes
+
+    @property
+    def inputs(self):
+        return (self.tokens, self.heads_kv, self.head_dim, self.heads, self.dtype)
 
 
 def floors_us(cell, ceilings):

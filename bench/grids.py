@@ -6,10 +6,11 @@ so that they may be compared with each other; most batches are of one cell.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 
-from cells import ITEM_BYTES, AttentionCell, GemmCell, NormCell, length_label
+from cells import ITEM_BYTES, AppendCell, AttentionCell, GemmCell, MergeCell, NormCell, length_label
 from serving_cells import serving
 
 MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
@@ -232,6 +233,36 @@ def norm(short=False):
     return [[cell] for cell in cells]
 
 
+def merge(short=False):
+    """Two parts of a prompt, four and eight devices that share a context, and few tokens."""
+    shapes = [(2, 4096), (2, 65536), (4, 4096), (8, 4096), (8, 64)]
+    cells = [MergeCell(parts, tokens) for parts, tokens in (shapes[:2] if short else shapes)]
+    if not short:
+        cells += [MergeCell(2, 4096, head_dim=dim) for dim in (64, 256)]
+        cells += [MergeCell(2, 4096, dtype="fp32")]
+    return [
+        [dataclasses.replace(cell, group="merging", label=f"{cell.parts}x{cell.tokens}")]
+        for cell in cells
+    ]
+
+
+def append(short=False):
+    """Llama's 8 heads at 4k and 64k tokens, and Qwen3's fusion; other caches, and few tokens."""
+    plain = [AppendCell(4096), AppendCell(65536)]
+    fused = [dataclasses.replace(cell, heads=32) for cell in plain]
+    cells = plain + fused
+    if not short:
+        cells += [dataclasses.replace(cell, cache=dtype) for cell in (plain[1], fused[1])
+                  for dtype in ("e4m3", "int8")]  # fmt: skip
+        cells += [dataclasses.replace(cell, hnd=True) for cell in (plain[1], fused[1])]
+        cells += [AppendCell(65536, head_dim=64), AppendCell(65536, heads_kv=1)]
+        cells += [AppendCell(64), AppendCell(64, heads=32)]
+    return [
+        [dataclasses.replace(cell, group="appending", label=cell.name.removeprefix("append_kv "))]
+        for cell in cells
+    ]
+
+
 GRIDS = {
     "attention": attention,
     "decode": decode,
@@ -240,6 +271,8 @@ GRIDS = {
     "epilogue": epilogue,
     "norm": norm,
     "serving": serving,
+    "merge": merge,
+    "append": append,
 }
 
 

@@ -22,13 +22,14 @@ import grids
 
 ROOT = pathlib.Path(__file__).parents[1]
 SUITES = (
-    "attention", "decode", "serving", "gemm", "window", "epilogue", "norm", "overhead", "compile",
+    "attention", "decode", "serving", "gemm", "window", "epilogue", "norm", "merge", "append",
+    "overhead", "compile",
 )  # fmt: skip
 SECONDS = {False: 0.5, True: 0.25}  # a batch's timing, by --short
 # The modules of the suites of cells, where it is not attention_suite.
 MODULES = {
-    "gemm": "gemm_suite", "epilogue": "gemm_suite", "norm": "norm_suite",
-    "serving": "serving_suite",
+    "gemm": "gemm_suite", "epilogue": "gemm_suite", "norm": "norm_suite", "merge": "merge_suite",
+    "append": "append_suite", "serving": "serving_suite",
 }  # fmt: skip
 OK, CHECK_FAILED, USAGE, ENVIRONMENT = 0, 1, 2, 4
 

@@ -43,6 +43,8 @@ __device__ float fabsf(float);
 __device__ float fmaf(float, float, float);
 __device__ float fmaxf(float, float);
 __device__ float rsqrtf(float);
+__device__ int __float2int_rn(float);
+__device__ unsigned __float2uint_rn(float);
 __device__ unsigned __float_as_uint(float);
 __device__ float __uint_as_float(unsigned);
 __device__ float __int_as_float(int);

@@ -2,15 +2,17 @@
 // prewarming, pages) walks this list.
 #include <array>
 
+#include "jit/append_kv/family.h"
 #include "jit/attention/family.h"
 #include "jit/gemm/family.h"
+#include "jit/merge_states/family.h"
 #include "jit/norm/family.h"
 
 namespace kiln {
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 4> kFamilies = {&kAttention, &kGemm, &kRmsNorm,
-                                                             &kLayerNorm};
+  static constexpr std::array<const Family*, 6> kFamilies = {
+      &kAttention, &kGemm, &kRmsNorm, &kLayerNorm, &kMergeStates, &kAppendKv};
   return kFamilies;
 }
 

@@ -11,6 +11,8 @@ stubs, PyTorch's operators and help() know of it; `make signatures` does so. Con
 - `@operators(name=results)` lists the PyTorch operators of an operation: those with results return
   new tensors; the one without writes to the Written ones, of which it needs every result that is
   not asked for by a `return_x`.
+- Where there is none with results, the operation updates its Written tensors. One that may be None
+  is called `x_out`: it is made where x is given, and is what the operation returns.
 """
 
 from collections.abc import Callable
@@ -36,6 +38,8 @@ PlainActivation: TypeAlias = Annotated[Literal["relu", "gelu", "gelu_tanh", "sil
 Gate: TypeAlias = Annotated[Literal["halves", "interleaved"], "str"]
 Precision: TypeAlias = Annotated[Literal["tf32", "fast"], "str"]
 Accumulator: TypeAlias = Annotated[Literal["float32", "float16"], "str"]
+LseBase: TypeAlias = Annotated[Literal["e", "2"], "str"]
+LseLayout: TypeAlias = Annotated[Literal["ht", "th"], "str"]
 Tile: TypeAlias = Annotated[dict[str, int] | tuple[int, ...], "int[]", "tile_numbers"]
 
 @operators(
@@ -173,4 +177,40 @@ def layer_norm(
     activation: PlainActivation | None = None,
     out: Written | None = None,
     out_dtype: DType | None = None,
+) -> Any: ...
+@operators(
+    merge_states=("out",),
+    merge_states_lse=("out", "lse"),
+    merge_states_out=(),
+)
+def merge_states(
+    outs: Tensor,
+    lses: Tensor,
+    *,
+    base: LseBase = "e",
+    layout: LseLayout = "ht",
+    sinks: Tensor | None = None,
+    out: Written | None = None,
+    lse: Written | None = None,
+    return_lse: bool = False,
+) -> Any: ...
+@operators(append_kv=())
+def append_kv(
+    key: Tensor,
+    value: Tensor,
+    k_cache: Written,
+    v_cache: Written,
+    slot_mapping: Tensor,
+    *,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    query: Tensor | None = None,
+    query_out: Written | None = None,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float = 1e-6,
+    positions: Tensor | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    interleaved: bool = False,
 ) -> Any: ...

@@ -130,6 +130,19 @@ def _as_option(parameter: Parameter) -> str:
     return f"float_number({parameter.name}, subject_of<Signature>(Signature::{_slot(parameter)}))"
 
 
+def _set_numbers(operation: Operation) -> str:
+    if not operation.numbers:
+        return ""
+    numbers = "".join(f"    options.{p.name} = {_as_option(p)};\n" for p in operation.numbers)
+    return f"""
+  // Sets the flags and numbers among the options.
+  template <class Options>
+  void set_numbers(Options& options) const {{
+    using Signature = {operation.type_name}Signature;
+{numbers}  }}
+"""
+
+
 def _torch_arguments(operation: Operation) -> str:
     members, readers = [], []
     for parameter in operation.inputs:
@@ -143,7 +156,6 @@ def _torch_arguments(operation: Operation) -> str:
     given = "TorchArguments in, bool writes" if operation.written else "TorchArguments in"
     explicit = "" if operation.written else "explicit "
     listed = ",\n        ".join(readers)
-    numbers = "".join(f"    options.{p.name} = {_as_option(p)};\n" for p in operation.numbers)
     return f"""\
 {_opening(f"the arguments of torch.ops.kiln.{operation.name} in its schemas' order.")}\
 #pragma once
@@ -172,13 +184,7 @@ struct {operation.type_name}Arguments {{
 {_tensor_list(operation, "{name}.get()", 8)}
     }}}}}};
   }}
-
-  // Sets the flags and numbers among the options.
-  template <class Options>
-  void set_numbers(Options& options) const {{
-    using Signature = {operation.type_name}Signature;
-{numbers}  }}
-}};
+{_set_numbers(operation)}}};
 
 // In torch_{operation.name}.cpp. The results are new tensors, left on the stack, or where there are
 // none of these, what was given is written to.

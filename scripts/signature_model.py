@@ -117,7 +117,20 @@ class Operation:
 
     def is_needed(self, written: Parameter) -> bool:
         """Whether the operator that writes takes no None for it."""
-        return written.name in self.operators[0].results and written.name not in self.asked
+        results = self.operators[0].results
+        is_result = written.name in results and written.name not in self.asked
+        return is_result or not written.is_optional
+
+    @property
+    def updates(self) -> bool:
+        """Whether it has no operator that returns something."""
+        return bool(self.written) and not any(o.results for o in self.operators)
+
+    @property
+    def made(self) -> dict[str, str]:
+        """Of an operation that updates, what it makes where it is not given, and for what."""
+        names = [p.name for p in self.written if p.is_optional and self.updates]
+        return {name: name.removesuffix("_out") for name in names}
 
 
 def operations(path: pathlib.Path = ROOT / DESCRIPTION) -> tuple[Operation, ...]:
@@ -214,10 +227,13 @@ def _faults(operation: Operation) -> Iterator[str]:
         expected = operation.name + "".join(f"_{r}" for r in operator.results[1:])
         if operator.results and operator.name != expected:
             yield f"the operator that returns {operator.results} is called {expected}"
-        if not operator.results and operator.name != f"{operation.name}_out":
-            yield f"the operator that writes is called {operation.name}_out"
+        writes = operation.name + ("" if operation.updates else "_out")
+        if not operator.results and operator.name != writes:
+            yield f"the operator that writes is called {writes}"
     if bool(operation.written) != any(not o.results for o in operation.operators):
         yield "an operator without results goes with Written parameters"
+    if not set(operation.made.values()) <= set(names) or len(operation.made) > 1:
+        yield "one tensor at most is made for another, which is called as it without _out"
     for result in operation.asked:
         if result not in names:
             yield f"return_{result} asks for no parameter"

@@ -15,6 +15,7 @@ def files(operations: tuple[Operation, ...]) -> dict[str, str]:
     return {
         "python/kiln/jit.py": _jit(operations),
         "python/kiln/_operations.pyi": _stub(operations),
+        "python/kiln/operators/_schemas.py": _schemas(operations),
         "python/kiln/operators/_traced.py": _traced(operations),
     }
 
@@ -105,24 +106,36 @@ def _traced(operations: tuple[Operation, ...]) -> str:
         {p.type.convert for o in operations for p in o.parameters} - {None}, key=str
     )
     values = ", ".join(sorted([*map(str, converters), "check", "refuse"]))
-    constants, rows = [], []
-    for operation in operations:
-        lines = packed(_schema_inputs(operation), WIDTH - 8)
-        texts = [f'    "{line} "\n' for line in lines[:-1]] + [f'    "{lines[-1]}"\n']
-        constants.append(f"_{operation.name.upper()} = (\n{''.join(texts)})\n")
-        rows += [_row(operation, operator) for operator in operation.operators]
     functions = "\n\n".join(_function(operation) for operation in operations)
     return f'''\
-{OPENING}"""The operators' schemas, and what stands for kiln.jit's functions where PyTorch traces:
-they take the same arguments and call the operators."""
+{OPENING}"""What stands for kiln.jit's functions where PyTorch traces: functions that take the same
+arguments and call the operators."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 {imports}from ._values import {values}
+
+_OPS = torch.ops.kiln
+
+
+{functions}'''
+
+
+def _schemas(operations: tuple[Operation, ...]) -> str:
+    constants, rows = [], []
+    for operation in operations:
+        constants.append(_constant(operation))
+        rows += [_row(operation, operator) for operator in operation.operators]
+    return f'''\
+{OPENING}"""The operators' schemas."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 
 class Schema(NamedTuple):
@@ -141,11 +154,17 @@ class Schema(NamedTuple):
 {"".join(constants)}
 SCHEMAS = (
 {"".join(rows)})
+'''
 
-_OPS = torch.ops.kiln
 
-
-{functions}'''
+def _constant(operation: Operation) -> str:
+    """The schema's inputs, as ruff lays a string out."""
+    name, lines = f"_{operation.name.upper()}", packed(_schema_inputs(operation), WIDTH - 8)
+    alone = f'{name} = "{lines[0]}"\n'
+    if len(lines) == 1 and len(alone) <= WIDTH + 1:
+        return alone
+    texts = [f'    "{line} "\n' for line in lines[:-1]] + [f'    "{lines[-1]}"\n']
+    return f"{name} = (\n{''.join(texts)})\n"
 
 
 def _names(names: tuple[str, ...]) -> str:
@@ -221,11 +240,24 @@ def _returns(operation: Operation, inputs: str, indent: str) -> list[str]:
 
 def _makes_results(operation: Operation) -> bool:
     """Whether one result may be given and another not."""
-    return len(operation.written) > 1
+    return bool(operation.made) if operation.updates else len(operation.written) > 1
+
+
+def _updates(operation: Operation, inputs: str) -> list[str]:
+    """The call of the operator that returns nothing."""
+    lines = []
+    for name, source in operation.made.items():
+        lines.append(f"    if {name} is None and {source} is not None:")
+        lines += _call(f"        {name} = ", f"_{operation.name}.{name}", inputs)
+    given = ", ".join(f"{p.name}={p.name}" for p in operation.written)
+    lines += _call("    ", f"_OPS.{operation.name}", f"{inputs}, {given}")
+    return [*lines, *(f"    return {name}" for name in operation.made)]
 
 
 def _calls(operation: Operation) -> list[str]:
     inputs = ", ".join([*(p.name for p in operation.inputs if not p.is_keyword), "**options"])
+    if operation.updates:
+        return _updates(operation, inputs)
     if not operation.written:
         return _returns(operation, inputs, "    ")
     written = [p.name for p in operation.written]

@@ -45,6 +45,7 @@ KILN_SAME(KILN_U8, DType::u8);
 KILN_SAME(KILN_BOOL, DType::boolean);
 KILN_SAME(KILN_F8_E4M3, DType::f8_e4m3);
 KILN_SAME(KILN_F8_E5M2, DType::f8_e5m2);
+KILN_SAME(KILN_I8, DType::i8);
 KILN_SAME(KILN_CPU, DeviceType::cpu);
 KILN_SAME(KILN_CUDA, DeviceType::cuda);
 static_assert(KILN_MAX_RANK == kMaxRank);
@@ -63,7 +64,7 @@ TensorView view_of(const char* op, const char* name, const kiln_tensor* tensor) 
     throw_type({op, name}, "has no dtype; set it, or pass NULL for a tensor that is not given");
   }
   view.data = tensor->data;
-  view.dtype = enum_of({op, name}, tensor->dtype, DType::f8_e5m2, ".dtype");
+  view.dtype = enum_of({op, name}, tensor->dtype, DType::i8, ".dtype");
   view.device_type = enum_of({op, name}, tensor->device_type, DeviceType::cuda, ".device_type");
   view.device_ordinal = tensor->device_ordinal;
   return view;

@@ -112,7 +112,7 @@ std::vector<int> attention_sm90_rows(const AttentionTraits& traits, int arch) {
 
 namespace {
 
-const AttentionSm90Config& config_at(int row) {
+const AttentionSm90Config& sm90_config_at(int row) {
   return attention_sm90_configs()[static_cast<std::size_t>(row)];
 }
 
@@ -128,7 +128,7 @@ struct Launch {
 
 Launch launch_of(const AttentionProblem& problem, int row, int splits) {
   return {row, std::int64_t{problem.batch} * problem.heads,
-          tiles_of(problem.len_q, config_at(row).block_q), splits, nullptr};
+          tiles_of(problem.len_q, sm90_config_at(row).block_q), splits, nullptr};
 }
 
 // Says whether a mask leaves the queries fewer keys than there are.
@@ -139,7 +139,7 @@ bool is_narrow_window(const AttentionProblem& problem) {
 // The time that a launch takes, in units that compare launches of one call: products of query rows
 // and keys in the CTA that has the most.
 double cost_of(const AttentionProblem& problem, const Launch& launch, int sm_count) {
-  const AttentionSm90Config& config = config_at(launch.row);
+  const AttentionSm90Config& config = sm90_config_at(launch.row);
   // The ends of a query tile take as long as that many keys; partial results are written and
   // joined.
   const double ends = launch.splits > 1 ? 800 : 320;
@@ -188,8 +188,8 @@ Launch choose_launch(const AttentionProblem& problem, int arch, int sm_count, bo
   // The portable kernel's small tiles fill more multiprocessors, and its CTAs may share keys too.
   // With windows it takes longer nevertheless where tiles are full: 2.8 times as long with 512
   // queries that see 1025 keys each, of 8 heads, which is the one case that was measured.
-  const bool has_windows =
-      is_narrow_window(problem) && 8 * tiles >= sm_count && problem.len_q >= config_at(row).block_q;
+  const bool has_windows = is_narrow_window(problem) && 8 * tiles >= sm_count &&
+                           problem.len_q >= sm90_config_at(row).block_q;
   const Launch whole = may_split && 2 * tiles < sm_count && !has_windows ? Launch{} : usual;
   // Shorter keys are not worth splitting, and sixteen rounds are even enough.
   if (!may_split || problem.keys < 1280 || tiles > 16 * std::int64_t{sm_count}) return whole;
@@ -209,7 +209,7 @@ Launch measured_launch(const AttentionProblem& problem, int arch, int sm_count, 
   if (splits && (!may_split || count < 2)) return {};
   Launch launch;
   for_each_row(problem.traits, arch, splits, [&](int row) {
-    const AttentionSm90Config& config = config_at(row);
+    const AttentionSm90Config& config = sm90_config_at(row);
     const bool is_named = config.block_q == tile.block_q && config.block_kv == tile.block_kv &&
                           config.stages == tile.stages;
     if (is_named) {
@@ -231,7 +231,8 @@ int paired_of(const AttentionProblem& problem, const Launch& launch, std::int64_
   if (problem.traits.mask == Mask::none || problem.len_kv > 10 * problem.len_q) return -1;
   const std::int64_t seen_by_first = std::max(problem.len_kv - problem.len_q, 0);
   return heads_paired({launch.heads * launch.splits, launch.tiles,
-                       2 + seen_by_first / config_at(launch.row).block_q / launch.splits, ctas});
+                       2 + seen_by_first / sm90_config_at(launch.row).block_q / launch.splits,
+                       ctas});
 }
 
 }  // namespace
@@ -261,9 +262,9 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
                          paired_of(problem, launch, step.blocks));
   if (launch.splits == 1) return true;
   // A warp's 16 rows are a tile of the workspace.
-  const auto bytes = static_cast<std::size_t>(
-      attention_workspace_bytes(launch.heads * launch.tiles * (config_at(launch.row).block_q / 16),
-                                launch.splits, 16, traits.head_dim_v));
+  const auto bytes = static_cast<std::size_t>(attention_workspace_bytes(
+      launch.heads * launch.tiles * (sm90_config_at(launch.row).block_q / 16), launch.splits, 16,
+      traits.head_dim_v));
   step.arguments.set_int(offsetof(AttentionParams, splits), launch.splits);
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, bytes,
                                 offsetof(AttentionParams, nonce));

@@ -27,6 +27,8 @@ const char* name(DType dtype) {
       return "float8_e4m3fn";
     case DType::f8_e5m2:
       return "float8_e5m2";
+    case DType::i8:
+      return "int8";
     case DType::other:
       return "an unsupported dtype";
   }

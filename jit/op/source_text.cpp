@@ -14,6 +14,8 @@ std::string device_type(DType dtype) {
       return "kiln::f8_e4m3";
     case DType::f8_e5m2:
       return "kiln::f8_e5m2";
+    case DType::i8:
+      return "kiln::i8";
     case DType::i32:
       return "int";
     case DType::u8:

@@ -18,6 +18,8 @@ Precision: TypeAlias = Literal["tf32", "fast"]
 Accumulator: TypeAlias = Literal["float32", "float16"]
 Tile: TypeAlias = dict[str, int] | tuple[int, ...]
 PlainActivation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu"]
+LseBase: TypeAlias = Literal["e", "2"]
+LseLayout: TypeAlias = Literal["ht", "th"]
 
 def flash_attention(
     q: Tensor,
@@ -252,4 +254,64 @@ def explain_layer_norm(
     activation: PlainActivation | None = None,
     out: Tensor | None = None,
     out_dtype: DType | None = None,
+) -> str: ...
+def merge_states(
+    outs: Tensor,
+    lses: Tensor,
+    *,
+    base: LseBase = "e",
+    layout: LseLayout = "ht",
+    sinks: Tensor | None = None,
+    out: Tensor | None = None,
+    lse: Tensor | None = None,
+    return_lse: bool = False,
+) -> Any: ...
+def explain_merge_states(
+    outs: Tensor,
+    lses: Tensor,
+    *,
+    base: LseBase = "e",
+    layout: LseLayout = "ht",
+    sinks: Tensor | None = None,
+    out: Tensor | None = None,
+    lse: Tensor | None = None,
+    return_lse: bool = False,
+) -> str: ...
+def append_kv(
+    key: Tensor,
+    value: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    *,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    query: Tensor | None = None,
+    query_out: Tensor | None = None,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float = 1e-06,
+    positions: Tensor | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    interleaved: bool = False,
+) -> Any: ...
+def explain_append_kv(
+    key: Tensor,
+    value: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    *,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    query: Tensor | None = None,
+    query_out: Tensor | None = None,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float = 1e-06,
+    positions: Tensor | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    interleaved: bool = False,
 ) -> str: ...

@@ -3,22 +3,26 @@
 
 from ._core import (
     Variant,
+    append_kv,
     flash_attention,
     flash_attention_varlen,
     flash_attention_with_kvcache,
     gemm,
     layer_norm,
+    merge_states,
     rms_norm,
     scaled_dot_product_attention,
 )
 
 __all__ = [
     "Variant",
+    "append_kv",
     "flash_attention",
     "flash_attention_varlen",
     "flash_attention_with_kvcache",
     "gemm",
     "layer_norm",
+    "merge_states",
     "rms_norm",
     "scaled_dot_product_attention",
 ]

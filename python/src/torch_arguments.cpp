@@ -38,7 +38,9 @@ DType asked_dtype(std::optional<std::int32_t> code, Subject subject) {
   if (!code) return DType::none;
   const DlDataType type = torch_abi().dlpack_type_of(*code);
   const DType dtype = dtype_of(type);
-  if (dtype == DType::other) refuse_dtype(subject, "torch." + dlpack_type_text(type));
+  // Nothing is computed in int8, which has no name among the dtypes of results.
+  if (dtype == DType::other || dtype == DType::i8)
+    refuse_dtype(subject, "torch." + dlpack_type_text(type));
   return dtype;
 }
 

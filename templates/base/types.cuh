@@ -5,6 +5,7 @@
 namespace kiln {
 
 using u8 = unsigned char;
+using i8 = signed char;
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;

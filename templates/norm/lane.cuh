@@ -2,7 +2,7 @@
 #pragma once
 #include "/kiln/base/activation.cuh"
 #include "/kiln/base/copy.cuh"
-#include "/kiln/norm/pack.cuh"
+#include "/kiln/base/pack.cuh"
 #include "/kiln/norm/params.h"
 #include "/kiln/norm/statistics.cuh"
 

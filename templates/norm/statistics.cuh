@@ -1,6 +1,7 @@
 // The statistics of a row, gathered from its parts. The order of summation depends only on the
 // columns, so a row gives the same bits in any batch and in every launch.
 #pragma once
+#include "/kiln/base/lanes.cuh"
 #include "/kiln/base/math.cuh"
 
 namespace kiln {
@@ -33,19 +34,6 @@ __device__ __forceinline__ float mean_of(float sum, float count) {
   const float share = reciprocal_approx(fmaxf(count, 1.0f));
   const float mean = sum * share;
   return mean + fmaf(-mean, count, sum) * share;
-}
-
-// Sums over kLanes neighbouring lanes, a power of two. All lanes get the same bits.
-template <int kLanes>
-__device__ __forceinline__ float sum_lanes(float sum) {
-#pragma unroll
-  for (int mask = kLanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
-  return sum;
-}
-
-template <int kLanes>
-__device__ __forceinline__ float2 sum_lanes(float2 sums) {
-  return {sum_lanes<kLanes>(sums.x), sum_lanes<kLanes>(sums.y)};
 }
 
 // Joins the parts of a row, `part(0)` to `part(count - 1)`; called by whole warps. kMost is 8 for

@@ -68,6 +68,16 @@ SPECS = {
         **NORM, "op": "layer_norm", "dtype": "float16", "out_dtype": "float32", "bias": "float32",
         "activation": "gelu", "cluster": 4,
     },
+    "merge_states": {
+        "op": "merge_states", "dtype": "float16", "out_dtype": "float32", "sinks": "bfloat16",
+        "lanes": 16, "vectors": 2,
+    },
+    "append_kv": {"op": "append_kv", "rows": 1},
+    "append_kv_fused": {
+        "op": "append_kv", "dtype": "float16", "cache_dtype": "float8_e4m3fn", "head_dim": 192,
+        "head_dim_v": 128, "query": True, "weight": "bfloat16", "rotary": 64, "interleaved": True,
+        "rotary_dtype": "float16", "rows": 2,
+    },
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
 }  # fmt: skip
 

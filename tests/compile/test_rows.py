@@ -24,6 +24,8 @@ TILE = {
     "gemm": ("block_m", "block_n", "block_k", "stages", "cluster", "splits"),
     "rms_norm": NORM_TILE,
     "layer_norm": NORM_TILE,
+    "merge_states": ("lanes", "vectors", "parts"),
+    "append_kv": ("rows",),
 }
 
 

@@ -1,10 +1,11 @@
-/* The layout of kiln/c.h's structs and the numbers of its enumerations, as ABI 1 was released.
+/* The layout of kiln/c.h's and kiln/c_serving.h's structs and the numbers of its enumerations, as
+ * ABI 1 was released.
  *
  * A line may be added, for a field at the end of a struct that starts with struct_size. A line that
  * has to change is a break: KILN_ABI_VERSION goes up with it. No field may cross a multiple of 8
  * bytes, and no struct may have a hole: an older caller's struct ends where a later field starts.
  */
-#include <kiln/c.h>
+#include <kiln/c_serving.h>
 #include <stdio.h>
 
 #define FIELD(type, field) {#type "." #field, offsetof(type, field), sizeof(((type*)0)->field)}
@@ -80,6 +81,31 @@ static const struct field kNorm[] = {FIELD(kiln_norm_options, struct_size),
                                      {"end of kiln_norm_options", sizeof(kiln_norm_options), 0}};
 static const size_t kNormOffsets[] = {0, 8, 16, 24, 32, 36, 40, 48, 56};
 
+static const struct field kMerge[] = {
+    FIELD(kiln_merge_states_options, struct_size),
+    FIELD(kiln_merge_states_options, base),
+    FIELD(kiln_merge_states_options, layout),
+    FIELD(kiln_merge_states_options, sinks),
+    {"end of kiln_merge_states_options", sizeof(kiln_merge_states_options), 0}};
+static const size_t kMergeOffsets[] = {0, 8, 12, 16, 24};
+
+static const struct field kAppend[] = {
+    FIELD(kiln_append_kv_options, struct_size),
+    FIELD(kiln_append_kv_options, k_scale),
+    FIELD(kiln_append_kv_options, v_scale),
+    FIELD(kiln_append_kv_options, query),
+    FIELD(kiln_append_kv_options, query_out),
+    FIELD(kiln_append_kv_options, q_weight),
+    FIELD(kiln_append_kv_options, k_weight),
+    FIELD(kiln_append_kv_options, eps),
+    FIELD(kiln_append_kv_options, positions),
+    FIELD(kiln_append_kv_options, cos),
+    FIELD(kiln_append_kv_options, sin),
+    FIELD(kiln_append_kv_options, interleaved),
+    FIELD(kiln_append_kv_options, reserved),
+    {"end of kiln_append_kv_options", sizeof(kiln_append_kv_options), 0}};
+static const size_t kAppendOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 92, 96};
+
 static const struct field kTile[] = {FIELD(kiln_gemm_tile, block_m),
                                      FIELD(kiln_gemm_tile, block_n),
                                      FIELD(kiln_gemm_tile, block_k),
@@ -144,6 +170,7 @@ static const int kValues[] = {KILN_OK,
                               KILN_BOOL,
                               KILN_F8_E4M3,
                               KILN_F8_E5M2,
+                              KILN_I8,
                               -1,
                               KILN_CPU,
                               KILN_CUDA,
@@ -166,6 +193,12 @@ static const int kValues[] = {KILN_OK,
                               -1,
                               KILN_ACCUMULATE_F32,
                               KILN_ACCUMULATE_F16,
+                              -1,
+                              KILN_LSE_E,
+                              KILN_LSE_2,
+                              -1,
+                              KILN_LSE_HEADS_TOKENS,
+                              KILN_LSE_TOKENS_HEADS,
                               -1};
 
 int main(void) {
@@ -179,6 +212,8 @@ int main(void) {
   CHECK_FIELDS(kSdpa, kSdpaOffsets);
   CHECK_FIELDS(kGemm, kGemmOffsets);
   CHECK_FIELDS(kNorm, kNormOffsets);
+  CHECK_FIELDS(kMerge, kMergeOffsets);
+  CHECK_FIELDS(kAppend, kAppendOffsets);
   CHECK_FIELDS(kTile, kTileOffsets);
   CHECK_FIELDS(kVariant, kVariantOffsets);
   check("an enumeration in a struct", sizeof(int32_t), sizeof(kiln_dtype));

@@ -19,8 +19,8 @@ class KernelCase {
   // over and edges are partial. `spec`: of any arch, without a user's texts. `size`, 0 to kSizes -
   // 1, moves the tile of K with which a GEMM's ring of stages ends, and in 1 and 2 CTAs share
   // tiles; attention has a positive scale and, if it can, keys split in two; a negative scale;
-  // hardly any keys, so that tiles, or a split of sm_90a's three, are empty. Norms: see
-  // norm_case.cpp.
+  // hardly any keys, so that tiles, or a split of sm_90a's three, are empty. The others: see
+  // norm_case.cpp, merge_case.cpp and append_case.cpp.
   static constexpr int kSizes = 3;
   explicit KernelCase(const Specialization& spec, int size = 0);
 
@@ -54,6 +54,8 @@ class KernelCase {
   void make_attention(int size);
   void make_gemm(int size);
   void make_norm(int size);
+  void make_merge_states(int size);
+  void make_append_kv(int size);
   double error(const Output& output, const std::byte* bytes) const;
 
   Specialization spec_;

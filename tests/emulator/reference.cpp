@@ -145,4 +145,69 @@ std::vector<double> reference(const NormReference& p) {
   return out;
 }
 
+std::vector<double> merged_lse(const MergeReference& p) {
+  const auto rows = static_cast<std::size_t>(p.rows);
+  std::vector<double> lse(rows, 0);
+  for (std::size_t i = 0; i < p.lses.size(); ++i) {
+    lse[i % rows] += std::exp(static_cast<double>(p.lses[i]));
+  }
+  for (double& sum : lse) sum = std::log(sum);
+  return lse;
+}
+
+std::vector<double> reference(const MergeReference& p) {
+  const std::vector<double> lse = merged_lse(p);
+  const auto rows = static_cast<std::size_t>(p.rows), columns = static_cast<std::size_t>(p.columns);
+  std::vector<double> out(rows * columns, 0);
+  for (std::size_t part = 0; part < static_cast<std::size_t>(p.parts); ++part) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      const double weight = std::exp(p.lses[part * rows + row] - lse[row]);
+      for (std::size_t i = 0; i < columns; ++i) {
+        out[row * columns + i] += weight * p.outs[(part * rows + row) * columns + i];
+      }
+    }
+  }
+  for (std::size_t i = 0; i < out.size() && !p.sinks.empty(); ++i) {
+    const std::size_t row = i / columns;
+    const double sink = p.sinks[row % static_cast<std::size_t>(p.heads)];
+    out[i] /= 1 + std::exp(sink - lse[row]);
+  }
+  return out;
+}
+
+std::vector<double> reference(const AppendReference& p) {
+  std::vector<double> out(p.x.begin(), p.x.end());
+  const auto dim = static_cast<std::size_t>(p.traits.head_dim);
+  const auto angles = static_cast<std::size_t>(p.traits.rotary / 2);
+  for (std::size_t row = 0; row < out.size() / dim; ++row) {
+    double* const head = &out[row * dim];
+    double squares = 0;
+    for (std::size_t i = 0; i < dim; ++i) squares += head[i] * head[i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(dim) + p.eps);
+    for (std::size_t i = 0; i < p.weight.size(); ++i) head[i] *= scale * p.weight[i];
+    const auto position = static_cast<std::size_t>(p.slots[row / static_cast<unsigned>(p.heads)]);
+    for (std::size_t i = 0; i < angles; ++i) {
+      double& a = head[p.traits.interleaved ? 2 * i : i];
+      double& b = head[p.traits.interleaved ? 2 * i + 1 : i + angles];
+      const double cos = p.cos[position * angles + i], sin = p.sin[position * angles + i];
+      const double turned = a * cos - b * sin;
+      b = b * cos + a * sin;
+      a = turned;
+    }
+  }
+  return out;
+}
+
+std::vector<double> cached(const AppendReference& p, bool computes) {
+  const std::vector<double> rows =
+      computes ? reference(p) : std::vector<double>(p.x.begin(), p.x.end());
+  std::vector<double> cache(rows.size());
+  const std::size_t row = rows.size() / static_cast<std::size_t>(p.tokens);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto slot = static_cast<std::size_t>(p.slots[i / row]);
+    cache[slot * row + i % row] = rows[i] / p.scale;
+  }
+  return cache;
+}
+
 }  // namespace kiln::testing

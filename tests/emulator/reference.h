@@ -1,10 +1,12 @@
-// Textbook attention, GEMM and norms in double precision, on row-major floats.
+// Textbook attention, GEMM, norms and merging in double precision, on row-major floats.
 #pragma once
 
 #include <vector>
 
+#include "jit/append_kv/problem.h"
 #include "jit/attention/problem.h"
 #include "jit/gemm/problem.h"
+#include "jit/merge_states/problem.h"
 #include "jit/norm/problem.h"
 
 namespace kiln::testing {
@@ -43,5 +45,29 @@ struct NormReference {
 // [rows, columns], both: the sums of x and residual, and what becomes of such sums
 std::vector<double> sums(const NormReference& problem);
 std::vector<double> reference(const NormReference& problem);
+
+struct MergeReference {
+  int parts = 0, rows = 0, heads = 0, columns = 0;  // a row is a token's head
+  std::vector<float> outs;                          // [parts, rows, columns]
+  std::vector<float> lses;                          // [parts, rows], natural logarithms
+  std::vector<float> sinks;                         // [heads], or empty
+};
+// [rows]; then [rows, columns]
+std::vector<double> merged_lse(const MergeReference& problem);
+std::vector<double> reference(const MergeReference& problem);
+
+struct AppendReference {
+  AppendTraits traits;
+  int tokens = 0, heads = 0;
+  float eps = 0, scale = 1;
+  std::vector<std::int64_t> slots;  // [tokens], all different, which are the positions too
+  std::vector<float> x;             // [tokens, heads, head_dim]
+  std::vector<float> weight;        // [head_dim], or empty
+  std::vector<float> cos, sin;      // [tokens, angles], or empty
+};
+// [tokens, heads, head_dim]: normed and rotated; and by slots, divided by the scale, of keys or,
+// where nothing computes, of values
+std::vector<double> reference(const AppendReference& problem);
+std::vector<double> cached(const AppendReference& problem, bool computes);
 
 }  // namespace kiln::testing

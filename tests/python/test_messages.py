@@ -182,13 +182,13 @@ CALLS = [
     (
         lambda: kiln.explain("conv"),
         ValueError,
-        "explain: op must be one of flash_attention, gemm, layer_norm, rms_norm, scaled",
+        "explain: op must be one of append_kv, flash_attention, gemm, layer_norm, merge_states",
     ),
     (lambda: kiln.prewarm("{", "sm_80"), ValueError, "not valid JSON: byte 2"),
     (
         lambda: kiln.prewarm({"op": "conv"}, "sm_80"),
         ValueError,
-        "flash_attention, gemm, rms_norm or layer_norm, got 'conv",
+        "flash_attention, gemm, rms_norm, layer_norm, merge_states or append_kv, got 'conv",
     ),
     (lambda: kiln.prewarm({"op": "gemm"}, "sm_8"), ValueError, "unknown arch 'sm_8'; expected one"),
     (lambda: kiln.prewarm({"op": "gemm", "x": 1}, "sm_80"), ValueError, "docs/prewarm.md lists"),

@@ -59,6 +59,21 @@ def outcome(operators_of, name, arguments):
     return [(t.dtype, t.stride(), t.tolist()) for t in (*tensors, *written) if t is not None]
 
 
+def merge(**given):
+    return {"outs": half(2, 8, 4, 40), "lses": torch.rand(2, 4, 8), **given}
+
+
+def append(**given):
+    caches = {name: torch.zeros(3, 4, 2, 32).half() for name in ("k_cache", "v_cache")}
+    return {"key": half(5, 2, 32), "value": half(5, 2, 32), "slot_mapping": torch.arange(5),
+            **caches, **given}  # fmt: skip
+
+
+def tables(**given):
+    return {"positions": torch.arange(5), "cos": torch.rand(9, 16), "sin": torch.rand(9, 16),
+            **given}  # fmt: skip
+
+
 def test_who_has_which_kernel():
     assert "CPU" in operators.NATIVE and IN_PYTHON == ()
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -125,6 +140,18 @@ CALLS = [
     ("layer_norm", norm(weight=None, bias=torch.rand(40), activation="gelu",
                         residual=half(3, 4, 40))),
     ("layer_norm_out", norm(out=torch.rand(3, 4, 40), bias=half(40))),
+    ("merge_states", merge()),
+    ("merge_states_lse", merge(base="2", layout="th", lses=torch.rand(2, 8, 4))),
+    ("merge_states_lse", merge(sinks=torch.rand(4), outs=torch.rand(2, 8, 4, 48)[..., :40])),
+    ("merge_states_out", merge(out=torch.rand(8, 4, 40), lse=torch.rand(4, 8))),
+    ("merge_states_out", merge(out=half(8, 4, 40))),
+    ("append_kv", append()),
+    ("append_kv", append(**tables(), interleaved=True, k_weight=torch.rand(32), eps=0.5)),
+    ("append_kv", append(**tables(cos=half(9, 8), sin=half(9, 8)), query=half(5, 4, 32),
+                         query_out=half(5, 4, 32), q_weight=half(32))),
+    ("append_kv", append(k_cache=torch.zeros(3, 4, 2, 32, dtype=torch.int8), k_scale=torch.rand(2),
+                         v_cache=torch.zeros(3, 4, 2, 32, dtype=torch.int8),
+                         v_scale=torch.tensor(0.1))),
     # Of kernels in Python under both names.
     ("flash_attention", attention(k=half(1, 12, 2, 32).to_sparse())),
     # Refusals.
@@ -172,6 +199,15 @@ CALLS = [
     ("layer_norm", norm(x=torch.zeros(3, 40, dtype=torch.int32))),
     ("layer_norm_out", norm(out=half(3, 40))),
     ("gemm_out", gemm(out=half(8, 48), out_dtype=torch.float32)),
+    ("merge_states", merge(base="10")),
+    ("merge_states", merge(layout="td")),
+    ("merge_states", merge(lses=torch.rand(2, 8, 4))),
+    ("merge_states_lse", merge(outs=half(2, 8, 40))),
+    ("merge_states_out", merge(out=half(8, 4, 40), lse=torch.rand(8, 4))),
+    ("append_kv", append(slot_mapping=torch.arange(6))),
+    ("append_kv", append(v_cache=torch.zeros(3, 4, 2, 32))),
+    ("append_kv", append(**tables(sin=None))),
+    ("append_kv", append(eps=float("inf"))),
 ]  # fmt: skip
 
 

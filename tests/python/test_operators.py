@@ -73,9 +73,19 @@ def every_operation(q, w):
     sums, layer = torch.empty_like(q), torch.empty_like(q, dtype=torch.float32)
     jit.rms_norm(q, residual=q, residual_out=sums)
     jit.layer_norm(q, w[0, :64], w[1, :64], activation="gelu", out=layer)
+    merged = jit.merge_states(torch.stack([q[0], q[0]]), torch.stack([lse[0], lse[0]]))
+    merged_lse = torch.empty_like(given_lse[0])
+    caches = [torch.zeros(2 * len(q[0]), 1, 4, 64, dtype=q.dtype) for _ in "kv"]
+    slots = torch.arange(len(q[0]))
+    table = w[:8, :32].float()
+    turned = jit.append_kv(q[0], q[1], *caches, slots, query=q[0], k_weight=w[0, :64],
+                           positions=slots % 8, cos=table, sin=table)  # fmt: skip
+    jit.append_kv(q[0], q[1], *caches, slots + len(q[0]), query=q[1], query_out=(kept := q[1] * 2))
+    both = jit.merge_states(q, lse, base="2", lse=merged_lse, return_lse=True)
     return (
         out, windowed, lse, given, given_lse, own_lse, masked, pytorch_s, product, named, chosen,
         written + 1, normed, sums + 1, layer, jit.layer_norm(q, out_dtype="f32"),
+        merged, *both, turned, *caches, kept,
     )  # fmt: skip
 
 
@@ -115,9 +125,15 @@ def test_a_model_is_exported_with_any_length(block, strict):
     assert torch.equal(exported.module()(x), block(x))
 
 
+def paged_caches():
+    """Of two tokens a page, keys and values of a token in one row."""
+    rows = torch.zeros(8, 2, 2, 64, dtype=torch.float16)
+    return {"k_cache": rows[..., :32].clone(), "v_cache": rows[..., 32:]}
+
+
 def samples():
     q, k, w = randn(1, 8, 4, 32), randn(1, 12, 2, 32), randn(32, 48)
-    rows = randn(8, 32)
+    rows, parts = randn(8, 32), randn(2, 8, 4, 32)
     options = {"causal": True, "window": [5, 0], "scale": 0.5, "sinks": torch.zeros(4)}
     first = [t.transpose(1, 2) for t in (q, k, k)]
     return [
@@ -157,6 +173,27 @@ def samples():
         ("rms_norm_out", (rows,), {"out": torch.zeros(8, 32).half()}),
         ("layer_norm", (rows, torch.rand(32), randn(32)), {"activation": "gelu"}),
         ("layer_norm_out", (rows,), {"out": torch.zeros(8, 32), "eps": 0.5}),
+        ("merge_states", (parts, torch.rand(2, 4, 8)), {"sinks": torch.rand(4)}),
+        ("merge_states_lse", (parts, torch.rand(2, 8, 4)), {"layout": "th", "base": "2"}),
+        (
+            "merge_states_out",
+            (parts, torch.rand(2, 4, 8)),
+            {"out": torch.zeros(8, 4, 32), "lse": torch.zeros(4, 8)},
+        ),
+        ("append_kv", (k[0], k[0], torch.arange(12)), paged_caches()),
+        (
+            "append_kv",
+            (k[0], k[0], torch.arange(10)),
+            {
+                **paged_caches(),
+                "query": randn(12, 4, 32),
+                "query_out": torch.zeros(12, 4, 32).half(),
+                "k_weight": torch.rand(32),
+                "positions": torch.arange(12),
+                "cos": torch.rand(12, 16),
+                "sin": torch.rand(12, 16),
+            },
+        ),
     ]
 
 

@@ -56,6 +56,7 @@ def test_another_default_makes_every_file_that_tells_it_stale(tmp_path):
     )
     assert signatures.stale(root) == [
         "python/kiln/_operations.pyi",
+        "python/kiln/operators/_schemas.py",
         "python/kiln/operators/_traced.py",
         "python/src/generated/methods.cpp",
     ]
@@ -88,7 +89,9 @@ def test_a_new_operation_needs_its_entry_alone(tmp_path):
     assert "compute_scaled_sum, 1>" in files["python/src/generated/torch_operators.cpp"]
     assert '"scaled_sum",' in files["python/kiln/jit.py"]
     traced = files["python/kiln/operators/_traced.py"]
-    assert "Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()" in traced
+    schemas = files["python/kiln/operators/_schemas.py"]
+    assert "Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()" in schemas
+    ast.parse(schemas)
     assert "from . import scaled_sum as _scaled_sum" in traced
     ast.parse(traced)
     ast.parse(files["python/kiln/_operations.pyi"])
@@ -101,6 +104,8 @@ def test_a_new_operation_needs_its_entry_alone(tmp_path):
         (("flash_attention_lse=", "flash_attention_both="), "is called flash_attention_lse"),
         (("return_lse: bool", "return_sums: bool"), "asks for no parameter"),
         (('gemm=("out",), gemm_out=()', 'gemm=("out",)'), "goes with Written parameters"),
+        (("query_out: Written", "rows_out: Written"), "called as it without _out"),
+        (("append_kv=()", "append_kv_out=()"), "the first operator has the operation's name"),
     ],
 )
 def test_a_description_that_contradicts_itself_is_refused(tmp_path, change, words):
@@ -133,7 +138,10 @@ PYTORCHS_OWN = "scaled_dot_product_attention"  # test_sdpa.py compares it with P
 def test_everything_after_the_tensors_is_keyword_only(name):
     operation = OPERATIONS[name]
     assert 0 < len(operation.positional) < len(operation.parameters)
-    assert all(p.is_tensor and not p.is_written for p in operation.positional)
+    # What is updated is no result, and stands among the tensors.
+    assert all(
+        p.is_tensor and (operation.updates or not p.is_written) for p in operation.positional
+    )
 
 
 def test_every_operation_is_described():

@@ -39,6 +39,10 @@ VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
 NORM = f"{FOLDER}/test_norm.py::"
 NORM_ROWS = f"{NORM}test_more_rows_than_fit_the_device"
 NORM_WIDE = f"{NORM}test_few_wide_rows -k layer_norm-bf16"
+MERGE = f"{FOLDER}/test_merge_states.py::"
+APPEND = f"{FOLDER}/test_append_kv.py::"
+APPEND_EVERY = f"{APPEND}test_every_number_is_quantised_as_pytorch_does_it_but_saturates"
+APPEND_ALL = f"{APPEND}test_queries_norms_and_rotations -k all"
 NORM_CLUSTER = f"{NORM}test_wide_rows_that_clusters_share -k 40008"
 
 OPTIONS = "attention/builtin_variants.cuh"
@@ -324,4 +328,43 @@ FAULTS = [
           "place<Input>(params_.residual_out, params_.residual_out_rows, row);",
           "place<Input>(params_.residual_out, params_.out_rows, row);",
           f"{NORM}test_strides -k rms_norm"),
+    # Merging.
+    fault("merge-part-of-no-weight-is-multiplied", "merge_states/merge_states.cuh",
+          "weight == 0.0f ? 0.0f : weight * parts", "weight * parts",
+          f"{MERGE}test_parts_without_keys"),
+    fault("merge-infinity-counts", "merge_states/merge_states.cuh",
+          "return lse == KILN_INFINITY ? -KILN_INFINITY : lse;", "return lse;",
+          f"{MERGE}test_parts_without_keys"),
+    fault("merge-earlier-parts-are-not-rescaled", "merge_states/merge_states.cuh",
+          "column *= kept;", "column *= 1.0f;", f"{MERGE}test_widths -k bf16"),
+    fault("merge-sinks-in-the-base-of-the-lses", "merge_states/merge_states.cuh",
+          "sink * kLog2e - lse", "sink * params.to_log2 - lse",
+          f"{MERGE}test_bases_and_sinks"),
+    fault("merge-lses-of-the-first-parts", "merge_states/merge_states.cuh",
+          "lses += Config::kParts * params.lses_at.part;", "",
+          f"{MERGE}test_widths -k bf16"),
+    # Appending to a cache.
+    fault("append-negative-slots-are-written", "append_kv/head_row.cuh",
+          "if (slot_ < 0 || slot_ >= params.cache_slots) return;",
+          "if (slot_ < -1 || slot_ >= params.cache_slots) return;",
+          f"{APPEND}test_slots_that_are_skipped"),
+    fault("append-slots-of-32-bits", "append_kv/head_row.cuh",
+          "slot_ = params.slots[token_ * params.slots_stride];",
+          "slot_ = static_cast<int>(params.slots[token_ * params.slots_stride]);",
+          f"{APPEND}test_slots_that_are_skipped"),
+    fault("append-values-have-the-strides-of-keys", "append_kv/head_row.cuh",
+          "is_value ? params.v_cache_at : params.k_cache_at", "params.k_cache_at",
+          f"{APPEND}test_layouts -k plain-bf16"),
+    fault("append-norm-of-one-lane", "append_kv/head_row.cuh",
+          "squares = sum_lanes<Shape::kLanes>(squares);", "", APPEND_ALL),
+    fault("append-turns-the-other-way", "append_kv/head_row.cuh",
+          "a * cos[i] - b * sin[i]", "a * cos[i] + b * sin[i]", APPEND_ALL),
+    fault("append-positions-are-not-clamped", "append_kv/head_row.cuh",
+          "return min(max(given, 0ll), static_cast<i64>(params.max_positions) - 1);",
+          "return given;", f"{APPEND}test_positions"),
+    fault("append-quotient-of-two-roundings", "append_kv/quantize.cuh",
+          "fmaf(fmaf(-near, scale, x), inverse, near);", "near;",
+          f"{APPEND_EVERY} -k int8-sm_90a"),
+    fault("append-bytes-round-half-up", "append_kv/quantize.cuh",
+          "- 1 + (bits >> kShift & 1)", "", f"{APPEND_EVERY} -k e4m3-sm_80"),
 ]  # fmt: skip

@@ -72,13 +72,14 @@ typedef enum kiln_dtype {
   KILN_F16 = 1,
   KILN_BF16 = 2,
   KILN_F32 = 3,
-  KILN_F64 = 4, /* no operation takes f64 or i64 today */
+  KILN_F64 = 4, /* no operation takes f64 today */
   KILN_I32 = 5,
   KILN_I64 = 6,
   KILN_U8 = 7,
   KILN_BOOL = 8,    /* one byte, 0 or 1 */
   KILN_F8_E4M3 = 9, /* no infinity, one NaN of each sign ("e4m3fn") */
-  KILN_F8_E5M2 = 10
+  KILN_F8_E5M2 = 10,
+  KILN_I8 = 11
 } kiln_dtype;
 
 /* Tensors in host memory are computed in place on the emulated device; see kiln_set_device. */
@@ -307,10 +308,10 @@ size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
  * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
  * - for gemm: a, b, out, bias, residual, scale_a, scale_b
  * - for norms: x, weight, bias, out, residual, residual_out
+ * - for merging and appending: kiln/c_serving.h says
  * Shapes and strides are the planned ones. A pointer must be a multiple of 16 bytes if the planned
- * kernel relies on it, and otherwise of its element's size; the plan functions in kiln/attention.h,
- * kiln/gemm.h and kiln/norm.h say when. `workspace` may be NULL if kiln_plan_workspace_bytes is 0.
- */
+ * kernel relies on it, and otherwise of its element's size; the plan functions in the C++ header of
+ * the operation say when. `workspace` may be NULL if kiln_plan_workspace_bytes is 0. */
 kiln_status kiln_plan_launch(const kiln_plan* plan, void* const* pointers, size_t count,
                              void* stream, void* workspace);
 void kiln_plan_destroy(kiln_plan* plan);

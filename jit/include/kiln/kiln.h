@@ -1,6 +1,6 @@
-// Kiln's public C++ API: attention, GEMM and norms on views of device memory. Views of host memory
-// are computed by the emulated device (set_device in kiln/control.h); such calls return when they
-// are done.
+// Kiln's public C++ API: attention, GEMM, norms, and what serving needs beside them, on views of
+// device memory. Views of host memory are computed by the emulated device (set_device in
+// kiln/control.h); such calls return when they are done.
 //
 // Every function is thread-safe, enqueues its work on `stream` (a CUstream or cudaStream_t; null
 // means the default stream) and returns without waiting. The first call of a kind compiles a kernel
@@ -12,10 +12,12 @@
 // operation, plan and launch has a noexcept twin, try_*, that returns a Status.
 #pragma once
 
+#include "kiln/append_kv.h"
 #include "kiln/attention.h"
 #include "kiln/error.h"
 #include "kiln/export.h"
 #include "kiln/gemm.h"
+#include "kiln/merge_states.h"
 #include "kiln/norm.h"
 #include "kiln/plan.h"
 #include "kiln/status.h"

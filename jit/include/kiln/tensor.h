@@ -20,6 +20,7 @@ enum class DType : std::uint8_t {
   boolean,
   f8_e4m3,
   f8_e5m2,
+  i8,
   other
 };
 const char* name(DType dtype);  // "float16", "bfloat16", "float8_e4m3fn", …
@@ -39,6 +40,7 @@ constexpr int size_of(DType dtype) {
     case DType::boolean:
     case DType::f8_e4m3:
     case DType::f8_e5m2:
+    case DType::i8:
       return 1;
     case DType::none:
     case DType::other:

@@ -22,7 +22,7 @@ import torch
 
 from .. import _core, jit
 from . import _traced
-from ._traced import SCHEMAS, Schema
+from ._schemas import SCHEMAS, Schema
 from ._values import check
 
 _LIBRARY = torch.library.Library("kiln", "DEF")
@@ -37,7 +37,8 @@ def _kernel(schema: Schema) -> Callable[..., Any]:
         return entry(*args, **kwargs, **asked)
 
     def write(*args: Any, **kwargs: Any) -> None:
-        entry(*args, **kwargs)
+        # By name: the entry may take what is written to between the others.
+        entry(**dict(zip(schema.positional, args)), **kwargs)
 
     return compute if schema.results else write
 

@@ -9,6 +9,8 @@
 #include "python/src/generated/gemm.h"
 #include "python/src/generated/rms_norm.h"
 #include "python/src/generated/layer_norm.h"
+#include "python/src/generated/merge_states.h"
+#include "python/src/generated/append_kv.h"
 
 namespace kiln::python {
 namespace {
@@ -123,6 +125,36 @@ constexpr const char* kExplainLayerNormDoc =
 #include "python/src/docs/explain.inc"
     ;
 
+constexpr const char* kMergeStatesDoc =
+    "merge_states(outs, lses, *, base=\"e\", layout=\"ht\", sinks=None, out=None, lse=None, "
+    "return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/merge_states.inc"
+    ;
+
+constexpr const char* kExplainMergeStatesDoc =
+    "explain_merge_states(outs, lses, *, base=\"e\", layout=\"ht\", sinks=None, out=None, "
+    "lse=None, return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kAppendKvDoc =
+    "append_kv(key, value, k_cache, v_cache, slot_mapping, *, k_scale=None, v_scale=None, "
+    "query=None, query_out=None, q_weight=None, k_weight=None, eps=1e-06, positions=None, "
+    "cos=None, sin=None, interleaved=False)"
+    "\n--\n\n"
+#include "python/src/docs/append_kv.inc"
+    ;
+
+constexpr const char* kExplainAppendKvDoc =
+    "explain_append_kv(key, value, k_cache, v_cache, slot_mapping, *, k_scale=None, "
+    "v_scale=None, query=None, query_out=None, q_weight=None, k_weight=None, eps=1e-06, "
+    "positions=None, cos=None, sin=None, interleaved=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
 constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
 
 template <class Function>
@@ -159,6 +191,14 @@ PyMethodDef methods[] = {
      kLayerNormDoc},
     {"explain_layer_norm", as_method(&explain_layer_norm_entry), kFlags,
      kExplainLayerNormDoc},
+    {"merge_states", as_method(&merge_states_entry), kFlags,
+     kMergeStatesDoc},
+    {"explain_merge_states", as_method(&explain_merge_states_entry), kFlags,
+     kExplainMergeStatesDoc},
+    {"append_kv", as_method(&append_kv_entry), kFlags,
+     kAppendKvDoc},
+    {"explain_append_kv", as_method(&explain_append_kv_entry), kFlags,
+     kExplainAppendKvDoc},
 };
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include "python/src/generated/torch_gemm.h"
 #include "python/src/generated/torch_rms_norm.h"
 #include "python/src/generated/torch_layer_norm.h"
+#include "python/src/generated/torch_merge_states.h"
+#include "python/src/generated/torch_append_kv.h"
 
 namespace kiln::python {
 namespace {
@@ -30,6 +32,10 @@ constexpr TorchOperator operators[] = {
     {"rms_norm_out", torch_kernel<compute_rms_norm, 0>},
     {"layer_norm", torch_kernel<compute_layer_norm, 1>},
     {"layer_norm_out", torch_kernel<compute_layer_norm, 0>},
+    {"merge_states", torch_kernel<compute_merge_states, 1>},
+    {"merge_states_lse", torch_kernel<compute_merge_states, 2>},
+    {"merge_states_out", torch_kernel<compute_merge_states, 0>},
+    {"append_kv", torch_kernel<compute_append_kv, 0>},
 };
 
 }  // namespace

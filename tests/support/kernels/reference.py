@@ -1,4 +1,4 @@
-"""Textbook attention, GEMM and norms, step by step, in any precision.
+"""Textbook attention, GEMM, norms and merging, step by step, in any precision.
 
 In float64 they are the truth that the kernels are judged by; in the kernel's own dtype they give
 the error that is excused (compare.py).
@@ -227,3 +227,40 @@ def norm(
     y = y if weight is None else y * (weight.double() + weight_offset)
     y = y if bias is None else y + bias.double()
     return ACTIVATIONS[activation](y)
+
+
+def merge_states(outs, lses, sinks=None, base="e"):
+    """The merged result and log-sum-exp, in float64; lses are [parts, tokens, heads]."""
+    unit = 1.0 if base == "e" else math.log(2)
+    logs = lses.double() * unit
+    logs = torch.where(logs == math.inf, -math.inf, logs)
+    empty = logs == -math.inf
+    lse = torch.logsumexp(logs, 0)
+    weights = torch.where(empty, 0.0, torch.exp(logs - torch.where(lse == -math.inf, 0.0, lse)))
+    values = torch.where(weights[..., None] == 0, 0.0, outs.double())
+    out = (weights[..., None] * values).sum(0)
+    if sinks is not None:
+        out = out * torch.sigmoid(lse - sinks.double())[..., None]
+    return out, lse / unit
+
+
+def attention_states(q, k, v):
+    """Attention of [tokens, heads, head_dim] and its log-sum-exp, [tokens, heads]."""
+    logits = torch.einsum("qhd,khd->qhk", q, k) / math.sqrt(q.shape[-1])
+    lse = torch.logsumexp(logits, -1)
+    weights = torch.exp(logits - torch.where(lse == -math.inf, 0.0, lse)[..., None])
+    return torch.einsum("qhk,khd->qhd", weights, v), lse
+
+
+def rotary(x, cos, sin, interleaved=False):
+    """The rotary embedding of [tokens, heads, head_dim] with angles [tokens, angles]."""
+    angles = cos.shape[-1]
+    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    turned = x[..., : 2 * angles]
+    if interleaved:
+        a, b = turned[..., ::2], turned[..., 1::2]
+        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+    else:
+        a, b = turned[..., :angles], turned[..., angles:]
+        turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return torch.cat([turned, x[..., 2 * angles :]], -1)

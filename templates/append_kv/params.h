@@ -1,0 +1,64 @@
+// The run-time arguments of the kernel that appends keys and values to a paged cache, and its
+// launch arithmetic, shared by host and device. For each token i with slot s = slots[i]:
+//   k_cache[s / page_size, s % page_size, h] = quantize(rotate(norm(key[i, h])) / k_scale)
+//   v_cache[s / page_size, s % page_size, h] = quantize(value[i, h] / v_scale)
+//   query_out[i, h] = rotate(norm(query[i, h]))
+// in fp32, rounded once at the end. A slot outside of the cache, such as -1, is not written.
+#pragma once
+
+namespace kiln {
+
+// Distances between the tokens and heads of a tensor, in elements.
+struct TokenStrides {
+  long long token, head;
+};
+// Between the pages, the tokens of a page, and the heads of a cache.
+struct CacheStrides {
+  long long page, token, head;
+};
+
+// query_out may be query itself: each thread reads its elements of a head before it writes them,
+// and no other thread reads them.
+struct AppendParams {
+  const void* key;         // [tokens, heads_kv, kDim]
+  const void* value;       // [tokens, heads_kv, kDimV]
+  void* k_cache;           // [pages, page_size, heads_kv, kDim]
+  void* v_cache;           // [pages, page_size, heads_kv, kDimV]
+  const long long* slots;  // [tokens]
+  const void* query;       // [tokens, heads, kDim]; unused unless Config::kQuery
+  void* query_out;
+  const void* q_weight;   // [kDim], or null: queries are not normed
+  const void* k_weight;   // [kDim], or null
+  const void* positions;  // [tokens], of 4 or 8 bytes; unused unless Config::kRotary, like the next
+  const void* cos;        // [max_positions, kRotary / 2]
+  const void* sin;
+  const float* k_scale;  // of heads_kv, or null: 1; unused unless the cache is quantised
+  const float* v_scale;
+  TokenStrides key_at, value_at, query_at, query_out_at;
+  CacheStrides k_cache_at, v_cache_at;
+  long long slots_stride, positions_stride, cos_stride, sin_stride, k_scale_stride, v_scale_stride;
+  int tokens, heads, heads_kv;  // heads is 0 without a query
+  int page_size, cache_slots;   // pages * page_size, below 2^31
+  int max_positions;            // a position outside of the tables takes their nearest row
+  int wide_positions;           // 8 bytes each
+  float eps;
+};
+static_assert(sizeof(AppendParams) % 8 == 0, "keep the argument block a whole number of words");
+
+constexpr int kAppendThreads = 256;
+
+// The threads that share a head of `dim` elements, of which each holds pairs of vectors.
+constexpr int append_lanes(int dim, int vector) {
+  const int units = dim / (2 * vector);
+  int lanes = 1;
+  while (lanes < units && lanes < 32) lanes *= 2;
+  return lanes;
+}
+
+// CTAs for so many heads of tokens, of which each group of `lanes` threads has `rows`.
+constexpr long long append_blocks(long long heads_of_tokens, int lanes, int rows) {
+  const int rows_per_block = kAppendThreads / lanes * rows;
+  return (heads_of_tokens + rows_per_block - 1) / rows_per_block;
+}
+
+}  // namespace kiln

@@ -1,0 +1,117 @@
+"""One merge of partial results: its inputs, the call itself and the judgement.
+
+out: bf16 and f16 within one unit in the last place of the float64 result's row, f32 within 2e-6 of
+the row's largest element. lse: within 2e-6 of the largest magnitude.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import kiln
+import torch
+from kiln import jit
+from reference import merge_states
+from storage import DEVICE, DTYPES, filled, place, randn
+
+HT, TH = (0, 2, 1), (0, 1, 2)  # from [parts, tokens, heads]
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeCase:
+    dtype: str = "bf16"
+    out_dtype: str = ""  # "" = dtype
+    shape: tuple = (2, 5, 3, 64)  # parts, tokens, heads, columns
+    storage: str = "plain"  # of outs
+    out_storage: str = "guarded"
+    lse_storage: str = "plain"  # of lses, or "expanded": one number for all parts
+    base: str = "e"
+    layout: str = "ht"
+    sinks: str = ""  # a dtype
+    empty: tuple = ()  # (part, token): no keys there, NaN in outs
+    spread: float = 3.0  # of the log-sum-exps
+
+    def __str__(self):
+        base = MergeCase()
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != getattr(base, f.name)
+        ]
+        return "-".join(changed).replace(" ", "") or "default"
+
+    def inputs(self, seed=0):
+        """outs, lses as [parts, tokens, heads], and the sinks or None."""
+        outs = randn(self.shape, torch.float32, seed + 1)
+        lses = randn(self.shape[:3], torch.float32, seed + 2, self.spread)
+        for i, (part, token) in enumerate(self.empty):
+            outs[part, token] = math.nan
+            lses[part, token] = math.inf if i % 2 else -math.inf
+        sinks = None
+        if self.sinks:
+            sinks = randn(self.shape[2:3], DTYPES[self.sinks], seed + 3, self.spread)
+        return filled(self.storage, outs.to(DTYPES[self.dtype])), lses, sinks
+
+    def arguments(self, seed=0):
+        outs, lses, sinks = self.inputs(seed)
+        if self.lse_storage == "expanded":
+            lses = lses[:1].expand(*self.shape[:3])
+        order = HT if self.layout == "ht" else TH
+        given = lses.permute(order)
+        if self.lse_storage == "plain":
+            given = given.contiguous()
+        elif self.lse_storage != "expanded":
+            given = filled(self.lse_storage, given)
+        words = {"base": self.base, "layout": self.layout, "sinks": sinks}
+        return outs, lses, given, words
+
+    def explain(self):
+        outs, _, given, words = self.arguments()
+        return kiln.explain("merge_states", outs, given, **words)
+
+    def run(self):
+        outs, _, given, words = self.arguments()
+        jit.merge_states(outs, given, **words)
+
+    def check(self, seed=0):
+        outs, lses, given, words = self.arguments(seed)
+        out_dtype = DTYPES[self.out_dtype or self.dtype]
+        out = place(self.out_storage, list(self.shape[1:]), out_dtype)
+        lse = place("odd", list(given.shape[1:]), torch.float32)
+        made = jit.merge_states(outs, given, **words, out=out.view, lse=lse.view, return_lse=True)
+        assert made[0] is out.view and made[1] is lse.view
+        truth, truth_lse = merge_states(outs, lses, words["sinks"], self.base)
+        judge(str(self), out.view, truth)
+        judge_lse(str(self), lse.view if self.layout == "th" else lse.view.mT, truth_lse)
+        out.check_untouched(str(self))
+        lse.check_untouched(str(self))
+        return out.view, lse.view
+
+
+def judge(what, out, truth):
+    assert out.shape == truth.shape, f"{what}: shape {tuple(out.shape)}"
+    if out.numel() == 0:
+        return
+    assert torch.equal(torch.isnan(out), torch.isnan(truth)), f"{what}: NaN in other places"
+    error = (out.double() - truth).abs().nan_to_num()
+    scale = truth.abs().nan_to_num().amax(-1, keepdim=True).clamp_min(1e-30)
+    allowed = 2e-6 if out.dtype == torch.float32 else torch.finfo(out.dtype).eps
+    worst = (error / scale).max().item()
+    assert worst <= allowed, f"{what}: off by {worst:.3g} of a row's largest element"
+    assert (out[truth == 0] == 0).all(), f"{what}: a row without keys is not 0"
+
+
+def judge_lse(what, lse, truth):
+    assert lse.shape == truth.shape, f"{what}: lse has shape {tuple(lse.shape)}"
+    finite = torch.isfinite(truth)
+    same = torch.equal(lse.double()[~finite], truth[~finite])
+    assert same, f"{what}: lse is not -inf where no part has keys"
+    error = (lse.double() - truth)[finite].abs()
+    if error.numel():
+        allowed = 2e-6 * max(1.0, truth[finite].abs().max().item())
+        assert error.max() <= allowed, f"{what}: lse is off by {error.max().item():.3g}"
+
+
+def empty_like_lses(*shape):
+    return torch.zeros(shape, dtype=torch.float32, device=DEVICE)
