@@ -12,12 +12,14 @@ namespace kiln {
 namespace {
 
 RowKind kind_of(const AttentionConfig& config) {
-  return config.block_q == 32  ? RowKind::decode_32
-         : config.warps == 8   ? RowKind::decode_alone
-         : config.teams > 1    ? RowKind::decode
-         : config.splits       ? RowKind::few
-         : config.max_keys > 0 ? RowKind::narrow
-                               : RowKind::many;
+  const bool has_teams = config.teams > 1;
+  return has_teams && config.block_q == 32   ? RowKind::decode_32
+         : has_teams && config.block_q == 64 ? RowKind::decode_64
+         : config.warps == 8                 ? RowKind::decode_alone
+         : config.teams > 1                  ? RowKind::decode
+         : config.splits                     ? RowKind::few
+         : config.max_keys > 0               ? RowKind::narrow
+                                             : RowKind::many;
 }
 
 // The rows that traits can use on an arch. What the traits ask for is worked out once, as a call

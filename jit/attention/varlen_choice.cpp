@@ -69,8 +69,8 @@ int decode_row(const AttentionProblem& problem, int arch, int sm_count) {
 std::vector<int> varlen_rows(const AttentionTraits& traits, int arch) {
   std::vector<int> rows;
   if (traits.storage == Storage::dense) return rows;
-  for (const RowKind kind :
-       {RowKind::decode, RowKind::decode_alone, RowKind::decode_32, RowKind::few}) {
+  for (const RowKind kind : {RowKind::decode, RowKind::decode_alone, RowKind::decode_32,
+                             RowKind::decode_64, RowKind::few}) {
     if (const int row = row_of_kind(kind, traits, arch); row >= 0) rows.push_back(row);
   }
   return rows;
@@ -87,11 +87,12 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
   const std::int64_t most_rows =
       std::int64_t{problem.len_q} * (problem.heads / std::max(problem.heads_kv, 1));
   const int few = row_of_kind(RowKind::few, traits, arch);
-  const int wide = row_of_kind(RowKind::decode_32, traits, arch);
+  const int wide =
+      row_of_kind(most_rows <= 32 ? RowKind::decode_32 : RowKind::decode_64, traits, arch);
   Step& first = problem.recipe.first();
   // Where a result may not depend on the bound, sequences of so many rows have one kernel, and
   // others another.
-  const bool is_wide = most_rows > 16 && most_rows <= 32 && wide >= 0 && !problem.whole_tiles;
+  const bool is_wide = most_rows > 16 && most_rows <= 64 && wide >= 0 && !problem.whole_tiles;
   if (is_wide || most_rows <= 16) {
     const int row = is_wide               ? wide
                     : problem.whole_tiles ? row_of_kind(RowKind::decode, traits, arch)

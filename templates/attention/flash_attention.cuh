@@ -14,9 +14,10 @@
 //   tile j   K arrived | S = Q K^T            | softmax, O += P V
 //   loading            | V of tile j          | K of tile j + 1
 //
-// With one team, the warps split the queries. With kTeams teams, each team is one warp that holds
-// all queries and takes every kTeams-th tile of keys, without synchronising until the end, so few
-// queries still keep many loads in flight. kSplits also lets several CTAs share the keys.
+// With one team, the warps split the queries. With kTeams teams, each team, of one warp mostly,
+// holds all queries and takes every kTeams-th tile of keys, without synchronising with the others
+// until the end, so few queries still keep many loads in flight. kSplits also lets several CTAs
+// share the keys.
 #pragma once
 #include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/arguments.cuh"
@@ -43,8 +44,8 @@ struct AttentionTiles {
                 "flash_attention: kHeadDimV must be a multiple of 8, 8 to 256");
   static_assert(Config::kBlockKv % 16 == 0 && Config::kBlockKv >= 16,
                 "flash_attention: kBlockKv must be a multiple of 16");
-  static_assert(Config::kTeams == 1 || Config::kTeams == Config::kWarps,
-                "flash_attention: kTeams must be 1, or kWarps teams of one warp");
+  static_assert(Config::kWarps % Config::kTeams == 0,
+                "flash_attention: kTeams must divide kWarps into teams of equally many");
   static_assert(Config::kTeams == 1 || Config::kSplits,
                 "flash_attention: several teams need the combining epilogue of kSplits");
   static_assert(Config::kStages >= 1, "flash_attention: kStages must be 1 or more");
@@ -88,10 +89,14 @@ struct AttentionTiles {
 // Makes what each thread of a team has waited for visible to the whole team.
 template <class Config>
 __device__ __forceinline__ void sync_team() {
+  constexpr int kThreads = Config::kWarps / Config::kTeams * 32;
   if constexpr (Config::kTeams == 1) {
     __syncthreads();
-  } else {
+  } else if constexpr (kThreads == 32) {
     __syncwarp();
+  } else {
+    const u32 barrier = 1 + threadIdx.x / kThreads;
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
   }
 }
 
