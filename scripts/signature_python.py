@@ -15,6 +15,7 @@ def files(operations: tuple[Operation, ...]) -> dict[str, str]:
     return {
         "python/kiln/jit.py": _jit(operations),
         "python/kiln/_operations.pyi": _stub(operations),
+        "python/kiln/operators/_schemas.py": _schemas(operations),
         "python/kiln/operators/_traced.py": _traced(operations),
     }
 
@@ -98,31 +99,19 @@ def _schema(operation: Operation, operator: Operator) -> str:
     return f"({inputs}, {', '.join(written)}) -> ()"
 
 
-def _traced(operations: tuple[Operation, ...]) -> str:
-    modules = sorted(o.name for o in operations if _makes_results(o))
-    imports = "".join(f"from . import {name} as _{name}\n" for name in modules)
-    converters = sorted(
-        {p.type.convert for o in operations for p in o.parameters} - {None}, key=str
-    )
-    values = ", ".join(sorted([*map(str, converters), "check", "refuse"]))
+def _schemas(operations: tuple[Operation, ...]) -> str:
     constants, rows = [], []
     for operation in operations:
         lines = packed(_schema_inputs(operation), WIDTH - 8)
         texts = [f'    "{line} "\n' for line in lines[:-1]] + [f'    "{lines[-1]}"\n']
         constants.append(f"_{operation.name.upper()} = (\n{''.join(texts)})\n")
         rows += [_row(operation, operator) for operator in operation.operators]
-    functions = "\n\n".join(_function(operation) for operation in operations)
     return f'''\
-{OPENING}"""The operators' schemas, and what stands for kiln.jit's functions where PyTorch traces:
-they take the same arguments and call the operators."""
+{OPENING}"""The schemas of PyTorch's operators."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import torch
-
-{imports}from ._values import {values}
+from typing import NamedTuple
 
 
 class Schema(NamedTuple):
@@ -141,6 +130,28 @@ class Schema(NamedTuple):
 {"".join(constants)}
 SCHEMAS = (
 {"".join(rows)})
+'''
+
+
+def _traced(operations: tuple[Operation, ...]) -> str:
+    modules = sorted(o.name for o in operations if _makes_results(o))
+    imports = "".join(f"from . import {name} as _{name}\n" for name in modules)
+    converters = sorted(
+        {p.type.convert for o in operations for p in o.parameters} - {None}, key=str
+    )
+    values = ", ".join(sorted([*map(str, converters), "check", "refuse"]))
+    functions = "\n\n".join(_function(operation) for operation in operations)
+    return f'''\
+{OPENING}"""What stands for kiln.jit's functions where PyTorch traces: these take the same arguments
+and call the operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+{imports}from ._values import {values}
 
 _OPS = torch.ops.kiln
 

@@ -56,6 +56,7 @@ def test_another_default_makes_every_file_that_tells_it_stale(tmp_path):
     )
     assert signatures.stale(root) == [
         "python/kiln/_operations.pyi",
+        "python/kiln/operators/_schemas.py",
         "python/kiln/operators/_traced.py",
         "python/src/generated/methods.cpp",
     ]
@@ -87,8 +88,10 @@ def test_a_new_operation_needs_its_entry_alone(tmp_path):
     assert '#include "python/src/docs/scaled_sum.inc"' in files["python/src/generated/methods.cpp"]
     assert "compute_scaled_sum, 1>" in files["python/src/generated/torch_operators.cpp"]
     assert '"scaled_sum",' in files["python/kiln/jit.py"]
+    schemas = files["python/kiln/operators/_schemas.py"]
+    assert "Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()" in schemas
+    ast.parse(schemas)
     traced = files["python/kiln/operators/_traced.py"]
-    assert "Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()" in traced
     assert "from . import scaled_sum as _scaled_sum" in traced
     ast.parse(traced)
     ast.parse(files["python/kiln/_operations.pyi"])

@@ -22,7 +22,7 @@ import torch
 
 from .. import _core, jit
 from . import _traced
-from ._traced import SCHEMAS, Schema
+from ._schemas import SCHEMAS, Schema
 from ._values import check
 
 _LIBRARY = torch.library.Library("kiln", "DEF")

@@ -1,0 +1,168 @@
+# Written by scripts/signatures.py from python/operations.pyi.
+"""The schemas of PyTorch's operators."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Schema(NamedTuple):
+    """An operator: its name, what follows it in its definition, the operation, the names of the
+    arguments that may be positional, the results (none: it writes to its arguments), and those
+    of the results that the operation returns only when asked to."""
+
+    name: str
+    text: str
+    operation: str
+    positional: tuple[str, ...]
+    results: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+
+
+_FLASH_ATTENTION = (
+    "Tensor q, Tensor k, Tensor v, *, bool causal=False, bool top_left=False, "
+    "SymInt[] window=[-1, -1], float softcap=0.0, float? scale=None, Tensor? attn_mask=None, "
+    "Tensor? sinks=None, Tensor? alibi_slopes=None, str layout='bshd'"
+)
+_FLASH_ATTENTION_VARLEN = (
+    "Tensor q, Tensor k, Tensor v, *, Tensor cu_seqlens_q, SymInt max_seqlen_q, "
+    "SymInt max_seqlen_k, Tensor? cu_seqlens_k=None, Tensor? seqused_k=None, "
+    "Tensor? block_table=None, bool causal=False, SymInt[] window=[-1, -1], float softcap=0.0, "
+    "float? scale=None, Tensor? sinks=None, Tensor? alibi_slopes=None, SymInt num_splits=0"
+)
+_FLASH_ATTENTION_WITH_KVCACHE = (
+    "Tensor q, Tensor k_cache, Tensor v_cache, *, Tensor cache_seqlens, Tensor? block_table=None, "
+    "bool causal=False, SymInt[] window=[-1, -1], float softcap=0.0, float? scale=None, "
+    "Tensor? sinks=None, Tensor? alibi_slopes=None, SymInt num_splits=0"
+)
+_SCALED_DOT_PRODUCT_ATTENTION = (
+    "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
+    "bool is_causal=False, *, float? scale=None, bool enable_gqa=False"
+)
+_GEMM = (
+    "Tensor a, Tensor b, *, bool trans_a=False, bool trans_b=False, Tensor? bias=None, "
+    "str? activation=None, str? gate=None, Tensor? residual=None, Tensor? scale_a=None, "
+    "Tensor? scale_b=None, float alpha=1.0, ScalarType? out_dtype=None, str? precision=None, "
+    "str accumulator='float32', str? epilogue=None, int[]? config=None"
+)
+_RMS_NORM = (
+    "Tensor x, Tensor? weight=None, *, float eps=1e-06, float weight_offset=0.0, "
+    "Tensor? residual=None, str? activation=None, ScalarType? out_dtype=None"
+)
+_LAYER_NORM = (
+    "Tensor x, Tensor? weight=None, Tensor? bias=None, *, float eps=1e-05, "
+    "float weight_offset=0.0, Tensor? residual=None, str? activation=None, "
+    "ScalarType? out_dtype=None"
+)
+
+SCHEMAS = (
+    Schema(
+        "flash_attention",
+        f"({_FLASH_ATTENTION}) -> Tensor",
+        "flash_attention",
+        ("q", "k", "v"),
+        ("out",),
+    ),
+    Schema(
+        "flash_attention_lse",
+        f"({_FLASH_ATTENTION}) -> (Tensor, Tensor)",
+        "flash_attention",
+        ("q", "k", "v"),
+        ("out", "lse"),
+        ("lse",),
+    ),
+    Schema(
+        "flash_attention_out",
+        f"({_FLASH_ATTENTION}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
+        "flash_attention",
+        ("q", "k", "v"),
+    ),
+    Schema(
+        "flash_attention_varlen",
+        f"({_FLASH_ATTENTION_VARLEN}) -> Tensor",
+        "flash_attention_varlen",
+        ("q", "k", "v"),
+        ("out",),
+    ),
+    Schema(
+        "flash_attention_varlen_lse",
+        f"({_FLASH_ATTENTION_VARLEN}) -> (Tensor, Tensor)",
+        "flash_attention_varlen",
+        ("q", "k", "v"),
+        ("out", "lse"),
+        ("lse",),
+    ),
+    Schema(
+        "flash_attention_varlen_out",
+        f"({_FLASH_ATTENTION_VARLEN}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
+        "flash_attention_varlen",
+        ("q", "k", "v"),
+    ),
+    Schema(
+        "flash_attention_with_kvcache",
+        f"({_FLASH_ATTENTION_WITH_KVCACHE}) -> Tensor",
+        "flash_attention_with_kvcache",
+        ("q", "k_cache", "v_cache"),
+        ("out",),
+    ),
+    Schema(
+        "flash_attention_with_kvcache_lse",
+        f"({_FLASH_ATTENTION_WITH_KVCACHE}) -> (Tensor, Tensor)",
+        "flash_attention_with_kvcache",
+        ("q", "k_cache", "v_cache"),
+        ("out", "lse"),
+        ("lse",),
+    ),
+    Schema(
+        "flash_attention_with_kvcache_out",
+        f"({_FLASH_ATTENTION_WITH_KVCACHE}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
+        "flash_attention_with_kvcache",
+        ("q", "k_cache", "v_cache"),
+    ),
+    Schema(
+        "scaled_dot_product_attention",
+        f"({_SCALED_DOT_PRODUCT_ATTENTION}) -> Tensor",
+        "scaled_dot_product_attention",
+        ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
+        ("out",),
+    ),
+    Schema(
+        "gemm",
+        f"({_GEMM}) -> Tensor",
+        "gemm",
+        ("a", "b"),
+        ("out",),
+    ),
+    Schema(
+        "gemm_out",
+        f"({_GEMM}, Tensor(a!) out) -> ()",
+        "gemm",
+        ("a", "b"),
+    ),
+    Schema(
+        "rms_norm",
+        f"({_RMS_NORM}) -> Tensor",
+        "rms_norm",
+        ("x", "weight"),
+        ("out",),
+    ),
+    Schema(
+        "rms_norm_out",
+        f"({_RMS_NORM}, Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()",
+        "rms_norm",
+        ("x", "weight"),
+    ),
+    Schema(
+        "layer_norm",
+        f"({_LAYER_NORM}) -> Tensor",
+        "layer_norm",
+        ("x", "weight", "bias"),
+        ("out",),
+    ),
+    Schema(
+        "layer_norm_out",
+        f"({_LAYER_NORM}, Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()",
+        "layer_norm",
+        ("x", "weight", "bias"),
+    ),
+)
