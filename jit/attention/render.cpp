@@ -173,7 +173,8 @@ std::string render_attention_varlen(const Specialization& spec, const UserTexts&
   return render_portable(
       spec, texts, "varlen/flash_attention.cuh",
       std::string("  static constexpr bool kPaged = ") + boolean(is_paged) + ";\n",
-      "AttentionVarlenArgs<Variant> args) {\n  kiln::flash_attention_varlen<Config, Variant>(args);");
+      "AttentionVarlenArgs<Variant> args) {\n  kiln::flash_attention_varlen<Config, "
+      "Variant>(args);");
 }
 
 }  // namespace kiln

@@ -9,7 +9,8 @@
 
 namespace kiln {
 
-inline constexpr std::int64_t kMaxLength = (std::int64_t{1} << 30) - 1;  // q + right must fit an int
+inline constexpr std::int64_t kMaxLength =
+    (std::int64_t{1} << 30) - 1;  // q + right must fit an int
 
 // Whether the kernel may read or write the rows of `t` by vectors of so many bytes. Strides of
 // dimensions of one entry are never used.

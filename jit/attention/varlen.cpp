@@ -101,10 +101,9 @@ void check_sequences(const TensorView& k, const SequenceTensors& s, AttentionPro
   if (s.block_table.given()) {
     check_rank({problem.names.op, "block_table"}, s.block_table, 2, "[batch, pages]");
     if (s.block_table.shape[0] != batch) {
-      throw_value({problem.names.op, "block_table"}, "must have a row for each of " +
-                                                         std::to_string(batch) +
-                                                         " sequences, got " +
-                                                         shape_text(s.block_table));
+      throw_value({problem.names.op, "block_table"},
+                  "must have a row for each of " + std::to_string(batch) + " sequences, got " +
+                      shape_text(s.block_table));
     }
   }
   if (k.rank == 3 && !s.cu_seqlens_k.given()) {
@@ -173,8 +172,8 @@ void check_results(const TensorView& q, const TensorView& out, const TensorView&
 void set_page_size(std::uint64_t page_size, AttentionVarlenParams& p) {
   p.page_size = static_cast<int>(page_size);
   p.page_shift = std::bit_width(page_size - 1);
-  p.page_factor =
-      static_cast<unsigned>(((std::uint64_t{1} << (31 + p.page_shift)) + page_size - 1) / page_size);
+  p.page_factor = static_cast<unsigned>(
+      ((std::uint64_t{1} << (31 + p.page_shift)) + page_size - 1) / page_size);
 }
 
 void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
@@ -332,8 +331,8 @@ TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& 
 TensorView flash_attention_varlen_lse_output(const TensorView& q) {
   check_view({kVarlenNames.op, "q"}, q);
   check_rank({kVarlenNames.op, "q"}, q, 3, kPackedLayout);
-  return view_like(
-      q, contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[1], q.shape[0]));
+  return view_like(q,
+                   contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[1], q.shape[0]));
 }
 
 TensorView flash_attention_with_kvcache_output(const TensorView& q, const TensorView& v_cache) {

@@ -54,10 +54,9 @@ void fill(Step& step, const AttentionProblem& problem, int arch, int row, int le
   const auto bytes = static_cast<std::size_t>(
       attention_varlen_workspace_bytes(step.blocks, config.block_q, traits.head_dim_v));
   workspace = std::max(workspace, bytes);
-  arguments.want_workspace(offsetof(AttentionVarlenParams, call) +
-                               offsetof(AttentionParams, workspace),
-                           0, bytes,
-                           offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
+  arguments.want_workspace(
+      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, workspace), 0, bytes,
+      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
 }
 
 // The row for sequences of up to 16 rows: one CTA on each multiprocessor if they are few.
@@ -97,17 +96,16 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
   // others another.
   const bool is_wide = most_rows > 16 && most_rows <= 32 && wide >= 0 && !problem.whole_tiles;
   if (is_wide || most_rows <= 16) {
-    const int row = is_wide ? wide
-                    : problem.whole_tiles
-                        ? row_of_kind(RowKind::decode, traits, arch)
-                        : decode_row(problem, arch, sm_count);
+    const int row = is_wide               ? wide
+                    : problem.whole_tiles ? row_of_kind(RowKind::decode, traits, arch)
+                                          : decode_row(problem, arch, sm_count);
     add(first, row, 0, kUnbounded);
     return true;
   }
   // All sequences may have as many queries as the bound says: one of them, or those of a tensor
   // with a batch dimension, have.
-  const bool is_even = !problem.whole_tiles &&
-                       problem.tokens >= std::int64_t{problem.batch} * problem.len_q;
+  const bool is_even =
+      !problem.whole_tiles && problem.tokens >= std::int64_t{problem.batch} * problem.len_q;
   if (is_even) {
     add(first, few, 0, kUnbounded);
     return true;

@@ -1,5 +1,5 @@
-// What the C++ kernels of the operators flash_attention_varlen and flash_attention_with_kvcache have
-// in common.
+// What the C++ kernels of the operators flash_attention_varlen and flash_attention_with_kvcache
+// have in common.
 #pragma once
 
 #include <cstddef>

@@ -32,8 +32,7 @@ struct SequencesCall {
     AttentionOptions& attention = options.attention;
     read_numbers<Signature>(slots, attention);
     read_window(slots[Signature::kWindow], subject(Signature::kWindow), attention);
-    attention.variant =
-        variant_argument(slots[Signature::kVariant], subject(Signature::kVariant));
+    attention.variant = variant_argument(slots[Signature::kVariant], subject(Signature::kVariant));
     options.num_splits = count(slots, Signature::kNumSplits);
     returns_lse =
         bool_argument(slots[Signature::kReturnLse], false, subject(Signature::kReturnLse));

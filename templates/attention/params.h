@@ -67,9 +67,9 @@ constexpr long long attention_workspace_bytes(long long tiles, int splits, int b
 }
 
 // The arguments of calls whose sequences have lengths of their own, which lie in device memory: the
-// host knows bounds alone. Of `call`, batch is the number of sequences. Queries are packed, [tokens,
-// heads, head_dim] with batch strides of 0, or every sequence has len_q of them at its batch stride.
-// k_batch and v_batch are the strides of sequences or, paged, of pages.
+// host knows bounds alone. Of `call`, batch is the number of sequences. Queries are packed,
+// [tokens, heads, head_dim] with batch strides of 0, or every sequence has len_q of them at its
+// batch stride. k_batch and v_batch are the strides of sequences or, paged, of pages.
 struct AttentionVarlenParams {
   AttentionParams call;
   const int* cu_seqlens_q;  // [batch + 1]: the first query of each sequence; null: not packed

@@ -7,9 +7,10 @@
 
 namespace kiln {
 
-// Walks over the keys of a sequence, whose pages a table lists, for load_tile(). Every row is looked
-// up when it is copied: with the pages of the next tile looked up ahead, and passed between lanes,
-// decoding took longer on an H200, as a second CTA of the multiprocessor already hides the table.
+// Walks over the keys of a sequence, whose pages a table lists, for load_tile(). Every row is
+// looked up when it is copied: with the pages of the next tile looked up ahead, and passed between
+// lanes, decoding took longer on an H200, as a second CTA of the multiprocessor already hides the
+// table.
 template <class Element>
 struct PagedRows {
   const Element* pointer;

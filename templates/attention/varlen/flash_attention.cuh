@@ -24,10 +24,10 @@ __device__ __forceinline__ PartialPlace partial_place(const AttentionVarlenParam
   constexpr int kTileFloats = attention_partial_floats(Config::kBlockQ, Config::kHeadDimV);
   u8* const workspace = static_cast<u8*>(params.call.workspace);
   const i64 slot = 2 * static_cast<i64>(piece.first_cta) + 1;
-  return {reinterpret_cast<u64*>(workspace) + slot,
-          reinterpret_cast<float*>(workspace + attention_flag_bytes(gridDim.x, 2)) +
-              slot * kTileFloats,
-          static_cast<int>(piece.index), static_cast<int>(piece.pieces)};
+  return {
+      reinterpret_cast<u64*>(workspace) + slot,
+      reinterpret_cast<float*>(workspace + attention_flag_bytes(gridDim.x, 2)) + slot * kTileFloats,
+      static_cast<int>(piece.index), static_cast<int>(piece.pieces)};
 }
 
 template <class Config, class Variant>
@@ -56,11 +56,11 @@ __device__ __forceinline__ void flash_attention_varlen(const AttentionVarlenArgs
     });
     Fragment<typename Tiles::OutMap> out;
     out.clear();
-    attend<Config>(shared_memory, place, params.call.scale, variant, rows,
-                   TileIterator<Config::kBlockKv, Config::kTeams, Variant>(
-                       variant, rows.template tile_rows<true>(0, Config::kBlockQ), piece.steps,
-                       place.team),
-                   softmax, out);
+    attend<Config>(
+        shared_memory, place, params.call.scale, variant, rows,
+        TileIterator<Config::kBlockKv, Config::kTeams, Variant>(
+            variant, rows.template tile_rows<true>(0, Config::kBlockQ), piece.steps, place.team),
+        softmax, out);
     combine_rows<Config>(
         shared_memory, out, softmax, piece.pieces > 1, params.call.nonce,
         [&] { return partial_place<Config>(params, piece); }, variant, rows, place);

@@ -1,8 +1,8 @@
 // The sequences of a call: where their queries and keys lie, and how many there are.
 #pragma once
 #include "/kiln/attention/arguments.cuh"
-#include "/kiln/attention/tiles.cuh"
 #include "/kiln/attention/params.h"
+#include "/kiln/attention/tiles.cuh"
 
 namespace kiln {
 
