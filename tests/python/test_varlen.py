@@ -143,6 +143,21 @@ def test_a_variant_indexed_by_row_is_taken():
     assert varlen(variant=indexed("row")).shape == (5, 4, 64)
 
 
+def test_a_variant_tells_sequences_apart():
+    """docs/serving.md: a window for each of them."""
+    windows = jit.Variant("windows", tensors={"left": "i32[b]"}, mask="q - kv <= left")
+    q, k = torch.randn(2, 7, 2, 64).half()
+    starts = torch.tensor([0, 4, 7], dtype=torch.int32)
+    left = torch.tensor([2, 0], dtype=torch.int32)
+    out = jit.flash_attention_varlen(q, k, k, cu_seqlens_q=starts, cu_seqlens_k=starts,
+                                     max_seqlen_q=4, max_seqlen_k=4, causal=True,
+                                     variant=windows(left=left))  # fmt: skip
+    for b, rows in enumerate((slice(0, 4), slice(4, 7))):
+        alone = jit.flash_attention(q[None, rows], k[None, rows], k[None, rows], causal=True,
+                                    window=(int(left[b]), 0))  # fmt: skip
+        torch.testing.assert_close(out[rows], alone[0], atol=2e-3, rtol=1e-2)
+
+
 def test_explanations_name_the_path_and_the_storage():
     arguments = {"cache_seqlens": numbers(3, 8), "num_splits": 1}
     cache = array(2, 8, 2, 64)
