@@ -182,7 +182,7 @@ CALLS = [
     (
         lambda: kiln.explain("conv"),
         ValueError,
-        "explain: op must be one of flash_attention, gemm, layer_norm, rms_norm, scaled",
+        "explain: op must be one of flash_attention, flash_attention_varlen, flash_attention_with",
     ),
     (lambda: kiln.prewarm("{", "sm_80"), ValueError, "not valid JSON: byte 2"),
     (
