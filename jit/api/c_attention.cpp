@@ -20,10 +20,9 @@ AttentionViews views_of(const kiln_tensor* q, const kiln_tensor* k, const kiln_t
 
 }  // namespace
 
-AttentionOptions options_of(const kiln_attention_options* given) {
+AttentionOptions options_of(const kiln_attention_options* given, const char* op) {
   AttentionOptions options;
   if (given == nullptr) return options;
-  const char* const op = "flash_attention";
   const auto c = copy_of(given, "kiln_attention_options");
   options.causal = c.causal != 0;
   options.top_left = c.top_left != 0;

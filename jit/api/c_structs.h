@@ -58,9 +58,13 @@ Enum enum_of(Subject subject, std::int32_t value, Enum last, const char* field =
 // A null tensor is one that is not given.
 TensorView view_of(const char* op, const char* name, const kiln_tensor* tensor);
 
-// Null options are the defaults. Views, texts and the variant stay the caller's. They are defined
-// beside the operations, in c_attention.cpp and c_gemm.cpp.
-AttentionOptions options_of(const kiln_attention_options* options);
+// Null options are the defaults. Views, texts and the variant stay the caller's. `op` is what
+// messages name. They are defined beside the operations, in c_attention.cpp, c_varlen.cpp and
+// c_gemm.cpp.
+AttentionOptions options_of(const kiln_attention_options* options,
+                            const char* op = "flash_attention");
+VarlenOptions options_of(const kiln_varlen_options* options);
+KvCacheOptions options_of(const kiln_kvcache_options* options);
 SdpaOptions options_of(const kiln_sdpa_options* options);
 GemmOptions options_of(const kiln_gemm_options* options);
 

@@ -74,4 +74,21 @@ Status try_flash_attention_with_kvcache(const TensorView& q, const TensorView& k
       [&] { flash_attention_with_kvcache(q, k_cache, v_cache, out, lse, options, stream); });
 }
 
+Status try_plan_flash_attention_varlen(const TensorView& q, const TensorView& k,
+                                       const TensorView& v, const TensorView& out,
+                                       const TensorView& lse, const VarlenOptions& options,
+                                       std::optional<Plan>& plan) noexcept {
+  plan.reset();
+  return status_of([&] { plan = plan_flash_attention_varlen(q, k, v, out, lse, options); });
+}
+
+Status try_plan_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                             const TensorView& v_cache, const TensorView& out,
+                                             const TensorView& lse, const KvCacheOptions& options,
+                                             std::optional<Plan>& plan) noexcept {
+  plan.reset();
+  return status_of(
+      [&] { plan = plan_flash_attention_with_kvcache(q, k_cache, v_cache, out, lse, options); });
+}
+
 }  // namespace kiln

@@ -48,6 +48,28 @@ static const struct field kSdpa[] = {FIELD(kiln_sdpa_options, struct_size),
                                      {"end of kiln_sdpa_options", sizeof(kiln_sdpa_options), 0}};
 static const size_t kSdpaOffsets[] = {0, 8, 12, 16, 24, 32, 40};
 
+static const struct field kVarlen[] = {
+    FIELD(kiln_varlen_options, struct_size),
+    FIELD(kiln_varlen_options, cu_seqlens_q),
+    FIELD(kiln_varlen_options, cu_seqlens_k),
+    FIELD(kiln_varlen_options, seqused_k),
+    FIELD(kiln_varlen_options, block_table),
+    FIELD(kiln_varlen_options, max_seqlen_q),
+    FIELD(kiln_varlen_options, max_seqlen_k),
+    FIELD(kiln_varlen_options, num_splits),
+    FIELD(kiln_varlen_options, attention),
+    {"end of kiln_varlen_options", sizeof(kiln_varlen_options), 0}};
+static const size_t kVarlenOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72};
+
+static const struct field kKvCache[] = {
+    FIELD(kiln_kvcache_options, struct_size),
+    FIELD(kiln_kvcache_options, cache_seqlens),
+    FIELD(kiln_kvcache_options, block_table),
+    FIELD(kiln_kvcache_options, num_splits),
+    FIELD(kiln_kvcache_options, attention),
+    {"end of kiln_kvcache_options", sizeof(kiln_kvcache_options), 0}};
+static const size_t kKvCacheOffsets[] = {0, 8, 16, 24, 32, 40};
+
 static const struct field kGemm[] = {FIELD(kiln_gemm_options, struct_size),
                                      FIELD(kiln_gemm_options, trans_a),
                                      FIELD(kiln_gemm_options, trans_b),
@@ -210,6 +232,8 @@ int main(void) {
   CHECK_FIELDS(kTensor, kTensorOffsets);
   CHECK_FIELDS(kAttention, kAttentionOffsets);
   CHECK_FIELDS(kSdpa, kSdpaOffsets);
+  CHECK_FIELDS(kVarlen, kVarlenOffsets);
+  CHECK_FIELDS(kKvCache, kKvCacheOffsets);
   CHECK_FIELDS(kGemm, kGemmOffsets);
   CHECK_FIELDS(kNorm, kNormOffsets);
   CHECK_FIELDS(kMerge, kMergeOffsets);

@@ -79,6 +79,34 @@ TEST_CASE("SDPA's options arrive from C") {
   CHECK_FALSE(options_of((kiln_sdpa_options*)nullptr).scale);
 }
 
+TEST_CASE("the options of attention with lengths arrive from C") {
+  const kiln_tensor queries = tensor(1), keys = tensor(2), used = tensor(3), pages = tensor(4);
+  kiln_attention_options attention = zeroed<kiln_attention_options>();
+  attention.causal = 1;
+  const kiln_varlen_options c{sizeof c, &queries, &keys, &used, &pages, 5, 6, 1, &attention};
+  const VarlenOptions options = options_of(&c);
+  CHECK(options.cu_seqlens_q.data == queries.data);
+  CHECK(options.cu_seqlens_k.data == keys.data);
+  CHECK(options.seqused_k.data == used.data);
+  CHECK(options.block_table.data == pages.data);
+  CHECK((options.max_seqlen_q == 5 && options.max_seqlen_k == 6 && options.num_splits == 1));
+  CHECK(options.attention.causal);
+  CHECK_FALSE(options_of((kiln_varlen_options*)nullptr).cu_seqlens_q.given());
+
+  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention};
+  const KvCacheOptions cached = options_of(&k);
+  CHECK((cached.cache_seqlens.data == used.data && cached.block_table.data == pages.data));
+  CHECK((cached.num_splits == 1 && cached.attention.causal));
+  const auto zeros = zeroed<kiln_kvcache_options>();
+  CHECK_FALSE(options_of(&zeros).attention.causal);
+
+  attention.layout = 9;
+  CHECK(mentions(message_of<std::invalid_argument>([&] { options_of(&c); }),
+                 "flash_attention_varlen: layout"));
+  CHECK(mentions(message_of<std::invalid_argument>([&] { options_of(&k); }),
+                 "flash_attention_with_kvcache: layout"));
+}
+
 TEST_CASE("GEMM's options arrive from C") {
   const kiln_tensor bias = tensor(1), residual = tensor(2), scale_a = tensor(3),
                     scale_b = tensor(4);

@@ -5,6 +5,7 @@
 
 #include "jit/attention/config.h"
 #include "jit/attention/family.h"
+#include "jit/attention/paths.h"
 #include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
 #include "jit/op/arch.h"
@@ -356,6 +357,9 @@ TEST_CASE("every row of the tables is used somewhere") {
       for (int row : attention_rows(with_variant(dim, dim), arch)) {
         seen[&kFlashAttention].insert(row);
       }
+      AttentionTraits ragged = attention(dim, dim);
+      ragged.storage = Storage::ragged;
+      for (int row : varlen_rows(ragged, arch)) seen[&kFlashAttention].insert(row);
     }
   }
   CHECK(seen[&kFlashAttention].size() == attention_configs().size());

@@ -32,6 +32,23 @@ def attention(**changes):
     return {"q": q, "k": k, "v": k.clone(), **changes}
 
 
+def packed(**changes):
+    starts = torch.tensor([0, 3, 8], dtype=torch.int32)
+    return {
+        "q": half(8, 4, 32), "k": half(8, 2, 32), "v": half(8, 2, 32), "cu_seqlens_q": starts,
+        "cu_seqlens_k": starts.clone(), "max_seqlen_q": 5, "max_seqlen_k": 5, **changes,
+    }  # fmt: skip
+
+
+def cached(**changes):
+    lengths = torch.tensor([3, 5], dtype=torch.int32)
+    return {"q": half(2, 1, 4, 32), "k_cache": half(2, 6, 2, 32), "v_cache": half(2, 6, 2, 32),
+            "cache_seqlens": lengths, **changes}  # fmt: skip
+
+
+PAGES = torch.tensor([[1, 0], [0, 1]], dtype=torch.int32)
+
+
 def sdpa(**changes):
     q = half(2, 4, 8, 32)
     return {"query": q, "key": q.clone(), "value": q.clone(), **changes}
@@ -115,6 +132,17 @@ CALLS = [
     ),
     ("flash_attention_out", attention(out=half(1, 8, 4, 32), lse=torch.ones(1, 4, 8))),
     ("flash_attention_out", attention(out=half(1, 8, 4, 64)[..., :32])),
+    ("flash_attention_varlen", packed()),
+    ("flash_attention_varlen", packed(causal=True, window=[2, 0], softcap=10.0, scale=0.5)),
+    ("flash_attention_varlen", packed(sinks=torch.ones(4), alibi_slopes=torch.rand(2, 4))),
+    ("flash_attention_varlen", packed(k=half(2, 6, 2, 32), v=half(2, 6, 2, 32), cu_seqlens_k=None,
+                                      seqused_k=PAGES[0] + 4, num_splits=1)),
+    ("flash_attention_varlen_lse", packed(k=half(2, 6, 2, 32), v=half(2, 6, 2, 32),
+                                          block_table=PAGES, causal=True)),
+    ("flash_attention_varlen_out", packed(out=half(8, 4, 32), lse=torch.ones(4, 8))),
+    ("flash_attention_with_kvcache", cached()),
+    ("flash_attention_with_kvcache_lse", cached(block_table=PAGES, causal=True, num_splits=1)),
+    ("flash_attention_with_kvcache_out", cached(out=half(2, 1, 4, 32))),
     ("scaled_dot_product_attention", sdpa()),
     ("scaled_dot_product_attention", sdpa(is_causal=True, scale=0.3)),
     ("scaled_dot_product_attention", sdpa(attn_mask=torch.rand(1, 8) > 0.2)),
@@ -168,6 +196,13 @@ CALLS = [
     ("flash_attention", attention(q=half(1, 8, 4, 32).to(torch.complex64))),
     ("flash_attention_out", attention(out=half(1, 8, 4, 16))),
     ("flash_attention_out", attention(out=torch.zeros(1, 8, 4, 32))),
+    ("flash_attention_varlen", packed(cu_seqlens_k=None)),
+    ("flash_attention_varlen", packed(max_seqlen_q=-1)),
+    ("flash_attention_varlen", packed(num_splits=3)),
+    ("flash_attention_varlen", packed(block_table=PAGES)),
+    ("flash_attention_varlen_out", packed(out=half(8, 4, 16))),
+    ("flash_attention_with_kvcache", cached(cache_seqlens=torch.ones(2))),
+    ("flash_attention_with_kvcache", cached(k_cache=half(3, 6, 2, 32))),
     ("scaled_dot_product_attention", sdpa(dropout_p=0.1)),
     ("scaled_dot_product_attention", sdpa(dropout_p=1.0)),
     ("scaled_dot_product_attention", sdpa(attn_mask=half(8, 8), is_causal=True)),
@@ -302,6 +337,12 @@ EVERYTHING = [
                                           alibi_slopes=torch.ones(4))),
     ("flash_attention_out", lambda: attention(q=half(1, 0, 4, 32), out=half(1, 0, 4, 32),
                                               lse=torch.ones(1, 4, 0))),
+    ("flash_attention_varlen_lse", lambda: packed(window=[4, 0], scale=0.5,
+                                                  sinks=torch.ones(3), seqused_k=PAGES[0],
+                                                  alibi_slopes=torch.ones(4))),
+    ("flash_attention_varlen", lambda: packed(num_splits=2, scale=0.5)),
+    ("flash_attention_with_kvcache_out", lambda: cached(q=half(2, 0, 4, 32), block_table=PAGES,
+                                                        out=half(2, 0, 4, 32))),
     ("scaled_dot_product_attention", lambda: sdpa(query=half(2, 4, 0, 32), scale=0.5,
                                                   attn_mask=torch.rand(0, 8) > 0.5)),
     ("scaled_dot_product_attention", lambda: sdpa(attn_mask=half(8, 8), scale=0.5, dropout_p=0.5)),

@@ -61,6 +61,15 @@ def every_operation(q, w):
     seen = torch.ones(1, 1, q.shape[1], q.shape[1], dtype=torch.bool).tril(2)
     masked = jit.flash_attention(heads_first, heads_first, heads_first, layout="bhsd", causal=True,
                                  top_left=True, attn_mask=seen)  # fmt: skip
+    starts = torch.arange(q.shape[0] + 1, dtype=torch.int32) * q.shape[1]
+    tokens = q.flatten(0, 1)
+    packed, packed_lse = jit.flash_attention_varlen(
+        tokens, tokens, tokens, cu_seqlens_q=starts, cu_seqlens_k=starts, max_seqlen_q=q.shape[1],
+        max_seqlen_k=q.shape[1], causal=True, return_lse=True)  # fmt: skip
+    lengths = torch.full((q.shape[0],), 7, dtype=torch.int32)
+    cached = jit.flash_attention_with_kvcache(
+        q[:, :1], q, q, cache_seqlens=lengths, num_splits=1, out=torch.empty_like(q[:, :1])
+    )
     mask = torch.ones(1, q.shape[1], dtype=torch.bool)
     pytorch_s = jit.scaled_dot_product_attention(heads_first, heads_first, heads_first, mask)
     product = jit.gemm(rows, w, activation="silu", out_dtype=torch.float32, alpha=0.5)
@@ -83,9 +92,9 @@ def every_operation(q, w):
     jit.append_kv(q[0], q[1], *caches, slots + len(q[0]), query=q[1], query_out=(kept := q[1] * 2))
     both = jit.merge_states(q, lse, base="2", lse=merged_lse, return_lse=True)
     return (
-        out, windowed, lse, given, given_lse, own_lse, masked, pytorch_s, product, named, chosen,
-        written + 1, normed, sums + 1, layer, jit.layer_norm(q, out_dtype="f32"),
-        merged, *both, turned, *caches, kept,
+        out, windowed, lse, given, given_lse, own_lse, masked, packed, packed_lse, cached,
+        pytorch_s, product, named, chosen, written + 1, normed, sums + 1, layer,
+        jit.layer_norm(q, out_dtype="f32"), merged, *both, turned, *caches, kept,
     )  # fmt: skip
 
 
@@ -136,6 +145,9 @@ def samples():
     rows, parts = randn(8, 32), randn(2, 8, 4, 32)
     options = {"causal": True, "window": [5, 0], "scale": 0.5, "sinks": torch.zeros(4)}
     first = [t.transpose(1, 2) for t in (q, k, k)]
+    starts, lengths = (torch.tensor(x, dtype=torch.int32) for x in ([0, 3, 8], [3, 5]))
+    packed = {"cu_seqlens_q": starts, "max_seqlen_q": 5, "max_seqlen_k": 5}
+    pages = {"cache_seqlens": lengths, "block_table": torch.tensor([[1, 0], [2, 2]]).int()}
     return [
         ("flash_attention", (q, k, k), options),
         ("flash_attention_lse", (q, k, k), {"alibi_slopes": torch.rand(4)}),
@@ -148,6 +160,28 @@ def samples():
             {"out": torch.zeros_like(q), "lse": torch.zeros(1, 4, 8)},
         ),
         ("flash_attention_out", (q, k, k), {"out": torch.zeros_like(q)}),
+        ("flash_attention_varlen", (q[0], q[0], q[0]), {**packed, "cu_seqlens_k": starts}),
+        (
+            "flash_attention_varlen_lse",
+            (q[0], randn(2, 6, 2, 32), randn(2, 6, 2, 16)),
+            {**packed, "seqused_k": lengths, "causal": True, "window": [3, 0], "num_splits": 1},
+        ),
+        (
+            "flash_attention_varlen_out",
+            (q[0], q[0], q[0]),
+            {**packed, "cu_seqlens_k": starts, "out": torch.zeros_like(q[0])},
+        ),
+        ("flash_attention_with_kvcache", (randn(2, 1, 4, 32), *randn(2, 3, 4, 2, 32)), pages),
+        ("flash_attention_with_kvcache_lse", (randn(2, 2, 4, 32), *randn(2, 3, 4, 2, 32)), pages),
+        (
+            "flash_attention_with_kvcache_out",
+            (randn(2, 1, 4, 32), *randn(2, 2, 6, 2, 32)),
+            {
+                "cache_seqlens": lengths,
+                "out": torch.zeros(2, 1, 4, 32).half(),
+                "lse": torch.zeros(2, 4, 1),
+            },
+        ),
         ("scaled_dot_product_attention", tuple(first), {"enable_gqa": True}),
         (
             "scaled_dot_product_attention",

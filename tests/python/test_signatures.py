@@ -88,10 +88,10 @@ def test_a_new_operation_needs_its_entry_alone(tmp_path):
     assert '#include "python/src/docs/scaled_sum.inc"' in files["python/src/generated/methods.cpp"]
     assert "compute_scaled_sum, 1>" in files["python/src/generated/torch_operators.cpp"]
     assert '"scaled_sum",' in files["python/kiln/jit.py"]
-    traced = files["python/kiln/operators/_traced.py"]
     schemas = files["python/kiln/operators/_schemas.py"]
     assert "Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()" in schemas
     ast.parse(schemas)
+    traced = files["python/kiln/operators/_traced.py"]
     assert "from . import scaled_sum as _scaled_sum" in traced
     ast.parse(traced)
     ast.parse(files["python/kiln/_operations.pyi"])
@@ -212,6 +212,25 @@ def test_shapes_of_attention(layout, sizes):
         real, fake = both("flash_attention_lse", tensor(rows, heads, dim), k, v, layout=layout)
     assert real == fake
     assert real[1][0] == (batch, heads, rows)
+
+
+@pytest.mark.parametrize("sizes", [(7, 4, 16), (1, 2, 8), (0, 4, 8)])
+def test_shapes_of_attention_with_lengths(sizes):
+    tokens, heads, dim = sizes
+    starts = torch.tensor([0, tokens], dtype=torch.int32)
+    keys = [torch.ones(5, heads // 2, dim + more, dtype=HALF) for more in (0, 8)]
+    q = torch.ones(tokens, heads, dim, dtype=HALF)
+    options = {"cu_seqlens_q": starts, "max_seqlen_q": tokens, "max_seqlen_k": 5}
+    lengths = {"cu_seqlens_k": torch.tensor([0, 5], dtype=torch.int32)}
+    cache = [x[None] for x in keys]
+    with kiln.device("emulator:sm_90a"), torch.no_grad():
+        real, fake = both("flash_attention_varlen_lse", q, *keys, **options, **lengths)
+        assert real == fake
+        assert real[1][0] == (heads, tokens)
+        used = {"cache_seqlens": torch.tensor([3], dtype=torch.int32)}
+        real, fake = both("flash_attention_with_kvcache_lse", q[None], *cache, **used)
+        assert real == fake
+        assert real[1][0] == (1, heads, tokens)
 
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2]

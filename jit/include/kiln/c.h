@@ -190,6 +190,46 @@ kiln_status kiln_scaled_dot_product_attention(const kiln_tensor* query, const ki
                                               const kiln_tensor* attn_mask, const kiln_tensor* out,
                                               const kiln_sdpa_options* options, void* stream);
 
+/* Attention over sequences of their own lengths. Lengths, offsets and pages are KILN_I32 on the
+ * device of q. Only the kernel reads them: a captured call may be replayed with other contents. */
+typedef struct kiln_varlen_options {
+  size_t struct_size;              /* sizeof(kiln_varlen_options) */
+  const kiln_tensor* cu_seqlens_q; /* [batch + 1]: sequence b has queries [b] up to [b + 1] */
+  const kiln_tensor* cu_seqlens_k; /* [batch + 1]: likewise of k and v; of a cache, lengths */
+  const kiln_tensor* seqused_k;    /* [batch]: how many keys of each are used, with the new ones */
+  const kiln_tensor* block_table;  /* [batch, width]: the pages of each sequence's keys, in order */
+  int64_t max_seqlen_q, max_seqlen_k; /* bounds, which decide about launches, never about results */
+  int64_t num_splits; /* 0; or 1: no result depends on other sequences, on bounds or on padding */
+  const kiln_attention_options* attention; /* without layout, top_left and attn_mask */
+} kiln_varlen_options;
+
+/* out = softmax(scale * q k^T, options) v, for each of `batch` sequences.
+ *   q [tokens, heads, head_dim], out [tokens, heads, head_dim_v], k and v one of
+ *     [tokens_k, heads_kv, head_dim]           packed, with cu_seqlens_k
+ *     [batch, len, heads_kv, head_dim]         a cache with seqused_k or cu_seqlens_k
+ *     [pages, page_size, heads_kv, head_dim]   a cache with block_table, and one of these
+ * with a last stride of 1. `lse` may be NULL; it is f32 [heads, tokens]. causal and window count
+ * from the last query and key of each sequence. kiln/varlen.h has the other rules. */
+kiln_status kiln_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
+                                        const kiln_tensor* v, const kiln_tensor* out,
+                                        const kiln_tensor* lse, const kiln_varlen_options* options,
+                                        void* stream);
+
+typedef struct kiln_kvcache_options {
+  size_t struct_size;               /* sizeof(kiln_kvcache_options) */
+  const kiln_tensor* cache_seqlens; /* [batch]: how many keys of each sequence are in the cache */
+  const kiln_tensor* block_table;   /* this and the others as in kiln_varlen_options */
+  int64_t num_splits;
+  const kiln_attention_options* attention;
+} kiln_kvcache_options;
+
+/* The same for sequences of len_q queries each: q [batch, len_q, heads, head_dim], k_cache and
+ * v_cache caches as above, out like q with v_cache's head dim, lse [batch, heads, len_q]. */
+kiln_status kiln_flash_attention_with_kvcache(const kiln_tensor* q, const kiln_tensor* k_cache,
+                                              const kiln_tensor* v_cache, const kiln_tensor* out,
+                                              const kiln_tensor* lse,
+                                              const kiln_kvcache_options* options, void* stream);
+
 /* ------------------------------------------------------------------------------------- GEMM */
 
 /* The last three are gated. They take two columns of b, apply silu, gelu or gelu_tanh to the first,
@@ -289,9 +329,17 @@ kiln_status kiln_plan_flash_attention(const kiln_tensor* q, const kiln_tensor* k
                                       const kiln_tensor* v, const kiln_tensor* out,
                                       const kiln_tensor* lse, const kiln_attention_options* options,
                                       kiln_plan** plan);
+kiln_status kiln_plan_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
+                                             const kiln_tensor* v, const kiln_tensor* out,
+                                             const kiln_tensor* lse,
+                                             const kiln_varlen_options* options, kiln_plan** plan);
+kiln_status kiln_plan_flash_attention_with_kvcache(const kiln_tensor* q, const kiln_tensor* k_cache,
+                                                   const kiln_tensor* v_cache,
+                                                   const kiln_tensor* out, const kiln_tensor* lse,
+                                                   const kiln_kvcache_options* options,
+                                                   kiln_plan** plan);
 kiln_status kiln_plan_gemm(const kiln_tensor* a, const kiln_tensor* b, const kiln_tensor* out,
                            const kiln_gemm_options* options, kiln_plan** plan);
-
 kiln_status kiln_plan_rms_norm(const kiln_tensor* x, const kiln_tensor* weight,
                                const kiln_tensor* out, const kiln_norm_options* options,
                                kiln_plan** plan);
@@ -306,6 +354,8 @@ size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
 /* `pointers` has `count` pointers, of those tensors that were given to the plan function, in this
  * order:
  * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
+ * - for attention with lengths: q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_k or
+ *   cache_seqlens, block_table, alibi_slopes, sinks, then the variant's tensors
  * - for gemm: a, b, out, bias, residual, scale_a, scale_b
  * - for norms: x, weight, bias, out, residual, residual_out
  * - for merging and appending: kiln/c_serving.h says

@@ -89,6 +89,16 @@ Plan plan_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_
                                        const TensorView& v_cache, const TensorView& out,
                                        const TensorView& lse, const KvCacheOptions& options);
 
+// `plan` is empty unless the Status is ok.
+Status try_plan_flash_attention_varlen(const TensorView& q, const TensorView& k,
+                                       const TensorView& v, const TensorView& out,
+                                       const TensorView& lse, const VarlenOptions& options,
+                                       std::optional<Plan>& plan) noexcept;
+Status try_plan_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
+                                             const TensorView& v_cache, const TensorView& out,
+                                             const TensorView& lse, const KvCacheOptions& options,
+                                             std::optional<Plan>& plan) noexcept;
+
 // Tell as JSON what a call would run, without running it: see explain in kiln/control.h.
 std::string explain_flash_attention_varlen(const TensorView& q, const TensorView& k,
                                            const TensorView& v, const TensorView& out,

@@ -1,0 +1,104 @@
+// The attention of kiln/c.h over sequences that have lengths of their own.
+#include "jit/api/c_call.h"
+#include "kiln/varlen.h"
+
+namespace kiln {
+namespace {
+
+constexpr const char* kVarlen = "flash_attention_varlen";
+constexpr const char* kKvCache = "flash_attention_with_kvcache";
+
+struct SequenceViews {
+  TensorView q, k, v, out, lse;
+};
+SequenceViews varlen_views(const kiln_tensor* q, const kiln_tensor* k, const kiln_tensor* v,
+                           const kiln_tensor* out, const kiln_tensor* lse) {
+  return {view_of(kVarlen, "q", q), view_of(kVarlen, "k", k), view_of(kVarlen, "v", v),
+          view_of(kVarlen, "out", out), view_of(kVarlen, "lse", lse)};
+}
+SequenceViews kvcache_views(const kiln_tensor* q, const kiln_tensor* k_cache,
+                            const kiln_tensor* v_cache, const kiln_tensor* out,
+                            const kiln_tensor* lse) {
+  return {view_of(kKvCache, "q", q), view_of(kKvCache, "k_cache", k_cache),
+          view_of(kKvCache, "v_cache", v_cache), view_of(kKvCache, "out", out),
+          view_of(kKvCache, "lse", lse)};
+}
+
+}  // namespace
+
+VarlenOptions options_of(const kiln_varlen_options* given) {
+  VarlenOptions options;
+  if (given == nullptr) return options;
+  const auto c = copy_of(given, "kiln_varlen_options");
+  options.cu_seqlens_q = view_of(kVarlen, "cu_seqlens_q", c.cu_seqlens_q);
+  options.cu_seqlens_k = view_of(kVarlen, "cu_seqlens_k", c.cu_seqlens_k);
+  options.seqused_k = view_of(kVarlen, "seqused_k", c.seqused_k);
+  options.block_table = view_of(kVarlen, "block_table", c.block_table);
+  options.max_seqlen_q = c.max_seqlen_q;
+  options.max_seqlen_k = c.max_seqlen_k;
+  options.num_splits = c.num_splits;
+  options.attention = options_of(c.attention, kVarlen);
+  return options;
+}
+
+KvCacheOptions options_of(const kiln_kvcache_options* given) {
+  KvCacheOptions options;
+  if (given == nullptr) return options;
+  const auto c = copy_of(given, "kiln_kvcache_options");
+  options.cache_seqlens = view_of(kKvCache, "cache_seqlens", c.cache_seqlens);
+  options.block_table = view_of(kKvCache, "block_table", c.block_table);
+  options.num_splits = c.num_splits;
+  options.attention = options_of(c.attention, kKvCache);
+  return options;
+}
+
+}  // namespace kiln
+
+extern "C" {
+
+kiln_status kiln_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
+                                        const kiln_tensor* v, const kiln_tensor* out,
+                                        const kiln_tensor* lse, const kiln_varlen_options* options,
+                                        void* stream) {
+  return kiln::run_c([&] {
+    const auto views = kiln::varlen_views(q, k, v, out, lse);
+    kiln::flash_attention_varlen(views.q, views.k, views.v, views.out, views.lse,
+                                 kiln::options_of(options), stream);
+  });
+}
+
+kiln_status kiln_flash_attention_with_kvcache(const kiln_tensor* q, const kiln_tensor* k_cache,
+                                              const kiln_tensor* v_cache, const kiln_tensor* out,
+                                              const kiln_tensor* lse,
+                                              const kiln_kvcache_options* options, void* stream) {
+  return kiln::run_c([&] {
+    const auto views = kiln::kvcache_views(q, k_cache, v_cache, out, lse);
+    kiln::flash_attention_with_kvcache(views.q, views.k, views.v, views.out, views.lse,
+                                       kiln::options_of(options), stream);
+  });
+}
+
+kiln_status kiln_plan_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
+                                             const kiln_tensor* v, const kiln_tensor* out,
+                                             const kiln_tensor* lse,
+                                             const kiln_varlen_options* options, kiln_plan** plan) {
+  return kiln::create("kiln_plan_flash_attention_varlen", "plan", plan, [&] {
+    const auto views = kiln::varlen_views(q, k, v, out, lse);
+    return kiln::plan_flash_attention_varlen(views.q, views.k, views.v, views.out, views.lse,
+                                             kiln::options_of(options));
+  });
+}
+
+kiln_status kiln_plan_flash_attention_with_kvcache(const kiln_tensor* q, const kiln_tensor* k_cache,
+                                                   const kiln_tensor* v_cache,
+                                                   const kiln_tensor* out, const kiln_tensor* lse,
+                                                   const kiln_kvcache_options* options,
+                                                   kiln_plan** plan) {
+  return kiln::create("kiln_plan_flash_attention_with_kvcache", "plan", plan, [&] {
+    const auto views = kiln::kvcache_views(q, k_cache, v_cache, out, lse);
+    return kiln::plan_flash_attention_with_kvcache(views.q, views.k, views.v, views.out, views.lse,
+                                                   kiln::options_of(options));
+  });
+}
+
+}  // extern "C"
