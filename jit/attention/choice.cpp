@@ -105,7 +105,8 @@ int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits) {
 
 std::string tile_name(const AttentionConfig& config) {
   return std::to_string(config.block_q) + "x" + std::to_string(config.block_kv) + "x" +
-         std::to_string(config.stages) + (config.splits ? " split" : "");
+         std::to_string(config.stages) + (config.splits ? " split" : "") +
+         (config.warps > 4 ? " of 8 warps" : "");
 }
 
 int row_of_kind(RowKind kind, const AttentionTraits& traits, int arch) {

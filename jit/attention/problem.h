@@ -31,7 +31,10 @@ struct AttentionProblem : Problem {
   const TunedAttention* measured = nullptr;
 
   explicit AttentionProblem(const AttentionNames& called = {}) : names(called) { op = called.op; }
-  bool empty() const { return batch == 0 || heads == 0 || len_q == 0; }
+  bool empty() const {
+    const bool has_queries = traits.storage == Storage::dense ? len_q != 0 : tokens != 0;
+    return batch == 0 || heads == 0 || !has_queries;
+  }
 };
 
 // Fills `problem`. Throws std::invalid_argument or TypeError.

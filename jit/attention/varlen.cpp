@@ -1,5 +1,6 @@
 #include "jit/attention/varlen.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "jit/attention/tensor_checks.h"
@@ -299,7 +300,9 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
   check_rank({names.op, names.k}, k_cache, 4, kCacheLayout);
   const TensorView& pages = options.block_table;
   const std::int64_t width = pages.given() && pages.rank == 2 ? pages.shape[1] : 1;
-  problem.len_kv = check_length({names.op, names.k}, k_cache.shape[1] * width, "rows");
+  const int rows = check_length({names.op, names.k}, k_cache.shape[1], "rows");
+  const std::int64_t most = rows * std::min(width, kMaxLength);
+  problem.len_kv = check_length({names.op, names.k}, most, "rows");
   check_call(q, k_cache, v_cache, out, lse,
              {{}, {}, options.cache_seqlens, "cache_seqlens", options.block_table},
              options.num_splits, options.attention, problem);

@@ -41,7 +41,7 @@ void fill(Step& step, const AttentionProblem& problem, int arch, int row, int le
   // Four tiles for each CTA that runs at a time even out by themselves.
   const bool is_many = config.teams == 1 && tiles >= 4 * ctas.all;
   const bool whole = problem.whole_tiles || !may_split || is_many;
-  step.blocks = grid_of(whole ? std::max(1ll, tiles) : ctas.all);
+  step.blocks = grid_of(whole ? tiles : ctas.all);
   CallArguments& arguments = step.arguments;
   arguments.set_int(offsetof(AttentionVarlenParams, least_rows), least);
   arguments.set_int(offsetof(AttentionVarlenParams, most_rows), most);

@@ -141,14 +141,24 @@ def test_what_lies_before_a_window_is_not_read():
 
 @pytest.mark.parametrize("lens_q", [(), (0, 0)], ids=str)
 def test_nothing_to_compute(lens_q):
-    q = randn([5, 4, 64], torch.bfloat16, 1)
     k = randn([9, 2, 64], torch.bfloat16, 2)
-    out = torch.full_like(q, math.nan)
     offsets = integers([0] * (len(lens_q) + 1))
-    jit.flash_attention_varlen(
-        q, k, k, cu_seqlens_q=offsets, cu_seqlens_k=offsets, max_seqlen_q=3, max_seqlen_k=9, out=out
-    )
-    assert out.isnan().all()
+    bounds = dict(max_seqlen_q=3, max_seqlen_k=9, cu_seqlens_q=offsets, cu_seqlens_k=offsets)
+    for tokens in (0, 5):
+        q = randn([tokens, 4, 64], torch.bfloat16, 1)
+        out = torch.full_like(q, math.nan)
+        jit.flash_attention_varlen(q, k, k, out=out, **bounds)
+        assert out.isnan().all()
+
+
+@pytest.mark.parametrize("name", ["alone", "decode", "mixed"])
+def test_bounds_that_are_too_low_cost_time_alone(name):
+    case = VarlenCase(**SEQUENCES[name])
+    given = case.inputs()
+    call = case.call(given)
+    call.keywords.update(max_seqlen_q=1, max_seqlen_k=1)
+    call.run()
+    call.judge(given)
 
 
 UNCUT = VarlenCase(

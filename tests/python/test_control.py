@@ -218,7 +218,7 @@ def test_log_callbacks_must_be_callable():
 
 def test_explain_checks_its_arguments():
     q = CudaArray((1, 16, 4, 64))
-    with pytest.raises(ValueError, match="append_kv, flash_attention, gemm, layer_norm"):
+    with pytest.raises(ValueError, match="gemm, layer_norm, merge_states, rms_norm"):
         kiln.explain("conv", q)
     with pytest.raises(TypeError, match="missing the argument 'v'"):
         kiln.explain("flash_attention", q, q)

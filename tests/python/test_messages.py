@@ -182,7 +182,7 @@ CALLS = [
     (
         lambda: kiln.explain("conv"),
         ValueError,
-        "explain: op must be one of append_kv, flash_attention, gemm, layer_norm, merge_states",
+        "explain: op must be one of append_kv, flash_attention, flash_attention_varlen, flash",
     ),
     (lambda: kiln.prewarm("{", "sm_80"), ValueError, "not valid JSON: byte 2"),
     (

@@ -351,14 +351,12 @@ kiln_status kiln_plan_layer_norm(const kiln_tensor* x, const kiln_tensor* weight
  * need not be zeroed. Launches that may overlap need one workspace each. 0 for a NULL plan. */
 size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
 
-/* `pointers` has `count` pointers, of those tensors that were given to the plan function, in this
- * order:
+/* `pointers` has `count` pointers, of those tensors that the plan function got, in this order:
  * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
  * - for attention with lengths: q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_k or
  *   cache_seqlens, block_table, alibi_slopes, sinks, then the variant's tensors
  * - for gemm: a, b, out, bias, residual, scale_a, scale_b
- * - for norms: x, weight, bias, out, residual, residual_out
- * - for merging and appending: kiln/c_serving.h says
+ * - for norms: x, weight, bias, out, residual, residual_out; for others, see kiln/c_serving.h
  * Shapes and strides are the planned ones. A pointer must be a multiple of 16 bytes if the planned
  * kernel relies on it, and otherwise of its element's size; the plan functions in the C++ header of
  * the operation say when. `workspace` may be NULL if kiln_plan_workspace_bytes is 0. */
