@@ -62,7 +62,7 @@ def log_normal(count, mean, most, seed=5):
 
 
 def serving(short=False):
-    cells = []
+    cells: list[ServingCell] = []
 
     def add(group, label, lens_q, lens_k, pages=(0, 64, 16, 1), **more):
         cells.extend(

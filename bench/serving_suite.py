@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import exact
 import flash_peers
@@ -117,7 +118,7 @@ def _contender(cell, calls, view=lambda result: result):
 
 def _fa3(cell, inputs):
     attention = flash_peers.fa3_of_folder()
-    options = {"causal": True, "num_splits": 0}
+    options: dict[str, Any] = {"causal": True, "num_splits": 0}
     if cell.left is not None:
         options["window_size_left"], options["window_size_right"] = cell.left, 0
 
@@ -136,7 +137,7 @@ def _dense(cell, inputs):
     """Kiln's own call for equal lengths, where these are equal."""
     if len(set(cell.lens_q)) > 1 or len(set(cell.lens_k)) > 1 or cell.page:
         raise Unavailable("lengths differ, or keys lie in pages")
-    options = {"causal": True}
+    options: dict[str, Any] = {"causal": True}
     if cell.left is not None:
         options["window"] = (cell.left, 0)
     calls = [

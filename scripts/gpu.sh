@@ -4,7 +4,7 @@
 # A suite's log goes to $OUT (default build/gpu/logs). Fails if any suite failed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-suites=(cpu compile python cpp gpu attention decode gemm window epilogue norm merge append overhead
+suites=(cpu compile python cpp gpu attention decode serving gemm window epilogue norm merge append overhead
   compile-time bench
   bench-full tune memcheck racecheck)
 if [[ $# -eq 0 ]]; then
@@ -44,7 +44,7 @@ run_suite() {
     python) pytest tests/python ;;
     cpp) pytest tests/cpp ;;
     gpu) pytest tests/kernels --device cuda ;;
-    attention | decode | gemm | window | epilogue | norm | merge | append | overhead) bench "$1" ;;
+    attention | decode | serving | gemm | window | epilogue | norm | merge | append | overhead) bench "$1" ;;
     compile-time) bench compile ;;
     bench) bench all ;;
     bench-full) python3 bench/run.py --suite all --out "$logs" ;;
