@@ -92,7 +92,8 @@ struct DefaultHooks {
   // beyond the sequence and may be empty (end <= begin).
   __device__ __forceinline__ Range visible(const Position& row) const { return {0, row.len_kv}; }
 
-  // Returns a range outside of which no row of the tile sees a key. Uniform over the CTA.
+  // Returns a range outside of which no row of the tile sees a key. Uniform over the CTA, but that
+  // a lane may ask about a sequence of its own.
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const { return {0, rows.len_kv}; }
   // Returns what queries q_first..q_last see of keys kv_first..kv_last: nothing, all, or what
   // keep() says. Uniform over the CTA. By default the mask is evaluated everywhere.

@@ -99,8 +99,8 @@ TEST_CASE("the attention template refuses a Config in one sentence") {
   CHECK(
       refused(kAttention, {"kBlockQ = 64", "kBlockQ = 96"},
               "flash_attention: kBlockQ must be 16 or 32 rows for each group of kPartners warps"));
-  CHECK(refused(kAttention, {"kTeams = 1", "kTeams = 2"},
-                "flash_attention: kTeams must be 1, or kWarps teams of one warp"));
+  CHECK(refused(kAttention, {"kTeams = 1", "kTeams = 3"},
+                "flash_attention: kTeams must divide kWarps into teams of equally many"));
   CHECK(refused(kAttention, {"kPartners = 1", "kPartners = 4"},
                 "flash_attention: partners need 16 keys and 64 columns each, or multiples"));
   CHECK(refused(kAttention, {"kStages = 2", "kStages = 0"},

@@ -278,7 +278,9 @@ KernelCase::KernelCase(const Specialization& spec, int size)
     : spec_(spec), ordinal_(device_of(spec).info().ordinal) {
   set_python_paths({KILN_TEST_SITE_PACKAGES});  // where pip put NVRTC
   const Family* const family = spec.kernel().family;
-  if (family == &kAttention)
+  if (&spec.kernel() == &kFlashAttentionVarlen)
+    make_varlen(size);
+  else if (family == &kAttention)
     make_attention(size);
   else if (family == &kGemm)
     make_gemm(size);

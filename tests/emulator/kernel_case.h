@@ -20,7 +20,7 @@ class KernelCase {
   // 1, moves the tile of K with which a GEMM's ring of stages ends, and in 1 and 2 CTAs share
   // tiles; attention has a positive scale and, if it can, keys split in two; a negative scale;
   // hardly any keys, so that tiles, or a split of sm_90a's three, are empty. The others: see
-  // norm_case.cpp, merge_case.cpp and append_case.cpp.
+  // varlen_case.cpp, norm_case.cpp, merge_case.cpp and append_case.cpp.
   static constexpr int kSizes = 3;
   explicit KernelCase(const Specialization& spec, int size = 0);
 
@@ -51,7 +51,10 @@ class KernelCase {
 
   // [rows..., columns]; `transposed` swaps the last two dimensions in memory.
   Tensor& tensor(DType dtype, std::initializer_list<std::int64_t> shape, bool transposed = false);
+  // An i32 tensor of these values.
+  Tensor& integers(std::initializer_list<std::int64_t> shape, const std::vector<int>& values);
   void make_attention(int size);
+  void make_varlen(int size);
   void make_gemm(int size);
   void make_norm(int size);
   void make_merge_states(int size);

@@ -100,6 +100,10 @@ class Work {
     __device__ __forceinline__ u32 units() const { return count * cost; }
   };
 
+  // Rounded up, and at least one.
+  __device__ __forceinline__ static u32 share_of(u32 all, u32 parts) {
+    return all <= parts ? 1 : (all + parts - 1) / parts;
+  }
   // Steps of keys that the last query tile of a sequence has.
   __device__ __forceinline__ u32 steps_of(const Sequence& sequence) const {
     const Range keys = visible_range(variant_, rows_of(sequence));
@@ -120,7 +124,7 @@ class Work {
       all.cost = ends_ + steps;
       all.unit_steps = 1;
     } else {
-      all.cost = max(ceil_div(steps, longest_), 1u);
+      all.cost = share_of(steps, longest_);
       all.unit_steps = ceil_div(steps, all.cost);
     }
     return all;
@@ -160,8 +164,8 @@ class Work {
       if (longest_ == 0) {
         // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
         const u32 ends = all.tiles * kAttentionVarlenEnds;
-        least = max(ceil_div(all.units - ends, few), 1u);
-        serves = max(ceil_div(all.longest - kAttentionVarlenEnds, few / all.tiles), 1u);
+        least = share_of(all.units - ends, few);
+        serves = share_of(all.longest - kAttentionVarlenEnds, few / all.tiles);
         ends_ = 0;
       } else if (all.units <= few) {
         serves = longest_;
@@ -175,7 +179,7 @@ class Work {
       longest_ = serves;
       all.units = few;  // or fewer: the search for the sequence then finds none
     } else if (p_.whole_tiles == 0) {
-      share_ = max(ceil_div(all.units, gridDim.x), 1u);
+      share_ = share_of(all.units, gridDim.x);
     }
     at_ = min(blockIdx.x * share_, all.units);
     end_ = min(at_ + share_, all.units);

@@ -1,0 +1,131 @@
+// The problems of KernelCase for attention over sequences that have lengths of their own: the first
+// has two query tiles, the second one, the third no query. Tiles are cut one by one into pieces of
+// their keys; computed whole; or, with hardly any keys, get equal shares of them.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "jit/attention/config.h"
+#include "jit/attention/varlen.h"
+#include "templates/attention/params.h"
+#include "tests/emulator/kernel_case.h"
+#include "tests/emulator/reference.h"
+
+namespace kiln::testing {
+namespace {
+
+constexpr int kHeads = 2, kPage = 5, kSequences = 3;
+
+std::vector<int> starts_of(const int (&lengths)[kSequences]) {
+  std::vector<int> starts{0};
+  for (const int length : lengths) starts.push_back(starts.back() + length);
+  return starts;
+}
+
+std::vector<float> rows_of(const std::vector<float>& values, const std::vector<int>& rows,
+                           std::size_t columns) {
+  std::vector<float> all;
+  for (const int row : rows) {
+    const auto begin = values.begin() + row * static_cast<std::ptrdiff_t>(columns);
+    all.insert(all.end(), begin, begin + static_cast<std::ptrdiff_t>(columns));
+  }
+  return all;
+}
+
+}  // namespace
+
+KernelCase::Tensor& KernelCase::integers(std::initializer_list<std::int64_t> shape,
+                                         const std::vector<int>& values) {
+  Tensor& made = tensor(DType::i32, shape);
+  std::memcpy(made.bytes.data(), values.data(), made.bytes.size());
+  return made;
+}
+
+void KernelCase::make_varlen(int size) {
+  const auto traits = spec_.traits_as<AttentionTraits>();
+  const AttentionConfig& config = attention_config(spec_.row());
+  const int stride = config.block_kv * config.teams;
+  const int lens_q[kSequences] = {config.block_q / kHeads + 3, 1, 0};
+  // Rows of few keys would be much larger than the others, by whose size errors are judged.
+  int lens_k[kSequences] = {stride * (config.stages + 2) + 5, stride + 9, 4};
+  if (size == 2) lens_k[0] = 3, lens_k[1] = 0;
+  const std::vector<int> starts_q = starts_of(lens_q), starts_k = starts_of(lens_k);
+  const int tokens = starts_q.back();
+  const bool is_paged = traits.storage == Storage::paged;
+  // Sequence b's key i is in the page of column i / kPage; pages lie in the opposite order.
+  const int width = *std::max_element(lens_k, lens_k + kSequences) / kPage + 1;
+  const int rows_k = is_paged ? kSequences * width * kPage : std::max(starts_k.back(), 1);
+  std::vector<int> table;
+  for (int page = kSequences * width; page-- > 0;) table.push_back(page);
+
+  AttentionReference problem;
+  problem.traits = traits;
+  problem.heads = kHeads;
+  problem.scale = (size == 1 ? -1 : 1) / std::sqrt(static_cast<double>(traits.head_dim));
+  const auto keys = [&](int dim) -> Tensor& {
+    return is_paged ? tensor(traits.q, {kSequences * width, kPage, 1, dim})
+                    : tensor(traits.q, {rows_k, 1, dim});
+  };
+  Tensor& q = tensor(traits.q, {tokens, kHeads, traits.head_dim});
+  Tensor& k = keys(traits.head_dim);
+  Tensor& v = keys(traits.head_dim_v);
+  VarlenOptions options;
+  options.max_seqlen_q = lens_q[0], options.max_seqlen_k = lens_k[0];
+  options.cu_seqlens_q = integers({kSequences + 1}, starts_q).view;
+  options.cu_seqlens_k = integers({kSequences + 1}, starts_k).view;
+  if (is_paged) options.block_table = integers({kSequences, width}, table).view;
+  AttentionOptions& attention = options.attention;
+  attention.scale = static_cast<float>(problem.scale);
+  attention.causal = traits.mask == Mask::causal;
+  if (traits.mask == Mask::window) {
+    attention.window_left = problem.window_left = 70 + stride * config.stages;
+    attention.window_right = problem.window_right = 10;
+  }
+  if (traits.softcap) attention.softcap = problem.softcap = 5.0f;
+  if (traits.alibi) {
+    Tensor& slopes = tensor(DType::f32, {kHeads});
+    attention.alibi_slopes = slopes.view;
+    problem.slopes = slopes.values;
+  }
+  if (traits.sinks != DType::none) {
+    Tensor& sinks = tensor(traits.sinks, {kHeads});
+    attention.sinks = sinks.view;
+    problem.sinks = sinks.values;
+  }
+  Tensor& out = tensor(traits.q, {tokens, kHeads, traits.head_dim_v});
+  std::vector<double> expected;
+  for (int b = 0; b < kSequences; ++b) {
+    std::vector<int> rows_q, rows;
+    for (int i = 0; i < lens_q[b]; ++i) rows_q.push_back(starts_q[static_cast<std::size_t>(b)] + i);
+    for (int i = 0; i < lens_k[b]; ++i) {
+      const int page = is_paged ? table[static_cast<std::size_t>(b * width + i / kPage)] : 0;
+      rows.push_back(is_paged ? page * kPage + i % kPage
+                              : starts_k[static_cast<std::size_t>(b)] + i);
+    }
+    problem.len_q = lens_q[b], problem.len_kv = lens_k[b];
+    problem.q = rows_of(q.values, rows_q, kHeads * std::size_t{traits.head_dim});
+    problem.k = rows_of(k.values, rows, traits.head_dim);
+    problem.v = rows_of(v.values, rows, traits.head_dim_v);
+    const std::vector<double> part = reference(problem);
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  AttentionProblem call(kVarlenNames);
+  check_varlen(q.view, k.view, v.view, out.view, TensorView{}, options, call);
+  Step& step = call.recipe.first();
+  step.spec = spec_;
+  const int whole = size == 1 ? 1 : 0, few = size == 0 ? 5 : 2;  // there are three tiles
+  step.blocks = static_cast<unsigned>(
+      whole ? attention_varlen_tiles(kSequences, tokens, kHeads, 1, config.block_q) : few);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, whole_tiles), whole);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, few_ctas), few);
+  if (!whole) {
+    call.recipe.workspace_bytes = static_cast<std::size_t>(
+        attention_varlen_workspace_bytes(few, config.block_q, traits.head_dim_v));
+    step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0,
+                                  call.recipe.workspace_bytes, offsetof(AttentionParams, nonce));
+  }
+  recipe_ = call.recipe;
+  outputs_.push_back({&out, expected, 2 * epsilon(traits.q)});
+}
+
+}  // namespace kiln::testing
