@@ -118,8 +118,8 @@ class _Call:
             self.words["query_out"].copy_(self._computed(self.query))
 
     def _parts(self, keys, values, query):
-        """What is compared. A rounding error before an 8-bit one moves some elements by a step, so
-        that keys are left out where both are."""
+        """The tensors to compare. A rounding error before an 8-bit one moves some elements by a
+        step, so that keys are left out where both are."""
         parts = [values] if self.cell.heads and self.cell.cache not in DTYPES else [keys, values]
         parts += [] if query is None else [query]
         return torch.cat([part.float().flatten(1) for part in parts], 1)

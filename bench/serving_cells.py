@@ -37,7 +37,7 @@ class ServingCell:
 
     @property
     def stream_bytes(self):
-        """Of the keys and values that are seen: what decoding is there to read."""
+        """Decoding is there to read these: the keys and values that are seen."""
         reach = (q + self.left if self.left is not None else k
                  for q, k in zip(self.lens_q, self.lens_k))  # fmt: skip
         rows = sum(min(k, seen) for k, seen in zip(self.lens_k, reach))

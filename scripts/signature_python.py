@@ -7,6 +7,7 @@ import ast
 
 from signature_model import DESCRIPTION, WIDTH, Operation, Operator, Parameter, packed, types_of
 
+TRACED = "python/kiln/operators/_traced"  # a folder
 OPENING = f"# Written by scripts/signatures.py from {DESCRIPTION}.\n"
 
 
@@ -16,7 +17,7 @@ def files(operations: tuple[Operation, ...]) -> dict[str, str]:
         "python/kiln/jit.py": _jit(operations),
         "python/kiln/_operations.pyi": _stub(operations),
         "python/kiln/operators/_schemas.py": _schemas(operations),
-        "python/kiln/operators/_traced.py": _traced(operations),
+        **{f"{TRACED}/{o.name}.py": _traced(o) for o in operations},
     }
 
 
@@ -99,17 +100,13 @@ def _schema(operation: Operation, operator: Operator) -> str:
     return f"({inputs}, {', '.join(written)}) -> ()"
 
 
-def _traced(operations: tuple[Operation, ...]) -> str:
-    modules = sorted(o.name for o in operations if _makes_results(o))
-    imports = "".join(f"from . import {name} as _{name}\n" for name in modules)
-    converters = sorted(
-        {p.type.convert for o in operations for p in o.parameters} - {None}, key=str
-    )
-    values = ", ".join(sorted([*map(str, converters), "check", "refuse"]))
-    functions = "\n\n".join(_function(operation) for operation in operations)
+def _traced(operation: Operation) -> str:
+    results = f"from .. import {operation.name} as _{operation.name}\n"
+    converters = {p.type.convert for p in operation.parameters} - {None}
+    refuses = any(p.type.torch is None for p in operation.parameters)
+    values = ", ".join(sorted([*map(str, converters), "check", *["refuse"] * refuses]))
     return f'''\
-{OPENING}"""What stands for kiln.jit's functions where PyTorch traces: functions that take the same
-arguments and call the operators."""
+{OPENING}"""What stands for jit.{operation.name} where PyTorch traces."""
 
 from __future__ import annotations
 
@@ -117,12 +114,12 @@ from typing import Any
 
 import torch
 
-{imports}from ._values import {values}
+{results if _makes_results(operation) else ""}from .._values import {values}
 
 _OPS = torch.ops.kiln
 
 
-{functions}'''
+{_function(operation)}'''
 
 
 def _schemas(operations: tuple[Operation, ...]) -> str:

@@ -16,7 +16,9 @@ import signature_cpp
 import signature_python
 from signature_model import DESCRIPTION, ROOT, operations
 
-GENERATED = pathlib.Path(signature_cpp.FOLDER)
+# Folders that hold generated files and, by these names, others.
+GENERATED = (signature_cpp.FOLDER, signature_python.TRACED)
+BY_HAND = (".clang-format", "__init__.py")
 
 
 def files(description: pathlib.Path = ROOT / DESCRIPTION) -> dict[str, str]:
@@ -29,18 +31,13 @@ def stale(root: pathlib.Path = ROOT) -> list[str]:
     """Generated files that are missing, differ from the description, or belong to no operation."""
     expected = files(root / DESCRIPTION)
     differing = [name for name, text in expected.items() if _text(root / name) != text]
-    there = [path.relative_to(root).as_posix() for path in (root / GENERATED).glob("*.*")]
-    return sorted(
-        differing + [name for name in there if name not in expected and not _is_config(name)]
-    )
+    there = [path for folder in GENERATED for path in (root / folder).glob("*.*")]
+    names = [path.relative_to(root).as_posix() for path in there if path.name not in BY_HAND]
+    return sorted(differing + [name for name in names if name not in expected])
 
 
 def _text(path: pathlib.Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.is_file() else None
-
-
-def _is_config(name: str) -> bool:
-    return name.endswith("/.clang-format")
 
 
 def main() -> int:
@@ -57,7 +54,9 @@ def main() -> int:
     expected = files()
     for name in found:
         if name in expected:
-            (ROOT / name).write_text(expected[name], encoding="utf-8")
+            path = ROOT / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(expected[name], encoding="utf-8")
         else:
             (ROOT / name).unlink()
         print(name)

@@ -14,7 +14,7 @@ constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
 
 bool is_quantized(DType dtype) { return is_f8(dtype) || dtype == DType::i8; }
 
-// What every tensor of a call has to be, but for its shape.
+// Every tensor of a call has to pass these checks, beside that of its shape.
 void check_given(Subject subject, const TensorView& tensor, const AppendProblem& problem) {
   check_tensor(subject, tensor, problem.device_ordinal);
   check_data(subject, tensor, problem.may_be_null);

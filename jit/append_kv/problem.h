@@ -9,7 +9,7 @@
 
 namespace kiln {
 
-// What the kernels are specialised for, as Traits.
+// The kernels are specialised for these properties, as Traits.
 struct AppendTraits {
   DType input = DType::bf16;
   DType cache = DType::bf16;

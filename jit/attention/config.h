@@ -46,9 +46,9 @@ inline const AttentionConfig& attention_config(int row) {
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits);
 std::string tile_name(const AttentionConfig& config);  // "128x64x2", "64x64x2 split"
 
-// What a row is made for: up to 16 rows of all the heads that share a KV head, by two CTAs on a
-// multiprocessor or by one; up to 32; up to 64; a few; many queries that see few keys; many. Of all
-// but the last two, CTAs may share the keys of a tile.
+// A row is made for one of these: up to 16 rows of all the heads that share a KV head, by two CTAs
+// on a multiprocessor or by one; up to 32; up to 64; a few; many queries that see few keys; many.
+// Of all but the last two, CTAs may share the keys of a tile.
 enum class RowKind { decode, decode_alone, decode_32, decode_64, few, narrow, many };
 // The row of a kind that such traits use on an arch; -1: none.
 int row_of_kind(RowKind kind, const AttentionTraits& traits, int arch);

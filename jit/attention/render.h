@@ -10,7 +10,7 @@ namespace kiln {
 
 // Of templates/attention/flash_attention.cuh.
 std::string render_attention(const Specialization& spec, const UserTexts& texts);
-// Of templates/attention/varlen/flash_attention.cuh, with rows of the same table.
+// This one renders templates/attention/varlen/flash_attention.cuh, with rows of the same table.
 std::string render_attention_varlen(const Specialization& spec, const UserTexts& texts);
 // This one renders a row of templates/attention/sm90/flash_attention.cuh.
 std::string render_attention_sm90(const Specialization& spec, const UserTexts& texts);

@@ -14,7 +14,7 @@ constexpr const char* kPackedLayout = "[tokens, heads, head_dim]";
 constexpr const char* kCacheLayout = "[batch or pages, length or page_size, heads, head_dim]";
 constexpr const char* kDenseLayout = "[batch, len_q, heads, head_dim]";
 
-// What both operations call the tensors that say where sequences are.
+// The tensors that say where sequences are; the operations call one of them differently.
 struct SequenceTensors {
   const TensorView& cu_seqlens_q;
   const TensorView& cu_seqlens_k;
@@ -37,9 +37,9 @@ struct RowDims {
         batch(t.rank == 4 ? t.strides[0] : 0) {}
 };
 
-void check_rows(Subject subject, const TensorView& t, DType dtype, const AttentionProblem& problem,
-                int ordinal) {
-  check_tensor(subject, t, ordinal);
+void check_rows(Subject subject, const TensorView& t, DType dtype,
+                const AttentionProblem& problem) {
+  check_tensor(subject, t, problem.device_ordinal);
   check_dtype(subject, t, dtype, " like q");
   check_last_stride(subject, t);
   check_data(subject, t, problem.may_be_null);
@@ -63,7 +63,7 @@ void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
   const bool is_cache = sequences.block_table.given() || k.rank == 4;
   const char* const layout = is_cache ? kCacheLayout : kPackedLayout;
   for (auto [argument, tensor] : {std::pair{names.k, &k}, {names.v, &v}}) {
-    check_rows({names.op, argument}, *tensor, q.dtype, problem, problem.device_ordinal);
+    check_rows({names.op, argument}, *tensor, q.dtype, problem);
     check_rank({names.op, argument}, *tensor, is_cache ? 4 : 3, layout);
   }
   const RowDims keys(k), values(v);
@@ -148,7 +148,7 @@ void check_options(const AttentionOptions& options, std::int64_t splits,
 void check_results(const TensorView& q, const TensorView& out, const TensorView& lse,
                    std::int64_t dim_v, AttentionProblem& problem) {
   const char* const op = problem.names.op;
-  check_rows({op, "out"}, out, q.dtype, problem, problem.device_ordinal);
+  check_rows({op, "out"}, out, q.dtype, problem);
   if (q.rank == 3) {
     check_shape({op, "out"}, out, {q.shape[0], q.shape[1], dim_v});
   } else {
@@ -256,7 +256,8 @@ void check_queries(const TensorView& q, int rank, const char* layout, AttentionP
                             "; cast the inputs to one of them");
   }
   check_rank(subject, q, rank, layout);
-  check_rows(subject, q, q.dtype, problem, problem.device_ordinal);
+  check_last_stride(subject, q);
+  check_data(subject, q, problem.may_be_null);
 }
 
 int bound(const char* name, std::int64_t value, const AttentionProblem& problem) {

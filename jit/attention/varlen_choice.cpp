@@ -56,12 +56,13 @@ void fill(Step& step, const AttentionProblem& problem, int arch, int row, int le
       offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
 }
 
-// The row for sequences of up to 16 rows: one CTA on each multiprocessor if they are few.
+// The row for sequences of up to 16 rows: one CTA on each multiprocessor if they are few, unless a
+// result may not depend on how many there are.
 int decode_row(const AttentionProblem& problem, int arch, int sm_count) {
-  const int alone = row_of_kind(RowKind::decode_alone, problem.traits, arch);
   const long long tiles = static_cast<long long>(problem.batch) * problem.heads_kv;
-  return alone >= 0 && tiles <= sm_count ? alone
-                                         : row_of_kind(RowKind::decode, problem.traits, arch);
+  const bool are_few = tiles <= sm_count && !problem.whole_tiles;
+  const int alone = are_few ? row_of_kind(RowKind::decode_alone, problem.traits, arch) : -1;
+  return alone >= 0 ? alone : row_of_kind(RowKind::decode, problem.traits, arch);
 }
 
 }  // namespace
@@ -86,25 +87,23 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
   };
   const std::int64_t most_rows =
       std::int64_t{problem.len_q} * (problem.heads / std::max(problem.heads_kv, 1));
-  const int few = row_of_kind(RowKind::few, traits, arch);
-  const int wide =
-      row_of_kind(most_rows <= 32 ? RowKind::decode_32 : RowKind::decode_64, traits, arch);
   Step& first = problem.recipe.first();
-  // Where a result may not depend on the bound, sequences of so many rows have one kernel, and
-  // others another.
-  const bool is_wide = most_rows > 16 && most_rows <= 64 && wide >= 0 && !problem.whole_tiles;
-  if (is_wide || most_rows <= 16) {
-    const int row = is_wide               ? wide
-                    : problem.whole_tiles ? row_of_kind(RowKind::decode, traits, arch)
-                                          : decode_row(problem, arch, sm_count);
-    add(first, row, 0, kUnbounded);
+  if (most_rows <= 16) {
+    add(first, decode_row(problem, arch, sm_count), 0, kUnbounded);
     return true;
   }
+  if (most_rows <= 64 && !problem.whole_tiles) {
+    const RowKind kind = most_rows <= 32 ? RowKind::decode_32 : RowKind::decode_64;
+    if (const int row = row_of_kind(kind, traits, arch); row >= 0) {
+      add(first, row, 0, kUnbounded);
+      return true;
+    }
+  }
+  const int few = row_of_kind(RowKind::few, traits, arch);
   // All sequences may have as many queries as the bound says: one of them, or those of a tensor
-  // with a batch dimension, have.
-  const bool is_even =
-      !problem.whole_tiles && problem.tokens >= std::int64_t{problem.batch} * problem.len_q;
-  if (is_even) {
+  // with a batch dimension, have. Where a result may not depend on the bound, sequences of so many
+  // rows have one kernel, and others another.
+  if (!problem.whole_tiles && problem.tokens >= std::int64_t{problem.batch} * problem.len_q) {
     add(first, few, 0, kUnbounded);
     return true;
   }

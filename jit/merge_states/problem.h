@@ -9,7 +9,7 @@
 
 namespace kiln {
 
-// What the kernels are specialised for, as Traits.
+// The kernels are specialised for these properties, as Traits.
 struct MergeTraits {
   DType input = DType::bf16;
   DType output = DType::bf16;

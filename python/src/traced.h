@@ -1,6 +1,8 @@
 // Calls with tensors that PyTorch traces with: the operators of kiln.operators take them.
 #pragma once
 
+#include <string>
+
 #include "errors.h"
 #include "frameworks.h"
 
@@ -9,7 +11,8 @@ namespace kiln::python {
 // What stands for the operation where PyTorch traces, of the same arguments; a new reference.
 inline PyObject* call_operator(const char* op, PyObject* const* args, Py_ssize_t count,
                                PyObject* keywords) {
-  const py::object function = py::module_::import("kiln.operators._traced").attr(op);
+  const std::string module = std::string("kiln.operators._traced.") + op;
+  const py::object function = py::module_::import(module.c_str()).attr(op);
   return take(PyObject_Vectorcall(function.ptr(), args, static_cast<std::size_t>(count), keywords))
       .release()
       .ptr();

@@ -132,9 +132,6 @@ def faults_of_linking(name, text):
 
 
 def faults_of_size(name, text):
-    """A file that a script writes is edited, and best read, in what the script reads."""
-    if "Written by scripts/" in text[:200]:
-        return
     lines = text.count("\n")
     if lines > MAX_LINES:
         yield f"{name} has {lines} lines; split it by concern at {MAX_LINES}"

@@ -41,8 +41,10 @@ def test_a_file_that_differs_is_missing_or_is_left_over_is_found(tmp_path):
     changed.write_text(changed.read_text() + "\n")
     (root / "python/src/generated/gemm.h").unlink()
     (root / "python/src/generated/torch_conv.h").write_text("// of an operation that is gone\n")
+    (root / "python/kiln/operators/_traced/conv.py").write_text("# likewise\n")
     assert signatures.stale(root) == [
         "python/kiln/jit.py",
+        "python/kiln/operators/_traced/conv.py",
         "python/src/generated/gemm.h",
         "python/src/generated/torch_conv.h",
     ]
@@ -57,7 +59,7 @@ def test_another_default_makes_every_file_that_tells_it_stale(tmp_path):
     assert signatures.stale(root) == [
         "python/kiln/_operations.pyi",
         "python/kiln/operators/_schemas.py",
-        "python/kiln/operators/_traced.py",
+        "python/kiln/operators/_traced/gemm.py",
         "python/src/generated/methods.cpp",
     ]
 
@@ -91,8 +93,8 @@ def test_a_new_operation_needs_its_entry_alone(tmp_path):
     schemas = files["python/kiln/operators/_schemas.py"]
     assert "Tensor(a!)? residual_out=None, Tensor(b!) out) -> ()" in schemas
     ast.parse(schemas)
-    traced = files["python/kiln/operators/_traced.py"]
-    assert "from . import scaled_sum as _scaled_sum" in traced
+    traced = files["python/kiln/operators/_traced/scaled_sum.py"]
+    assert "from .. import scaled_sum as _scaled_sum" in traced
     ast.parse(traced)
     ast.parse(files["python/kiln/_operations.pyi"])
 

@@ -20,7 +20,7 @@ extern "C" {
 
 /* --------------------------------------------------------------------------------- merging */
 
-/* What a log-sum-exp is a logarithm to, and the order of its dimensions for each part. */
+/* The base of log-sum-exps, and the order of its dimensions for each part. */
 typedef enum kiln_lse_base { KILN_LSE_E = 0, KILN_LSE_2 = 1 } kiln_lse_base;
 typedef enum kiln_lse_layout {
   KILN_LSE_HEADS_TOKENS = 0,

@@ -12,7 +12,7 @@
 
 namespace KILN_PUBLIC kiln {
 
-// What a log-sum-exp is a logarithm to: the natural one is Kiln's and flash-attn's.
+// The base of log-sum-exps: the natural one is Kiln's and flash-attn's.
 enum class LseBase : std::uint8_t { e, two };
 // [heads, tokens] or [tokens, heads], for each part.
 enum class LseLayout : std::uint8_t { heads_tokens, tokens_heads };

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 
 from .. import _core, jit
-from . import _traced
 from ._schemas import SCHEMAS, Schema
 from ._values import check
 
@@ -77,8 +76,14 @@ def register(library: Any, native: str = "libtorch_cpu.so") -> tuple[str, ...]:
     return keys
 
 
+def _stand_in(operation: str) -> Callable[..., Any]:
+    """What stands for the operation where PyTorch traces."""
+    module = importlib.import_module(f"{__name__}._traced.{operation}")
+    return getattr(module, operation)
+
+
 NATIVE = register(_LIBRARY)
 TRACED = {
-    getattr(jit, operation): getattr(_traced, operation)
+    getattr(jit, operation): _stand_in(operation)
     for operation in {schema.operation: None for schema in SCHEMAS}
 }

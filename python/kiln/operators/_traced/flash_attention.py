@@ -1,0 +1,68 @@
+# Written by scripts/signatures.py from python/operations.pyi.
+"""What stands for jit.flash_attention where PyTorch traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import flash_attention as _flash_attention
+from .._values import check, numbers, refuse
+
+_OPS = torch.ops.kiln
+
+
+def flash_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: Any = False,
+    top_left: Any = False,
+    window: Any = (-1, -1),
+    softcap: Any = 0.0,
+    scale: Any = None,
+    attn_mask: Any = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: Any = None,
+    layout: Any = "bshd",
+    out: Any = None,
+    lse: Any = None,
+    return_lse: Any = False,
+) -> Any:
+    """kiln.jit.flash_attention as operators of PyTorch."""
+    refuse("flash_attention", variant=variant)
+    tensors = {
+        "q": q,
+        "k": k,
+        "v": v,
+        "attn_mask": attn_mask,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "out": out,
+        "lse": lse,
+    }
+    check("flash_attention", tensors)
+    options = {
+        "causal": causal,
+        "top_left": top_left,
+        "window": numbers("flash_attention", window),
+        "softcap": softcap,
+        "scale": scale,
+        "attn_mask": attn_mask,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "layout": layout,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.flash_attention_lse(q, k, v, **options)
+        return _OPS.flash_attention(q, k, v, **options)
+    if out is None:
+        out = _flash_attention.out(q, k, v, **options)
+    if lse is None and return_lse:
+        lse = _flash_attention.lse(q, k, v, **options)
+    _OPS.flash_attention_out(q, k, v, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out

@@ -1,0 +1,79 @@
+# Written by scripts/signatures.py from python/operations.pyi.
+"""What stands for jit.flash_attention_varlen where PyTorch traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import flash_attention_varlen as _flash_attention_varlen
+from .._values import check, numbers, refuse
+
+_OPS = torch.ops.kiln
+
+
+def flash_attention_varlen(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    cu_seqlens_q: Any,
+    max_seqlen_q: Any,
+    max_seqlen_k: Any,
+    cu_seqlens_k: Any = None,
+    seqused_k: Any = None,
+    block_table: Any = None,
+    causal: Any = False,
+    window: Any = (-1, -1),
+    softcap: Any = 0.0,
+    scale: Any = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: Any = None,
+    num_splits: Any = 0,
+    out: Any = None,
+    lse: Any = None,
+    return_lse: Any = False,
+) -> Any:
+    """kiln.jit.flash_attention_varlen as operators of PyTorch."""
+    refuse("flash_attention_varlen", variant=variant)
+    tensors = {
+        "q": q,
+        "k": k,
+        "v": v,
+        "cu_seqlens_q": cu_seqlens_q,
+        "cu_seqlens_k": cu_seqlens_k,
+        "seqused_k": seqused_k,
+        "block_table": block_table,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "out": out,
+        "lse": lse,
+    }
+    check("flash_attention_varlen", tensors)
+    options = {
+        "cu_seqlens_q": cu_seqlens_q,
+        "max_seqlen_q": max_seqlen_q,
+        "max_seqlen_k": max_seqlen_k,
+        "cu_seqlens_k": cu_seqlens_k,
+        "seqused_k": seqused_k,
+        "block_table": block_table,
+        "causal": causal,
+        "window": numbers("flash_attention_varlen", window),
+        "softcap": softcap,
+        "scale": scale,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "num_splits": num_splits,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.flash_attention_varlen_lse(q, k, v, **options)
+        return _OPS.flash_attention_varlen(q, k, v, **options)
+    if out is None:
+        out = _flash_attention_varlen.out(q, k, v, **options)
+    if lse is None and return_lse:
+        lse = _flash_attention_varlen.lse(q, k, v, **options)
+    _OPS.flash_attention_varlen_out(q, k, v, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out

@@ -1,0 +1,69 @@
+# Written by scripts/signatures.py from python/operations.pyi.
+"""What stands for jit.flash_attention_with_kvcache where PyTorch traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import flash_attention_with_kvcache as _flash_attention_with_kvcache
+from .._values import check, numbers, refuse
+
+_OPS = torch.ops.kiln
+
+
+def flash_attention_with_kvcache(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    *,
+    cache_seqlens: Any,
+    block_table: Any = None,
+    causal: Any = False,
+    window: Any = (-1, -1),
+    softcap: Any = 0.0,
+    scale: Any = None,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
+    variant: Any = None,
+    num_splits: Any = 0,
+    out: Any = None,
+    lse: Any = None,
+    return_lse: Any = False,
+) -> Any:
+    """kiln.jit.flash_attention_with_kvcache as operators of PyTorch."""
+    refuse("flash_attention_with_kvcache", variant=variant)
+    tensors = {
+        "q": q,
+        "k_cache": k_cache,
+        "v_cache": v_cache,
+        "cache_seqlens": cache_seqlens,
+        "block_table": block_table,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "out": out,
+        "lse": lse,
+    }
+    check("flash_attention_with_kvcache", tensors)
+    options = {
+        "cache_seqlens": cache_seqlens,
+        "block_table": block_table,
+        "causal": causal,
+        "window": numbers("flash_attention_with_kvcache", window),
+        "softcap": softcap,
+        "scale": scale,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "num_splits": num_splits,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.flash_attention_with_kvcache_lse(q, k_cache, v_cache, **options)
+        return _OPS.flash_attention_with_kvcache(q, k_cache, v_cache, **options)
+    if out is None:
+        out = _flash_attention_with_kvcache.out(q, k_cache, v_cache, **options)
+    if lse is None and return_lse:
+        lse = _flash_attention_with_kvcache.lse(q, k_cache, v_cache, **options)
+    _OPS.flash_attention_with_kvcache_out(q, k_cache, v_cache, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out

@@ -1,0 +1,65 @@
+# Written by scripts/signatures.py from python/operations.pyi.
+"""What stands for jit.gemm where PyTorch traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .._values import check, dtype_of, tile_numbers
+
+_OPS = torch.ops.kiln
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    *,
+    trans_a: Any = False,
+    trans_b: Any = False,
+    bias: Any = None,
+    activation: Any = None,
+    gate: Any = None,
+    residual: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    alpha: Any = 1.0,
+    out: Any = None,
+    out_dtype: Any = None,
+    precision: Any = None,
+    accumulator: Any = "float32",
+    epilogue: Any = None,
+    config: Any = None,
+) -> Any:
+    """kiln.jit.gemm as operators of PyTorch."""
+    tensors = {
+        "a": a,
+        "b": b,
+        "bias": bias,
+        "residual": residual,
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+        "out": out,
+    }
+    check("gemm", tensors)
+    options = {
+        "trans_a": trans_a,
+        "trans_b": trans_b,
+        "bias": bias,
+        "activation": activation,
+        "gate": gate,
+        "residual": residual,
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+        "alpha": alpha,
+        "out_dtype": None if out_dtype is None else dtype_of("gemm", out_dtype),
+        "precision": precision,
+        "accumulator": accumulator,
+        "epilogue": epilogue,
+        "config": None if config is None else tile_numbers("gemm", config),
+    }
+    if out is None:
+        return _OPS.gemm(a, b, **options)
+    _OPS.gemm_out(a, b, **options, out=out)
+    return out

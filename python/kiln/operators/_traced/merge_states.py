@@ -1,0 +1,50 @@
+# Written by scripts/signatures.py from python/operations.pyi.
+"""What stands for jit.merge_states where PyTorch traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import merge_states as _merge_states
+from .._values import check
+
+_OPS = torch.ops.kiln
+
+
+def merge_states(
+    outs: Any,
+    lses: Any,
+    *,
+    base: Any = "e",
+    layout: Any = "ht",
+    sinks: Any = None,
+    out: Any = None,
+    lse: Any = None,
+    return_lse: Any = False,
+) -> Any:
+    """kiln.jit.merge_states as operators of PyTorch."""
+    tensors = {
+        "outs": outs,
+        "lses": lses,
+        "sinks": sinks,
+        "out": out,
+        "lse": lse,
+    }
+    check("merge_states", tensors)
+    options = {
+        "base": base,
+        "layout": layout,
+        "sinks": sinks,
+    }
+    if out is None and lse is None:
+        if return_lse:
+            return _OPS.merge_states_lse(outs, lses, **options)
+        return _OPS.merge_states(outs, lses, **options)
+    if out is None:
+        out = _merge_states.out(outs, lses, **options)
+    if lse is None and return_lse:
+        lse = _merge_states.lse(outs, lses, **options)
+    _OPS.merge_states_out(outs, lses, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out

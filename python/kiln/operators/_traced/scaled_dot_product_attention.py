@@ -1,0 +1,40 @@
+# Written by scripts/signatures.py from python/operations.pyi.
+"""What stands for jit.scaled_dot_product_attention where PyTorch traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .._values import check
+
+_OPS = torch.ops.kiln
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: Any = False,
+    *,
+    scale: Any = None,
+    enable_gqa: Any = False,
+) -> Any:
+    """kiln.jit.scaled_dot_product_attention as operators of PyTorch."""
+    tensors = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "attn_mask": attn_mask,
+    }
+    check("scaled_dot_product_attention", tensors)
+    options = {
+        "scale": scale,
+        "enable_gqa": enable_gqa,
+    }
+    return _OPS.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, **options
+    )
