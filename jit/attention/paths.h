@@ -27,6 +27,9 @@ std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int
 bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& device,
                             bool may_split);
 bool resolve_portable(AttentionProblem& problem, const runtime::Device& device, bool may_split);
+// Completes a step where sequences have lengths of their own; false if it is none for sm_90a.
+bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
+                      bool may_split, std::size_t& workspace);
 std::vector<int> varlen_rows(const AttentionTraits& traits, int arch);
 bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bool may_split);
 

@@ -6,6 +6,26 @@
 
 namespace kiln {
 
+namespace {
+
+// The types of templates/attention/sm90/storage.cuh.
+struct StorageTypes {
+  const char* storage;
+  const char* args;
+};
+StorageTypes types_of(Storage storage) {
+  switch (storage) {
+    case Storage::dense:
+      return {"kiln::DenseStorage", "kiln::AttentionSm90Args"};
+    case Storage::ragged:
+      return {"kiln::RaggedStorage", "kiln::AttentionSm90VarlenArgs"};
+    default:
+      return {"kiln::PagedStorage", "kiln::AttentionSm90VarlenArgs"};
+  }
+}
+
+}  // namespace
+
 std::string render_attention_sm90(const Specialization& spec, const UserTexts& texts) {
   const auto traits = spec.traits_as<AttentionTraits>();
   const AttentionSm90Config& config =
@@ -29,25 +49,27 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
                            .k_steps = config.block_kv / 16,
                            .a_in_registers = true,
                            .low_words = true};
+  const StorageTypes types = types_of(traits.storage);
   SourceText text;
   text << "#include \"/kiln/attention/sm90/flash_attention.cuh\"\n\n"
        << render_wgmma(scores) << render_wgmma(outputs) << "struct Config {\n"
        << "  using Element = " << device_type(traits.q) << ";\n"
        << "  using Scores = ::Scores;\n"
        << "  using Outputs = ::Outputs;\n"
+       << "  using Storage = " << types.storage << ";\n"
        << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
        << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"
        << "  static constexpr int kGroups = " << config.block_q / 64
        << ", kBlockKv = " << config.block_kv << ";\n"
        << "  static constexpr int kStages = " << config.stages << ", kQStages = " << config.q_stages
        << ";\n"
-       << "  static constexpr bool kStagedOutput = " << boolean(config.staged_output)
+       << "  static constexpr bool kStagedOutput = " << boolean(stages_output(config, traits))
        << ", kTurns = " << boolean(config.turns) << ";\n"
        << "  static constexpr bool kSplits = " << boolean(config.splits) << ";\n"
        << "};\n"
        << variant_source(traits, texts)
        << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, 1)\n"
-       << kEntryName << "(const __grid_constant__ kiln::AttentionSm90Args<Variant> args) {\n"
+       << kEntryName << "(const __grid_constant__ " << types.args << "<Variant> args) {\n"
        << "  kiln::flash_attention_sm90<Config>(args);\n}\n";
   return text.str();
 }

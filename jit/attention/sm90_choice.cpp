@@ -19,7 +19,8 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 // which may admit some lengths only and the last of which admits all; stops where it returns true.
 template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
-  if (limits(arch).number != 90 || !traits.aligned || traits.storage != Storage::dense) return;
+  if (limits(arch).number != 90) return;
+  if (!traits.aligned || (splits && traits.storage != Storage::dense)) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   // Three math warpgroups leave registers for code that reads nothing at a key.
   const bool is_light_code =
@@ -64,15 +65,34 @@ bool is_map_stride(long long stride, long long size, int element_bytes) {
   return size <= 1 || (stride > 0 && stride < kMost / element_bytes);
 }
 
+// The sizes of the dimensions of a tensor [entries, rows, heads, ..].
+struct RowsShape {
+  int entries, rows, heads;
+};
+bool is_map(const RowsShape& shape, long long entry, long long row, long long head,
+            int element_bytes) {
+  return is_map_stride(entry, shape.entries, element_bytes) &&
+         is_map_stride(row, shape.rows, element_bytes) &&
+         is_map_stride(head, shape.heads, element_bytes);
+}
+
 bool have_maps(const AttentionParams& p, int element_bytes) {
-  const auto is_map = [&](long long batch, long long row, long long head, int heads, int rows) {
-    return is_map_stride(batch, p.batch, element_bytes) &&
-           is_map_stride(row, rows, element_bytes) && is_map_stride(head, heads, element_bytes);
-  };
-  return is_map(p.q_batch, p.q_row, p.q_head, p.heads, p.len_q) &&
-         is_map(p.k_batch, p.k_row, p.k_head, p.heads_kv, p.len_kv) &&
-         is_map(p.v_batch, p.v_row, p.v_head, p.heads_kv, p.len_kv) &&
-         is_map(p.out_batch, p.out_row, p.out_head, p.heads, p.len_q);
+  const RowsShape queries{p.batch, p.len_q, p.heads}, keys{p.batch, p.len_kv, p.heads_kv};
+  return is_map(queries, p.q_batch, p.q_row, p.q_head, element_bytes) &&
+         is_map(keys, p.k_batch, p.k_row, p.k_head, element_bytes) &&
+         is_map(keys, p.v_batch, p.v_row, p.v_head, element_bytes) &&
+         is_map(queries, p.out_batch, p.out_row, p.out_head, element_bytes);
+}
+
+bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
+  const AttentionParams& p = params.call;
+  const bool is_packed = params.cu_seqlens_q != nullptr;
+  const RowsShape queries{is_packed ? 1 : p.batch, is_packed ? params.tokens : p.len_q, p.heads};
+  const RowsShape keys{params.entries_k, params.rows_k, p.heads_kv};
+  return params.rows_k > 0 && params.entries_k > 0 &&
+         is_map(queries, p.q_batch, p.q_row, p.q_head, element_bytes) &&
+         is_map(keys, p.k_batch, p.k_row, p.k_head, element_bytes) &&
+         is_map(keys, p.v_batch, p.v_row, p.v_head, element_bytes);
 }
 
 }  // namespace
@@ -80,7 +100,7 @@ bool have_maps(const AttentionParams& p, int element_bytes) {
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return attention_sm90_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q,
                                      config.block_kv, config.stages, config.q_stages,
-                                     config.staged_output);
+                                     stages_output(config, traits));
 }
 
 std::string tile_name(const AttentionSm90Config& config) {
@@ -94,7 +114,6 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
     return "q, k, v or out admits no tensor map: its base and its strides must be multiples of 16 "
            "bytes";
   }
-  if (traits.storage != Storage::dense) return "sequences have lengths of their own";
   return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
                                                    : "";
 }
@@ -269,6 +288,41 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, bytes,
                                 offsetof(AttentionParams, nonce));
   problem.recipe.workspace_bytes = bytes;
+  return true;
+}
+
+bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
+                      bool may_split, std::size_t& workspace) {
+  const int arch = arch_of(device);
+  // Where a result may not depend on bounds, they choose no row.
+  const std::int64_t unbounded = 0x7fffffff;
+  const int row = problem.whole_tiles
+                      ? first_row(problem.traits, arch, unbounded, unbounded)
+                      : first_row(problem.traits, arch, problem.len_q, problem.keys);
+  if (row < 0) return false;
+  AttentionVarlenParams params;
+  std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
+  if (!have_maps(params, size_of(problem.traits.q))) return false;
+  const AttentionSm90Config& config = sm90_config_at(row);
+  const std::int64_t tiles =
+      problem.heads * (problem.tokens / config.block_q + std::int64_t{problem.batch});
+  const int sm_count = device.info().sm_count;
+  if (tiles > 0x7fffffff - 2 * sm_count) return false;
+  step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
+  step.blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, sm_count));
+  int box_rows = config.block_kv;
+  if (params.block_table != nullptr) {
+    // The largest power of two that divides both.
+    const auto both = static_cast<unsigned>(params.page_size | config.block_kv);
+    box_rows = static_cast<int>(both & -both);
+  }
+  step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
+  if (!may_split) return true;
+  workspace = std::max(workspace, std::size_t{kAttentionDrawBytes});
+  step.arguments.want_workspace(
+      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, workspace), 0,
+      kAttentionDrawBytes,
+      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
   return true;
 }
 

@@ -32,6 +32,11 @@ struct AttentionSm90Config {
 
 std::span<const AttentionSm90Config> attention_sm90_configs();
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits);
+// Whether a row's kernel passes outputs through shared memory: the copy engine would write rows
+// behind a sequence that has a length of its own.
+inline bool stages_output(const AttentionSm90Config& config, const AttentionTraits& traits) {
+  return config.staged_output && traits.storage == Storage::dense;
+}
 std::string tile_name(const AttentionSm90Config& config);  // "128x128x2", or "128x128x2 split"
 
 // Why no row serves such calls, in one sentence; "" where one does.

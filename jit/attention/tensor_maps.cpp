@@ -38,22 +38,13 @@ const runtime::TensorMap& encode(const Rows& t, runtime::Device& device) {
   return remembered_map(spec, device);
 }
 
-}  // namespace
-
-std::span<const std::byte> pack_attention_sm90(const CallArguments& arguments,
-                                               const Specialization& spec, runtime::Device& device,
-                                               ParameterBlock& block) {
-  using Maps = AttentionMaps<runtime::TensorMap>;
+AttentionMaps<runtime::TensorMap> dense_maps(const AttentionParams& p,
+                                             const AttentionTraits& traits,
+                                             const AttentionSm90Config& config,
+                                             runtime::Device& device) {
   constexpr int kStoredRows = 16;  // a warp's
-  const std::span<const std::byte> call = arguments.bytes();
-  static_assert(sizeof(Maps) + CallArguments::kCapacity + 8 + alignof(Maps) <= sizeof block.bytes);
-  AttentionParams p;
-  std::memcpy(&p, call.data(), sizeof p);
-  const auto traits = spec.traits_as<AttentionTraits>();
-  const AttentionSm90Config& config =
-      attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
   const int d = traits.head_dim, dv = traits.head_dim_v;
-  Maps& maps = block.begin<Maps>();
+  AttentionMaps<runtime::TensorMap> maps;
   maps.q = encode(
       {p.q, traits.q, d, p.len_q, p.heads, p.batch, p.q_row, p.q_head, p.q_batch, config.block_q},
       device);
@@ -66,11 +57,57 @@ std::span<const std::byte> pack_attention_sm90(const CallArguments& arguments,
   maps.out = encode({p.out, traits.out, dv, p.len_q, p.heads, p.batch, p.out_row, p.out_head,
                      p.out_batch, kStoredRows},
                     device);
+  return maps;
+}
+
+AttentionVarlenMaps<runtime::TensorMap> varlen_maps(const AttentionVarlenParams& params,
+                                                    const AttentionTraits& traits,
+                                                    const AttentionSm90Config& config,
+                                                    runtime::Device& device) {
+  const AttentionParams& p = params.call;
+  const bool is_packed = params.cu_seqlens_q != nullptr;
+  AttentionVarlenMaps<runtime::TensorMap> maps;
+  maps.q = encode({p.q, traits.q, traits.head_dim, is_packed ? params.tokens : p.len_q, p.heads,
+                   is_packed ? 1 : p.batch, p.q_row, p.q_head, p.q_batch, config.block_q},
+                  device);
+  maps.k = encode({p.k, traits.k, traits.head_dim, params.rows_k, p.heads_kv, params.entries_k,
+                   p.k_row, p.k_head, p.k_batch, params.box_rows},
+                  device);
+  maps.v = encode({p.v, traits.v, traits.head_dim_v, params.rows_k, p.heads_kv, params.entries_k,
+                   p.v_row, p.v_head, p.v_batch, params.box_rows},
+                  device);
+  return maps;
+}
+
+// The maps, then the arguments. The struct ends in padding to the maps' alignment.
+template <class Maps>
+std::span<const std::byte> pack(const Maps& maps, std::span<const std::byte> call,
+                                ParameterBlock& block) {
+  static_assert(sizeof(Maps) + CallArguments::kCapacity + 8 + alignof(Maps) <= sizeof block.bytes);
+  block.begin<Maps>() = maps;
   std::memcpy(block.bytes.data() + sizeof(Maps), call.data(), call.size());
-  // The struct ends in padding to the maps' alignment.
   const std::size_t size =
       (sizeof(Maps) + call.size() + alignof(Maps) - 1) / alignof(Maps) * alignof(Maps);
   return std::span(block.bytes).first(size);
+}
+
+}  // namespace
+
+std::span<const std::byte> pack_attention_sm90(const CallArguments& arguments,
+                                               const Specialization& spec, runtime::Device& device,
+                                               ParameterBlock& block) {
+  const std::span<const std::byte> call = arguments.bytes();
+  const auto traits = spec.traits_as<AttentionTraits>();
+  const AttentionSm90Config& config =
+      attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
+  if (traits.storage == Storage::dense) {
+    AttentionParams p;
+    std::memcpy(&p, call.data(), sizeof p);
+    return pack(dense_maps(p, traits, config, device), call, block);
+  }
+  AttentionVarlenParams p;
+  std::memcpy(&p, call.data(), sizeof p);
+  return pack(varlen_maps(p, traits, config, device), call, block);
 }
 
 }  // namespace kiln

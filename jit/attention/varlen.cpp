@@ -207,6 +207,9 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
     set_page_size(static_cast<std::uint64_t>(keys.rows), p);
   }
   p.most_rows = 0x7fffffff;
+  p.tokens = static_cast<int>(problem.tokens);
+  p.rows_k = static_cast<int>(keys.rows);
+  p.entries_k = k.rank == 4 ? static_cast<int>(k.shape[0]) : 1;
   problem.arguments().set_params(p);
   problem.add_tensor(offsetof(AttentionParams, q), {problem.names.q, &q, Use::replaceable});
   problem.add_tensor(offsetof(AttentionParams, k), {problem.names.k, &k, Use::read});

@@ -13,6 +13,9 @@ namespace kiln {
 namespace {
 
 constexpr int kUnbounded = 0x7fffffff;
+// Beside tiles of 128 rows and more of each head, a sequence of up to so many rows of all heads
+// that share a KV head takes less time with the kernel for decoding.
+constexpr int kDecodedRows = 64;
 
 // How many CTAs keep all multiprocessors busy, and how many run at a time: a decoding one has
 // enough loads under way for its multiprocessor, but where there is much to do, a second one hides
@@ -99,11 +102,21 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
       return true;
     }
   }
-  const int few = row_of_kind(RowKind::few, traits, arch);
   // All sequences may have as many queries as the bound says: one of them, or those of a tensor
   // with a batch dimension, have. Where a result may not depend on the bound, sequences of so many
   // rows have one kernel, and others another.
-  if (!problem.whole_tiles && problem.tokens >= std::int64_t{problem.batch} * problem.len_q) {
+  const bool all_are_long =
+      !problem.whole_tiles && problem.tokens >= std::int64_t{problem.batch} * problem.len_q;
+  if (fill_varlen_sm90(first, problem, device, may_split, problem.recipe.workspace_bytes)) {
+    if (all_are_long) return true;
+    Step& second = problem.recipe.add();
+    second = first;
+    first.arguments.set_int(offsetof(AttentionVarlenParams, least_rows), kDecodedRows + 1);
+    add(second, row_of_kind(RowKind::decode, traits, arch), 0, kDecodedRows);
+    return true;
+  }
+  const int few = row_of_kind(RowKind::few, traits, arch);
+  if (all_are_long) {
     add(first, few, 0, kUnbounded);
     return true;
   }

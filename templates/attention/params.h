@@ -87,8 +87,18 @@ struct AttentionVarlenParams {
   // does not depend on other sequences.
   int whole_tiles;
   int few_ctas;  // CTAs that are enough to keep all multiprocessors busy
+  // The sm_90a kernel copies so many keys of a page at a time: divides page_size and the tile.
+  int box_rows;
+  // Of the tensor maps alone: all packed queries; the rows of a batch entry or page of the keys, or
+  // all packed keys; batch entries or pages.
+  int tokens, rows_k, entries_k;
   int reserved;
 };
+// Either argument block begins with what all calls have.
+constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }
+constexpr const AttentionParams& call_of(const AttentionVarlenParams& params) {
+  return params.call;
+}
 static_assert(sizeof(AttentionVarlenParams) % 8 == 0, "the variant's 8-byte slots follow");
 
 // Bounds the query tiles of a launch: tiles of `block_q` rows of all heads that share a KV head, of
@@ -115,8 +125,19 @@ template <class Map>
 struct AttentionMaps {
   Map q, k, v, out;
 };
+// Where sequences have lengths of their own: as [batch or 1, heads, rows, columns] or, paged,
+// [pages, heads, rows, columns], whose boxes have box_rows rows. Outputs are written from registers,
+// because the copy engine would write rows behind a sequence too.
+template <class Map>
+struct AttentionVarlenMaps {
+  Map q, k, v;
+};
 
-constexpr int kAttentionWalkStages = 4, kAttentionWalkBytes = 64;
+constexpr int kAttentionWalkStages = 4, kAttentionWalkBytes = 80;
+constexpr int kAttentionScheduleBytes = 144;  // where sequences have lengths of their own
+// The sm_90a kernel for sequences with lengths of their own deals tiles by a counter in the
+// workspace, see base/draw.cuh.
+constexpr int kAttentionDrawBytes = 16;
 
 // Dynamic shared memory of one CTA of an sm_90a kernel, see sm90/shape.cuh. Rows are stored in
 // slabs of 64 columns of 16-bit elements.
@@ -126,7 +147,8 @@ constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int bloc
   const int rows = q_stages * block_q * slabs + stages * block_kv * (slabs + slabs_v) +
                    (staged_output ? block_q * slabs_v : 0);
   const int barriers = 16 * (q_stages + 2 * stages + kAttentionWalkStages + 1);
-  return rows * 128 + barriers + kAttentionWalkStages * kAttentionWalkBytes;
+  return rows * 128 + barriers + kAttentionWalkStages * kAttentionWalkBytes +
+         kAttentionScheduleBytes;
 }
 
 }  // namespace kiln

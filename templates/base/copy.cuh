@@ -14,6 +14,10 @@ __device__ __forceinline__ u32 load_word(u32 address) {
   return word;
 }
 
+__device__ __forceinline__ void store_word(u32 address, u32 word) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
 template <class T>
 __device__ __forceinline__ T load_shared(u32 address) {
   if constexpr (sizeof(T) == 4) {

@@ -48,9 +48,12 @@ struct Ring {
   __device__ __forceinline__ u32 full(u32 stage) const { return barriers + stage * 8; }
   __device__ __forceinline__ u32 empty(u32 stage) const { return barriers + (kStages + stage) * 8; }
 
-  // The consumer's position after `rounds` stages: for roles that keep this number alone.
+  // The position after `rounds` stages: for roles that keep this number alone.
   __device__ __forceinline__ static Position consumer_after(u32 rounds) {
     return {rounds % kStages, rounds / kStages & 1};
+  }
+  __device__ __forceinline__ static Position producer_after(u32 rounds) {
+    return {rounds % kStages, (rounds / kStages & 1) ^ 1};
   }
   __device__ __forceinline__ static Position consumer() { return {0, 0}; }
   __device__ __forceinline__ static Position producer() { return {0, 1}; }

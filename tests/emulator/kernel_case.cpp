@@ -278,9 +278,10 @@ KernelCase::KernelCase(const Specialization& spec, int size)
     : spec_(spec), ordinal_(device_of(spec).info().ordinal) {
   set_python_paths({KILN_TEST_SITE_PACKAGES});  // where pip put NVRTC
   const Family* const family = spec.kernel().family;
-  if (&spec.kernel() == &kFlashAttentionVarlen)
+  const bool is_attention = family == &kAttention;
+  if (is_attention && spec.traits_as<AttentionTraits>().storage != Storage::dense)
     make_varlen(size);
-  else if (family == &kAttention)
+  else if (is_attention)
     make_attention(size);
   else if (family == &kGemm)
     make_gemm(size);

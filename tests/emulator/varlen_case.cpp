@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "jit/attention/config.h"
+#include "jit/attention/family.h"
+#include "jit/attention/sm90_config.h"
 #include "jit/attention/varlen.h"
 #include "templates/attention/params.h"
 #include "tests/emulator/kernel_case.h"
@@ -14,7 +16,24 @@
 namespace kiln::testing {
 namespace {
 
-constexpr int kHeads = 2, kPage = 5, kSequences = 3;
+constexpr int kHeads = 2, kSequences = 3;
+
+// A row of either table.
+struct Tile {
+  int block_q, block_kv, stages;
+  int rows;  // of a sequence that a query tile of one or, packed, of all heads holds
+  bool is_sm90;
+};
+Tile tile_of(const Specialization& spec) {
+  if (&spec.kernel() == &kFlashAttentionSm90) {
+    const AttentionSm90Config& config =
+        attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
+    return {config.block_q, config.block_kv, config.stages, config.block_q, true};
+  }
+  const AttentionConfig& config = attention_config(spec.row());
+  return {config.block_q, config.block_kv * config.teams, config.stages, config.block_q / kHeads,
+          false};
+}
 
 std::vector<int> starts_of(const int (&lengths)[kSequences]) {
   std::vector<int> starts{0};
@@ -32,6 +51,32 @@ std::vector<float> rows_of(const std::vector<float>& values, const std::vector<i
   return all;
 }
 
+// CTAs draw the six query tiles, or have them dealt.
+void fill_sm90(Step& step, const Tile& tile, int page_size, int size) {
+  const auto both = static_cast<unsigned>(page_size | tile.block_kv);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows),
+                         page_size == 0 ? tile.block_kv : static_cast<int>(both & -both));
+  step.blocks = 2;
+  if (size == 1) return;
+  step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
+                                offsetof(AttentionParams, nonce));
+}
+
+void fill_portable(Recipe& recipe, const Tile& tile, const AttentionTraits& traits, int tokens,
+                   int size) {
+  Step& step = recipe.first();
+  const int whole = size == 1 ? 1 : 0, few = size == 0 ? 5 : 2;  // there are three tiles
+  step.blocks = static_cast<unsigned>(
+      whole ? attention_varlen_tiles(kSequences, tokens, kHeads, 1, tile.block_q) : few);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, whole_tiles), whole);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, few_ctas), few);
+  if (whole) return;
+  recipe.workspace_bytes = static_cast<std::size_t>(
+      attention_varlen_workspace_bytes(few, tile.block_q, traits.head_dim_v));
+  step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, recipe.workspace_bytes,
+                                offsetof(AttentionParams, nonce));
+}
+
 }  // namespace
 
 KernelCase::Tensor& KernelCase::integers(std::initializer_list<std::int64_t> shape,
@@ -43,18 +88,20 @@ KernelCase::Tensor& KernelCase::integers(std::initializer_list<std::int64_t> sha
 
 void KernelCase::make_varlen(int size) {
   const auto traits = spec_.traits_as<AttentionTraits>();
-  const AttentionConfig& config = attention_config(spec_.row());
-  const int stride = config.block_kv * config.teams;
-  const int lens_q[kSequences] = {config.block_q / kHeads + 3, 1, 0};
+  const Tile tile = tile_of(spec_);
+  const int stride = tile.block_kv;
+  // On sm_90a rows of a page are copied one by one, or eight at a time.
+  const int page_size = tile.is_sm90 && size == 1 ? 24 : 5;
+  const int lens_q[kSequences] = {tile.rows + 3, 1, 0};
   // Rows of few keys would be much larger than the others, by whose size errors are judged.
-  int lens_k[kSequences] = {stride * (config.stages + 2) + 5, stride + 9, 4};
+  int lens_k[kSequences] = {stride * (tile.stages + 2) + 5, stride + 9, 4};
   if (size == 2) lens_k[0] = 3, lens_k[1] = 0;
   const std::vector<int> starts_q = starts_of(lens_q), starts_k = starts_of(lens_k);
   const int tokens = starts_q.back();
   const bool is_paged = traits.storage == Storage::paged;
-  // Sequence b's key i is in the page of column i / kPage; pages lie in the opposite order.
-  const int width = *std::max_element(lens_k, lens_k + kSequences) / kPage + 1;
-  const int rows_k = is_paged ? kSequences * width * kPage : std::max(starts_k.back(), 1);
+  // Sequence b's key i is in the page of column i / page_size; pages lie in the opposite order.
+  const int width = *std::max_element(lens_k, lens_k + kSequences) / page_size + 1;
+  const int rows_k = is_paged ? kSequences * width * page_size : std::max(starts_k.back(), 1);
   std::vector<int> table;
   for (int page = kSequences * width; page-- > 0;) table.push_back(page);
 
@@ -63,7 +110,7 @@ void KernelCase::make_varlen(int size) {
   problem.heads = kHeads;
   problem.scale = (size == 1 ? -1 : 1) / std::sqrt(static_cast<double>(traits.head_dim));
   const auto keys = [&](int dim) -> Tensor& {
-    return is_paged ? tensor(traits.q, {kSequences * width, kPage, 1, dim})
+    return is_paged ? tensor(traits.q, {kSequences * width, page_size, 1, dim})
                     : tensor(traits.q, {rows_k, 1, dim});
   };
   Tensor& q = tensor(traits.q, {tokens, kHeads, traits.head_dim});
@@ -78,7 +125,7 @@ void KernelCase::make_varlen(int size) {
   attention.scale = static_cast<float>(problem.scale);
   attention.causal = traits.mask == Mask::causal;
   if (traits.mask == Mask::window) {
-    attention.window_left = problem.window_left = 70 + stride * config.stages;
+    attention.window_left = problem.window_left = 70 + stride * tile.stages;
     attention.window_right = problem.window_right = 10;
   }
   if (traits.softcap) attention.softcap = problem.softcap = 5.0f;
@@ -98,8 +145,8 @@ void KernelCase::make_varlen(int size) {
     std::vector<int> rows_q, rows;
     for (int i = 0; i < lens_q[b]; ++i) rows_q.push_back(starts_q[static_cast<std::size_t>(b)] + i);
     for (int i = 0; i < lens_k[b]; ++i) {
-      const int page = is_paged ? table[static_cast<std::size_t>(b * width + i / kPage)] : 0;
-      rows.push_back(is_paged ? page * kPage + i % kPage
+      const int page = is_paged ? table[static_cast<std::size_t>(b * width + i / page_size)] : 0;
+      rows.push_back(is_paged ? page * page_size + i % page_size
                               : starts_k[static_cast<std::size_t>(b)] + i);
     }
     problem.len_q = lens_q[b], problem.len_kv = lens_k[b];
@@ -113,16 +160,11 @@ void KernelCase::make_varlen(int size) {
   check_varlen(q.view, k.view, v.view, out.view, TensorView{}, options, call);
   Step& step = call.recipe.first();
   step.spec = spec_;
-  const int whole = size == 1 ? 1 : 0, few = size == 0 ? 5 : 2;  // there are three tiles
-  step.blocks = static_cast<unsigned>(
-      whole ? attention_varlen_tiles(kSequences, tokens, kHeads, 1, config.block_q) : few);
-  step.arguments.set_int(offsetof(AttentionVarlenParams, whole_tiles), whole);
-  step.arguments.set_int(offsetof(AttentionVarlenParams, few_ctas), few);
-  if (!whole) {
-    call.recipe.workspace_bytes = static_cast<std::size_t>(
-        attention_varlen_workspace_bytes(few, config.block_q, traits.head_dim_v));
-    step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0,
-                                  call.recipe.workspace_bytes, offsetof(AttentionParams, nonce));
+  if (tile.is_sm90) {
+    fill_sm90(step, tile, traits.storage == Storage::paged ? page_size : 0, size);
+    call.recipe.workspace_bytes = size == 1 ? 0 : kAttentionDrawBytes;
+  } else {
+    fill_portable(call.recipe, tile, traits, tokens, size);
   }
   recipe_ = call.recipe;
   outputs_.push_back({&out, expected, 2 * epsilon(traits.q)});

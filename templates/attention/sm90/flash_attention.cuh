@@ -20,28 +20,29 @@ namespace kiln {
 
 // With two stages of Q, the first product of a query tile is started before the rows of the tile
 // before it are written. With one, Q of the next tile arrives meanwhile.
-template <class Config, class Variant>
-__device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Variant>& args,
-                                                    int group) {
+template <class Config, class Args>
+__device__ __forceinline__ void compute_query_tiles(const Args& args, int group) {
+  using Variant = typename Args::Variant;
+  using Tile = typename Config::Storage::Tile;
   using Shape = AttentionSm90Shape<Config>;
-  using Loop = KeyLoop<Config, Variant>;
+  using Loop = KeyLoop<Config, Args>;
   constexpr bool kBeginsEarly = Config::kQStages > 1 && !Config::kSplits;
-  const AttentionParams& params = args.call.params();
+  const typename Tile::Params& params = args.call.params();
   const Variant& variant = args.call.variant();
   const int warp_row = group * 64 + threadIdx.x % 128 / 32 * 16;
   const auto q_ring = Shape::q_ring();
   WalkReader<Config> walk(group);
-  Loop loop(args.call, group);
+  Loop loop(args, group);
   // Rounded before the next product is started: ptxas lets no code read registers that a product
   // has defined while another one is under way.
   RoundedRows<typename Shape::OutMap> rows;
-  TilePlace place;  // of these rows
+  typename Tile::Place place;  // of these rows
   const auto store = [&] {
     if constexpr (Config::kStagedOutput) {
-      store_staged<Config>(args.out, QueryTile(params, place), rows, warp_row,
+      store_staged<Config>(args.out, Tile(params, place), rows, warp_row,
                            Shape::base() + Shape::kOutAt + warp_row * 128);
     } else {
-      store_direct<Config>(QueryTile(params, place), rows, warp_row);
+      store_direct<Config>(Tile(params, place), rows, warp_row);
     }
     // The warp meets again before the next round: otherwise ptxas takes the whole loop for
     // divergent and keeps addresses and descriptors out of uniform registers, 6 % of the speed.
@@ -49,7 +50,7 @@ __device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Vari
   };
   typename Loop::Softmax softmax;
   typename Loop::Out out;
-  const auto start = [&](const QueryTile& tile) {
+  const auto start = [&](const Tile& tile) {
     softmax.start([&](int r) {
       RowSum sum{-KILN_INFINITY, 0.0f};
       if constexpr (Variant::kStartsRows) {
@@ -63,7 +64,7 @@ __device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Vari
     // for a query tile without keys, in local memory.
     out.clear();
   };
-  const auto finish = [&](const QueryTile& tile) {
+  const auto finish = [&](const Tile& tile) {
     softmax.finish([](auto&) {});
     if constexpr (Config::kSplits) {
       write_partial<Config>(tile, softmax, out, warp_row);
@@ -77,7 +78,7 @@ __device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Vari
   for (u32 tiles = 0;; ++tiles) {
     const bool stores = kBeginsEarly && tiles > 0;
     const bool has_tile = walk.next_query_tile();
-    const QueryTile tile(params, walk.place());
+    const Tile tile(params, walk.place());
     const auto q_at = q_ring.consumer_after(tiles);
     const u32 q = Shape::q(q_at.stage) + group * 64 * 128;
     const auto release_q = [&] { release(q_ring.empty(q_at.stage)); };
@@ -106,8 +107,8 @@ __device__ __forceinline__ void compute_query_tiles(const AttentionSm90Args<Vari
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
 }
 
-template <class Config, class Variant>
-__device__ __forceinline__ void flash_attention_sm90(const AttentionSm90Args<Variant>& args) {
+template <class Config, class Args>
+__device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   using Shape = AttentionSm90Shape<Config>;
   // The shuffle makes `warp` uniform to the compiler, which cannot infer it from the index.
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;

@@ -14,23 +14,35 @@ __device__ __forceinline__ void load_rows(u32 destination, const TensorMap& map,
   }
 }
 
-// Copies the values of a tile and replaces those outside of `seen`, which no query sees, by zeros:
-// they may be NaN, and their weight of 0 would not hide this. Called by a whole warp.
-template <class Config>
-__device__ __forceinline__ void load_seen_values(u32 destination, const TensorMap& map, u32 full,
-                                                 u32 landed_parity, int kv_first, Range seen,
-                                                 int head, int batch) {
-  using Shape = AttentionSm90Shape<Config>;
-  const u32 lane = threadIdx.x % 32;
-  if (lane == 0) {
-    arrive_expecting(Shape::landed(), Shape::kVBytes);
-    load_rows<Shape::kSlabsV, Shape::kKvSlabBytes>(destination, map, Shape::landed(), kv_first,
-                                                   head, batch);
+// Copies the keys or values of a tile from the pages that a table lists. Called by a whole warp, of
+// which each lane copies other boxes. Behind the last key the table may hold anything: the last
+// key's box is copied in place of those that begin there.
+template <int kSlabs, u32 kSlabBytes, int kRows>
+__device__ __forceinline__ void load_pages(u32 destination, const TensorMap& map, u32 barrier,
+                                           int kv_first, const SequenceTile& tile) {
+  const AttentionVarlenParams& p = tile.p;
+  const int* const pages = p.block_table + tile.b * p.block_table_row;
+  const u32 box_rows = p.box_rows;
+#pragma unroll 1
+  for (u32 row = threadIdx.x % 32 * box_rows; row < kRows; row += 32 * box_rows) {
+    const u32 key = min(static_cast<u32>(kv_first) + row, static_cast<u32>(tile.len_kv - 1));
+    const u32 page = static_cast<u64>(key) * p.page_factor >> (31 + p.page_shift);
+    const u32 in_page = key - page * p.page_size, in_box = in_page & (box_rows - 1);
+    load_rows<kSlabs, kSlabBytes>(destination + row * 128, map, barrier, in_page - in_box,
+                                  tile.h_kv, __ldg(pages + page));
   }
-  __syncwarp();
-  wait(Shape::landed(), landed_parity);
-  for (u32 row = lane / 8; row < Shape::kBlockKv * Shape::kSlabsV; row += 4) {
-    if (!seen.contains(kv_first + static_cast<int>(row % Shape::kBlockKv))) {
+}
+
+// Called by a whole warp after the rows of a tile have been copied with the barrier landed(): when
+// they have arrived, replaces those outside of `seen` by zeros, and arrives at `full`.
+template <class Config, int kSlabs, int kRows>
+__device__ __forceinline__ void clear_unseen(u32 destination, u32 full, u32& landed_parity,
+                                             Range seen) {
+  const u32 lane = threadIdx.x % 32;
+  wait(AttentionSm90Shape<Config>::landed(), landed_parity);
+  landed_parity ^= 1;
+  for (u32 row = lane / 8; row < kRows * kSlabs; row += 4) {
+    if (!seen.contains(static_cast<int>(row % kRows))) {
       store_shared_16(destination + row * 128 + lane % 8 * 16, {0, 0, 0, 0});
     }
   }
@@ -40,72 +52,128 @@ __device__ __forceinline__ void load_seen_values(u32 destination, const TensorMa
   __syncwarp();
 }
 
-// K of a tile is copied before V of the tile before it, in the order in which they are used.
-template <class Config, class Variant>
-__device__ __forceinline__ void load_tiles(const AttentionSm90Args<Variant>& args) {
+// Copies the tiles of one query tile. Every function is called by a whole warp.
+template <class Config, class Args>
+class TileLoader {
   using Shape = AttentionSm90Shape<Config>;
-  const AttentionParams& params = args.call.params();
-  const bool leads = threadIdx.x % 32 == 0;
-  const auto q_ring = Shape::q_ring();
-  const auto k_ring = Shape::k_ring(), v_ring = Shape::v_ring();
-  auto q_at = q_ring.producer();
-  auto k_at = k_ring.producer(), v_at = v_ring.producer();
-  u32 landed_parity = 0;
+  using Storage = typename Config::Storage;
+  using Variant = typename Args::Variant;
+
+ public:
+  using Tile = typename Storage::Tile;
+
+  __device__ __forceinline__ explicit TileLoader(const Args& args) : args_(args) {}
+
+  // Rows behind a sequence that are another's are replaced by zeros, so that no result depends on
+  // them. That happens in finish_q(), between which and start_q() load_k() may be called.
+  __device__ __forceinline__ void start_q(const Tile& tile) {
+    const auto ring = Shape::q_ring();
+    wait(ring.empty(q_at_.stage), q_at_.parity);
+    clears_q_ = !Storage::kEndsInZeros && tile.first_row + Shape::kBlockQ > tile.all_rows();
+    if (leads()) {
+      const u32 barrier = clears_q_ ? Shape::landed() : ring.full(q_at_.stage);
+      arrive_expecting(barrier, Shape::kQBytes);
+      load_rows<Shape::kSlabs, Shape::kQSlabBytes>(Shape::q(q_at_.stage), args_.q, barrier,
+                                                   tile.q_row(), tile.h, tile.q_batch());
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ void finish_q(const Tile& tile) {
+    if (!Storage::kEndsInZeros && clears_q_) {
+      clear_unseen<Config, Shape::kSlabs, Shape::kBlockQ>(
+          Shape::q(q_at_.stage), Shape::q_ring().full(q_at_.stage), landed_parity_,
+          {0, tile.all_rows() - tile.first_row});
+    }
+    q_at_.advance();
+  }
+
+  __device__ __forceinline__ void load_k(const Tile& tile, int kv_first) {
+    const auto ring = Shape::k_ring();
+    wait(ring.empty(k_at_.stage), k_at_.parity);
+    load_keys<Shape::kSlabs>(Shape::k(k_at_.stage), args_.k, ring.full(k_at_.stage), tile,
+                             kv_first);
+    k_at_.advance();
+  }
+
+  // Values outside of `seen`, which no query sees, are replaced by zeros: they may be NaN, and their
+  // weight of 0 would not hide this.
+  __device__ __forceinline__ void load_v(const Tile& tile, int kv_first, Range seen) {
+    constexpr bool kClears = Variant::kMasks || !Storage::kEndsInZeros;
+    const auto ring = Shape::v_ring();
+    wait(ring.empty(v_at_.stage), v_at_.parity);
+    const u32 full = ring.full(v_at_.stage), destination = Shape::v(v_at_.stage);
+    const int end = kv_first + Shape::kBlockKv;
+    const int kv_end = Storage::kEndsInZeros ? min(end, tile.all_keys()) : end;
+    if (kClears && (kv_first < seen.begin || kv_end > seen.end)) {
+      load_keys<Shape::kSlabsV>(destination, args_.v, Shape::landed(), tile, kv_first);
+      clear_unseen<Config, Shape::kSlabsV, Shape::kBlockKv>(
+          destination, full, landed_parity_,
+          {max(seen.begin - kv_first, 0), max(seen.end - kv_first, 0)});
+    } else {
+      load_keys<Shape::kSlabsV>(destination, args_.v, full, tile, kv_first);
+    }
+    v_at_.advance();
+  }
+
+ private:
+  __device__ __forceinline__ static bool leads() { return threadIdx.x % 32 == 0; }
+
+  template <int kSlabs>
+  __device__ __forceinline__ static void load_keys(u32 destination, const TensorMap& map,
+                                                   u32 barrier, const Tile& tile, int kv_first) {
+    if (leads()) {
+      arrive_expecting(barrier, kSlabs * Shape::kKvSlabBytes);
+      if constexpr (!Storage::kPaged) {
+        load_rows<kSlabs, Shape::kKvSlabBytes>(destination, map, barrier, tile.key_row(kv_first),
+                                               tile.h_kv, tile.key_batch());
+      }
+    }
+    __syncwarp();
+    if constexpr (Storage::kPaged) {
+      load_pages<kSlabs, Shape::kKvSlabBytes, Shape::kBlockKv>(destination, map, barrier, kv_first,
+                                                               tile);
+      __syncwarp();
+    }
+  }
+
+  const Args& args_;
+  typename Shape::QRing::Position q_at_ = Shape::QRing::producer();
+  typename Shape::KvRing::Position k_at_ = Shape::KvRing::producer();
+  typename Shape::KvRing::Position v_at_ = Shape::KvRing::producer();
+  u32 landed_parity_ = 0;
+  bool clears_q_ = false;
+};
+
+// K of a tile is copied before V of the tile before it, in the order in which they are used.
+template <class Config, class Args>
+__device__ __forceinline__ void load_tiles(const Args& args) {
+  using Variant = typename Args::Variant;
+  using Loader = TileLoader<Config, Args>;
+  Loader loader(args);
   WalkReader<Config> walk(0);
 #pragma unroll 1
   while (walk.next_query_tile()) {
-    const QueryTile tile(params, walk.place());
+    const typename Loader::Tile tile(args.call.params(), walk.place());
     // The range is what any query of the head sees: a key that other tiles see has a value.
-    Range seen = {0, params.len_kv};
+    Range seen = {0, tile.all_keys()};
     if constexpr (Variant::kMasks) {
-      seen = args.call.variant().kv_range(tile.rows_from(0, params.len_q));
+      seen = intersection(seen, args.call.variant().kv_range(tile.rows_from(0, tile.all_rows())));
     }
-    const auto load_k = [&](int kv_first) {
-      wait(k_ring.empty(k_at.stage), k_at.parity);
-      if (leads) {
-        const u32 full = k_ring.full(k_at.stage);
-        arrive_expecting(full, Shape::kKBytes);
-        load_rows<Shape::kSlabs, Shape::kKvSlabBytes>(Shape::k(k_at.stage), args.k, full, kv_first,
-                                                      tile.h_kv, tile.b);
-      }
-      __syncwarp();
-      k_at.advance();
-    };
-    const auto load_v = [&](int kv_first) {
-      wait(v_ring.empty(v_at.stage), v_at.parity);
-      const u32 full = v_ring.full(v_at.stage), destination = Shape::v(v_at.stage);
-      const int kv_end = min(kv_first + Shape::kBlockKv, params.len_kv);
-      if (Variant::kMasks && (kv_first < seen.begin || kv_end > seen.end)) {
-        load_seen_values<Config>(destination, args.v, full, landed_parity, kv_first, seen,
-                                 tile.h_kv, tile.b);
-        landed_parity ^= 1;
-      } else if (leads) {
-        arrive_expecting(full, Shape::kVBytes);
-        load_rows<Shape::kSlabsV, Shape::kKvSlabBytes>(destination, args.v, full, kv_first,
-                                                       tile.h_kv, tile.b);
-      }
-      __syncwarp();
-      v_at.advance();
-    };
-    wait(q_ring.empty(q_at.stage), q_at.parity);
-    if (leads) {
-      const u32 full = q_ring.full(q_at.stage);
-      arrive_expecting(full, Shape::kQBytes);
-      load_rows<Shape::kSlabs, Shape::kQSlabBytes>(Shape::q(q_at.stage), args.q, full,
-                                                   tile.first_row, tile.h, tile.b);
-    }
-    __syncwarp();
-    q_at.advance();
+    loader.start_q(tile);
     auto current = walk.next();
-    if (!current.exists) continue;
-    load_k(current.kv_first);
+    if (!current.exists) {
+      loader.finish_q(tile);
+      continue;
+    }
+    loader.load_k(tile, current.kv_first);
+    loader.finish_q(tile);
 #pragma unroll 1
     for (auto next = walk.next(); next.exists; next = walk.next()) {
-      load_k(next.kv_first);
-      load_v(current.kv_first);
+      loader.load_k(tile, next.kv_first);
+      loader.load_v(tile, current.kv_first, seen);
       current = next;
     }
-    load_v(current.kv_first);
+    loader.load_v(tile, current.kv_first, seen);
   }
 }
 

@@ -47,8 +47,10 @@ __device__ __forceinline__ void release(u32 empty) {
   if (threadIdx.x % 32 == 0) arrive(empty);
 }
 
-template <class Config, class Variant>
+template <class Config, class Args>
 class KeyLoop {
+  using Variant = typename Args::Variant;
+  using Tile = typename Config::Storage::Tile;
   using Shape = AttentionSm90Shape<Config>;
   using Element = typename Config::Element;
   using ScoreProducts = typename Config::Scores;
@@ -60,13 +62,13 @@ class KeyLoop {
   using Softmax = OnlineSoftmax<typename Shape::ScoreMap>;
   using Out = Fragment<typename Shape::OutMap>;
 
-  __device__ __forceinline__ KeyLoop(const AttentionArgs<Variant>& args, int group)
+  __device__ __forceinline__ KeyLoop(const Args& args, int group)
       : args_(args), turns_{group} {
     turns_.begin();
     // The magnitude of the scale goes into the exponent if no hook sees the logits; 0 is then
     // replaced by a tiny scale, because 0 * -inf is NaN.
     exponent_scale_ =
-        Variant::kTransformsLogits ? kLog2e : fmaxf(fabsf(args.params().scale) * kLog2e, 1e-30f);
+        Variant::kTransformsLogits ? kLog2e : fmaxf(fabsf(call_of(args.call.params()).scale) * kLog2e, 1e-30f);
   }
 
   // Goes to the first tile of keys that this group sees of a new query tile; returns whether there
@@ -92,7 +94,7 @@ class KeyLoop {
   // After start_scores(), adds to `out` and `softmax` the tiles of keys that this group's rows of
   // `tile` see. release_q() is called once when Q has been read.
   template <class ReleaseQ>
-  __device__ __forceinline__ void attend(WalkReader<Config>& walk, const QueryTile& tile, u32 q,
+  __device__ __forceinline__ void attend(WalkReader<Config>& walk, const Tile& tile, u32 q,
                                          Softmax& softmax, Out& out, ReleaseQ release_q) {
     const auto k_ring = Shape::k_ring(), v_ring = Shape::v_ring();
     u32 needs_q = 1;  // a word, as in WalkReader::KeyTile
@@ -200,9 +202,9 @@ class KeyLoop {
   }
 
   // Turns products into logits, -inf where the key is hidden.
-  __device__ __forceinline__ void see(const QueryTile& tile) {
-    const Variant& variant = args_.variant();
-    const float scale = args_.params().scale;
+  __device__ __forceinline__ void see(const Tile& tile) {
+    const Variant& variant = args_.call.variant();
+    const float scale = call_of(args_.call.params()).scale;
     const int row = turns_.group * 64 + threadIdx.x % 128 / 32 * 16;
     const u32 is_negative = scale < 0.0f ? 1 : 0;
     if constexpr (Variant::kTransformsLogits) {
@@ -218,9 +220,10 @@ class KeyLoop {
 #pragma unroll
     for (float& score : registers_of(scores_)) score = -score;
   }
-  __device__ __forceinline__ void mask(const QueryTile& tile, int row) {
-    mask_scores(scores_, args_.variant(), tile, row, keys_.kv_first,
-                visible_range(args_.variant(), tile.rows_from(tile.first_row, Shape::kBlockQ)));
+  __device__ __forceinline__ void mask(const Tile& tile, int row) {
+    const Variant& variant = args_.call.variant();
+    mask_scores(scores_, variant, tile, row, keys_.kv_first,
+                visible_range(variant, tile.rows_from(tile.first_row, Shape::kBlockQ)));
   }
 
   // The accumulators of the first product already have the register layout of the second product's
@@ -239,7 +242,7 @@ class KeyLoop {
     }
   }
 
-  const AttentionArgs<Variant>& args_;
+  const Args& args_;
   float exponent_scale_;
   Turns<Config> turns_;
   typename WalkReader<Config>::KeyTile keys_;

@@ -11,10 +11,20 @@ struct TilePlace {
 };
 
 struct QueryTile : TilePlace {
-  const AttentionParams& p;
+  using Place = TilePlace;
+  using Params = AttentionParams;
+  const Params& p;
 
   __device__ __forceinline__ QueryTile(const AttentionParams& params, const TilePlace& place)
       : TilePlace(place), p(params) {}
+
+  __device__ __forceinline__ int all_rows() const { return p.len_q; }
+  __device__ __forceinline__ int all_keys() const { return p.len_kv; }
+  // The coordinates of rows in the tensor maps.
+  __device__ __forceinline__ int q_row() const { return first_row; }
+  __device__ __forceinline__ int q_batch() const { return b; }
+  __device__ __forceinline__ int key_row(int kv) const { return kv; }
+  __device__ __forceinline__ int key_batch() const { return b; }
 
   // `tile_row` counts from the tile's first row, `kv` from the sequence's first key. Padding gets
   // the position of the last row or key.

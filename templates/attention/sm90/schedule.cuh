@@ -21,9 +21,14 @@
 
 namespace kiln {
 
-template <int kBlockQ, bool kSplits>
+template <class Config>
 class QueryTiles {
+  static constexpr int kBlockQ = 64 * Config::kGroups;
+  static constexpr bool kSplits = Config::kSplits;
+
  public:
+  static constexpr bool kDraws = false;
+
   __device__ __forceinline__ explicit QueryTiles(const AttentionParams& params)
       : p_(params),
         heads_(static_cast<u32>(params.batch) * params.heads * (kSplits ? params.splits : 1)),

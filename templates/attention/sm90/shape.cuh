@@ -1,6 +1,6 @@
 // How the sm_90a attention kernel divides its shared memory.
 //
-//   | Q stages | K stages | V stages | output rows, or none | barriers | walk |
+//   | Q stages | K stages | V stages | output rows, or none | barriers | walk | schedule |
 //
 // A tile of rows is stored as slabs of 64 columns, [rows][128 bytes], in the copy engine's 128-byte
 // swizzle, so it is an operand of wgmma as it is. Columns past the head dim are zeros in the last
@@ -15,12 +15,6 @@
 #include "/kiln/sm90/wgmma.cuh"
 
 namespace kiln {
-
-// The kernel's parameters: tensor maps, then the argument block of every attention kernel.
-template <class Variant>
-struct AttentionSm90Args : AttentionMaps<TensorMap> {
-  AttentionArgs<Variant> call;
-};
 
 template <class Config>
 struct AttentionSm90Shape {
@@ -61,7 +55,8 @@ struct AttentionSm90Shape {
   static constexpr u32 kWalkRingAt = kVRingAt + KvRing::kBytes;
   static constexpr u32 kLandedAt = kWalkRingAt + WalkRing::kBytes;  // see load.cuh
   static constexpr u32 kWalkAt = kLandedAt + 16;
-  static constexpr u32 kSharedBytes = kWalkAt + kAttentionWalkStages * kAttentionWalkBytes;
+  static constexpr u32 kScheduleAt = kWalkAt + kAttentionWalkStages * kAttentionWalkBytes;
+  static constexpr u32 kSharedBytes = kScheduleAt + kAttentionScheduleBytes;
   static_assert(kSharedBytes == attention_sm90_shared_bytes(Config::kHeadDim, Config::kHeadDimV,
                                                             kBlockQ, kBlockKv, Config::kStages,
                                                             Config::kQStages,
@@ -79,6 +74,7 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static u32 walk(u32 stage) {
     return base() + kWalkAt + stage * kAttentionWalkBytes;
   }
+  __device__ __forceinline__ static u32 schedule() { return base() + kScheduleAt; }
   __device__ __forceinline__ static u32 landed() { return base() + kLandedAt; }
   __device__ __forceinline__ static QRing q_ring() { return {base() + kBarriersAt}; }
   __device__ __forceinline__ static KvRing k_ring() { return {base() + kKRingAt}; }

@@ -14,9 +14,8 @@ struct RoundedRows {
 };
 
 // Multiplies the accumulators by the rows' factors, and writes the LSE.
-template <class Element, class Variant, class Softmax, class Map>
-__device__ __forceinline__ RoundedRows<Map> finish_rows(const Variant& variant,
-                                                        const QueryTile& tile,
+template <class Element, class Variant, class Tile, class Softmax, class Map>
+__device__ __forceinline__ RoundedRows<Map> finish_rows(const Variant& variant, const Tile& tile,
                                                         const Softmax& softmax, Fragment<Map>& out,
                                                         int warp_row) {
 #pragma unroll
@@ -97,8 +96,8 @@ __device__ __forceinline__ void transpose_quad(u32 (&words)[4]) {
 }
 
 // Writes the rows from registers, 16 bytes a lane, where no shared memory is left for them.
-template <class Config, class Map>
-__device__ __forceinline__ void store_direct(const QueryTile& tile, const RoundedRows<Map>& out,
+template <class Config, class Tile, class Map>
+__device__ __forceinline__ void store_direct(const Tile& tile, const RoundedRows<Map>& out,
                                              int warp_row) {
   using Element = typename Config::Element;
   const int own = threadIdx.x % 4;  // of four blocks of 8 columns, the one that this lane writes

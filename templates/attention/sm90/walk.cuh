@@ -9,8 +9,8 @@
 // So a variant's code for tiles runs in one warp, and any mask costs the others what none costs. A
 // math group computes only the tiles that its own 64 rows see.
 #pragma once
-#include "/kiln/attention/sm90/schedule.cuh"
 #include "/kiln/attention/sm90/shape.cuh"
+#include "/kiln/attention/sm90/storage.cuh"
 #include "/kiln/attention/tiles.cuh"
 
 namespace kiln {
@@ -19,29 +19,30 @@ namespace kiln {
 struct WalkStep {
   u32 visit;  // tiles that any math group computes
   u32 flags;
-  int kv_first;
-  int b, h, h_kv, first_row, split;  // the tile of queries
   // For each math group's own rows: tiles that it computes, and those of them that need their mask.
   struct Rows {
     u32 visit, partial;
   } rows[3];
+  int kv_first;
 
   static constexpr u32 kLast = 1;  // the query tile's last step
   static constexpr u32 kEnd = 2;   // no query tile follows; there is nothing else in this step
+  // The first step of a query tile is followed by its place, word by word.
+  static constexpr u32 kPlaceAt = 48;
 };
-static_assert(sizeof(WalkStep) <= kAttentionWalkBytes, "attention sm_90a: a step of the walk");
 
 // Answers which of 32 tiles of keys the rows of each math group see. Other sources of this answer,
 // such as lists of intervals, have the same function.
 template <class Config, class Variant>
 class TileClassifier {
   using Shape = AttentionSm90Shape<Config>;
+  using QueryTile = typename Config::Storage::Tile;
 
  public:
   __device__ __forceinline__ TileClassifier(const Variant& variant, const QueryTile& tile)
       : tile_(tile),
-        walk_(variant, tile.rows_from(tile.first_row, Shape::kBlockQ), tile.split,
-              Config::kSplits ? tile.p.splits : 1, 0) {}
+        walk_(variant, tile.rows_from(tile.first_row, Shape::kBlockQ), splits_before(tile),
+              splits_of(tile), 0) {}
 
   __device__ __forceinline__ Range range() const { return walk_.range(); }
 
@@ -54,7 +55,7 @@ class TileClassifier {
       const int row = tile_.first_row + group * 64;
       Tile kind = Tile::skip;
       // The range of a split without keys begins and ends behind all keys, perhaps within a tile.
-      if (row < tile_.p.len_q && max(first, walk_.range().begin) < walk_.range().end) {
+      if (row < tile_.all_rows() && max(first, walk_.range().begin) < walk_.range().end) {
         kind = walk_.kind(first, tile_.rows_from(row, 64));
       }
       step.rows[group].visit = __ballot_sync(~0u, kind != Tile::skip);
@@ -64,57 +65,90 @@ class TileClassifier {
   }
 
  private:
+  __device__ __forceinline__ static int splits_of(const QueryTile& tile) {
+    if constexpr (Config::kSplits) return tile.p.splits;
+    return 1;
+  }
+  __device__ __forceinline__ static int splits_before(const QueryTile& tile) {
+    if constexpr (Config::kSplits) return tile.split;
+    return 0;
+  }
+
   const QueryTile& tile_;
   TileIterator<Shape::kBlockKv, 1, Variant> walk_;
 };
 
+template <class Place>
+__device__ __forceinline__ void store_place(u32 at, const Place& place) {
+  constexpr int kWords = sizeof(Place) / 4;
+  static_assert(WalkStep::kPlaceAt + kWords * 4 <= kAttentionWalkBytes,
+                "attention sm_90a: a step of the walk");
+  const u32* const words = reinterpret_cast<const u32*>(&place);
+  const auto word = [&](int i) { return i < kWords ? words[i] : 0; };
+#pragma unroll
+  for (int i = 0; i < kWords; i += 4) {
+    store_shared_16(at + i * 4, {word(i), word(i + 1), word(i + 2), word(i + 3)});
+  }
+}
+
 // Publishes the steps of all query tiles of this CTA, then the end. Called by one whole warp.
-template <class Config, class Variant>
-__device__ __forceinline__ void publish_walk(const AttentionSm90Args<Variant>& args) {
+template <class Config, class Args>
+__device__ __forceinline__ void publish_walk(const Args& args) {
   using Shape = AttentionSm90Shape<Config>;
+  using Tile = typename Config::Storage::Tile;
+  using Tiles = typename Config::Storage::template Tiles<Config>;
   constexpr int kKeys = 32 * Shape::kBlockKv;
+  const bool leads = threadIdx.x % 32 == 0;
   const auto ring = Shape::walk_ring();
-  auto position = ring.producer();
+  u32 steps = 0;  // published so far
+  const auto stage_at = [&](u32 step) { return ring.producer_after(step); };
+  const auto begin = [&] {
+    const auto at = stage_at(steps);
+    wait(ring.empty(at.stage), at.parity);
+  };
+  const auto publish_place = [&](const typename Tile::Place& place) {
+    begin();
+    if (leads) store_place(Shape::walk(stage_at(steps).stage) + WalkStep::kPlaceAt, place);
+  };
   const auto publish = [&](const WalkStep& step) {
-    wait(ring.empty(position.stage), position.parity);
-    if (threadIdx.x % 32 == 0) {
-      const u32 at = Shape::walk(position.stage);
-      const auto word = [](int number) { return static_cast<u32>(number); };
-      store_shared_16(at, {step.visit, step.flags, word(step.kv_first), word(step.b)});
-      store_shared_16(at + 16,
-                      {word(step.h), word(step.h_kv), word(step.first_row), word(step.split)});
-      store_shared_16(at + 32, {step.rows[0].visit, step.rows[0].partial, step.rows[1].visit,
-                                step.rows[1].partial});
-      store_shared_16(at + 48, {step.rows[2].visit, step.rows[2].partial, 0, 0});
-      arrive(ring.full(position.stage));
+    if (leads) {
+      const u32 at = Shape::walk(stage_at(steps).stage);
+      store_shared_16(
+          at, {step.visit, step.flags, static_cast<u32>(step.kv_first), step.rows[0].visit});
+      store_shared_16(at + 16, {step.rows[0].partial, step.rows[1].visit, step.rows[1].partial,
+                                step.rows[2].visit});
+      store_shared_16(at + 32, {step.rows[2].partial, 0, 0, 0});
+      arrive(ring.full(stage_at(steps).stage));
     }
     __syncwarp();
-    position.advance();
+    ++steps;
   };
-  QueryTiles<Shape::kBlockQ, Config::kSplits> tiles(args.call.params());
+  Tiles tiles(args.call.params());
 #pragma unroll 1
   for (; tiles.has_tile(); tiles.advance()) {
-    const QueryTile tile(args.call.params(), tiles.tile());
-    const TileClassifier<Config, Variant> classifier(args.call.variant(), tile);
+    const Tile tile(args.call.params(), tiles.tile());
+    publish_place(tile);
+    const TileClassifier<Config, typename Args::Variant> classifier(args.call.variant(), tile);
     const Range range = classifier.range();
-    WalkStep step{0,
-                  0,
-                  range.begin / Shape::kBlockKv * Shape::kBlockKv,
-                  tile.b,
-                  tile.h,
-                  tile.h_kv,
-                  tile.first_row,
-                  tile.split,
-                  {}};
+    WalkStep step{0, 0, {}, range.begin / Shape::kBlockKv * Shape::kBlockKv};
 #pragma unroll 1
-    while (step.flags == 0) {
+    while (true) {
       classifier.classify(step);
       if (step.kv_first + kKeys >= range.end) step.flags = WalkStep::kLast;
       publish(step);
+      if (step.flags != 0) break;
       step.kv_first += kKeys;
+      begin();
+    }
+    if constexpr (Tiles::kDraws) {
+      // A tile is drawn when the end of the one before it has begun, lest CTAs take more than their
+      // share.
+      const auto last = stage_at(steps - 1);
+      wait(ring.empty(last.stage), last.parity ^ 1);
     }
   }
-  publish({0, WalkStep::kEnd | WalkStep::kLast, 0, 0, 0, 0, 0, 0, {}});
+  publish_place({});
+  publish({0, WalkStep::kEnd | WalkStep::kLast, {}, 0});
 }
 
 // A warp's view of the walk. All its lanes call together. `group` is the math group whose rows the
@@ -122,6 +156,7 @@ __device__ __forceinline__ void publish_walk(const AttentionSm90Args<Variant>& a
 template <class Config>
 class WalkReader {
   using Shape = AttentionSm90Shape<Config>;
+  using Place = typename Config::Storage::Tile::Place;
 
  public:
   struct KeyTile {
@@ -136,15 +171,15 @@ class WalkReader {
 
   // Goes to the next query tile; false after the last. Requires: next() has returned no tile.
   __device__ __forceinline__ bool next_query_tile() {
-    read();
+    read<true>();
     return (flags_ & WalkStep::kEnd) == 0;
   }
-  __device__ __forceinline__ const TilePlace& place() const { return place_; }
+  __device__ __forceinline__ const Place& place() const { return place_; }
 
   __device__ __forceinline__ KeyTile next() {
     while (visit_ == 0) {
       if (flags_ & WalkStep::kLast) return {0, 0, 0, 0};
-      read();
+      read<false>();
     }
     const u32 bit = visit_ & -visit_;
     visit_ ^= bit;
@@ -158,16 +193,21 @@ class WalkReader {
 
  private:
   // The shuffle makes the values warp-uniform to the compiler, which keeps loops over them uniform.
+  template <bool kFirst>
   __device__ __forceinline__ void read() {
     const auto ring = Shape::walk_ring();
     const auto position = ring.consumer_after(steps_++);
     wait(ring.full(position.stage), position.parity);
     const u32 at = Shape::walk(position.stage);
     const auto word = [&](u32 i) { return __shfl_sync(~0u, load_word(at + i * 4), 0); };
-    const auto number = [&](u32 i) { return static_cast<int>(word(i)); };
-    visit_ = word(0), flags_ = word(1);
-    kv_first_ = number(2), place_ = {number(3), number(4), number(5), number(6), number(7)};
-    rows_ = {word(8 + 2 * group_), word(9 + 2 * group_)};
+    visit_ = word(0), flags_ = word(1), kv_first_ = static_cast<int>(word(2));
+    rows_ = {word(3 + 2 * group_), word(4 + 2 * group_)};
+    if constexpr (kFirst) {
+#pragma unroll
+      for (u32 i = 0; i < sizeof(Place) / 4; ++i) {
+        reinterpret_cast<u32*>(&place_)[i] = word(WalkStep::kPlaceAt / 4 + i);
+      }
+    }
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(ring.empty(position.stage));
   }
@@ -175,7 +215,7 @@ class WalkReader {
   int group_;
   u32 visit_, flags_;
   int kv_first_;
-  TilePlace place_;  // of the query tile
+  Place place_;  // of the query tile
   WalkStep::Rows rows_;
   u32 steps_ = 0;  // read so far
 };
