@@ -26,7 +26,10 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   const bool is_light_code =
       traits.has_variant() && !traits.variant_indexes_by_key() && traits.attn_mask == DType::none;
   const Work work = is_light_code ? Work::medium : work_of(traits);
+  const bool is_paged = traits.storage == Storage::paged;
   const auto serves = [&](const AttentionSm90Config& config) {
+    // Three math warpgroups leave the warps that gather pages too few registers.
+    if (is_paged ? config.block_q > 128 : config.paged) return false;
     return splits == config.splits && traits.head_dim >= config.min_dim &&
            traits.head_dim <= config.max_dim && traits.head_dim_v <= config.max_dim_v &&
            work <= config.work && (config.masks == Masks::any || config.masks == masks);
@@ -291,6 +294,10 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   return true;
 }
 
+// The copy engine takes as long as the products for boxes of about so many rows, and longer for
+// smaller ones: their keys are gathered.
+constexpr int kLeastBoxRows = 8;
+
 bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
                       bool may_split, std::size_t& workspace) {
   const int arch = arch_of(device);
@@ -315,6 +322,7 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
     // The largest power of two that divides both.
     const auto both = static_cast<unsigned>(params.page_size | config.block_kv);
     box_rows = static_cast<int>(both & -both);
+    if (box_rows < kLeastBoxRows) box_rows = 0;
   }
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   if (!may_split) return true;

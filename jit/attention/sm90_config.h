@@ -20,6 +20,7 @@ struct AttentionSm90Config {
   int q_stages;           // 2: Q of the next tile is copied while this one is computed
   bool staged_output;     // through shared memory of its own; else from registers
   bool turns;             // warpgroups issue their products in turns
+  bool paged = false;     // for keys in pages alone
   bool splits = false;    // two or more CTAs share the keys of a query tile
   Work work;              // the heaviest that it serves
   Masks masks = Masks::any;

@@ -66,10 +66,11 @@ AttentionVarlenMaps<runtime::TensorMap> varlen_maps(const AttentionVarlenParams&
                                                     runtime::Device& device) {
   const AttentionParams& p = params.call;
   const bool is_packed = params.cu_seqlens_q != nullptr;
-  AttentionVarlenMaps<runtime::TensorMap> maps;
+  AttentionVarlenMaps<runtime::TensorMap> maps{};
   maps.q = encode({p.q, traits.q, traits.head_dim, is_packed ? params.tokens : p.len_q, p.heads,
                    is_packed ? 1 : p.batch, p.q_row, p.q_head, p.q_batch, config.block_q},
                   device);
+  if (params.box_rows == 0) return maps;  // keys are gathered
   maps.k = encode({p.k, traits.k, traits.head_dim, params.rows_k, p.heads_kv, params.entries_k,
                    p.k_row, p.k_head, p.k_batch, params.box_rows},
                   device);

@@ -87,7 +87,8 @@ struct AttentionVarlenParams {
   // does not depend on other sequences.
   int whole_tiles;
   int few_ctas;  // CTAs that are enough to keep all multiprocessors busy
-  // The sm_90a kernel copies so many keys of a page at a time: divides page_size and the tile.
+  // The copy engine copies so many keys of a page at a time to the sm_90a kernel: a power of two
+  // that divides page_size and the tile. 0: pages are gathered, see sm90/gather.cuh.
   int box_rows;
   // Of the tensor maps alone: all packed queries; the rows of a batch entry or page of the keys, or
   // all packed keys; batch entries or pages.

@@ -47,6 +47,21 @@ __device__ __forceinline__ void arrive_at(u32 barrier, u32 cta) {
       : "memory");
 }
 
+// Returns at once whether the phase has ended.
+__device__ __forceinline__ bool test_wait(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // Suspends the thread for a while; returns false if the phase has still not ended.
 __device__ __forceinline__ bool try_wait(u32 barrier, u32 parity) {
   u32 done;

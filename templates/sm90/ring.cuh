@@ -59,9 +59,9 @@ struct Ring {
   __device__ __forceinline__ static Position producer() { return {0, 1}; }
 
   // Called by one thread, before fence_barrier_init().
-  __device__ __forceinline__ void init(u32 consumer_arrivals) const {
+  __device__ __forceinline__ void init(u32 consumer_arrivals, u32 producer_arrivals = 1) const {
     for (u32 stage = 0; stage < kStages; ++stage) {
-      init_barrier(full(stage), 1);
+      init_barrier(full(stage), producer_arrivals);
       init_barrier(empty(stage), consumer_arrivals);
     }
   }

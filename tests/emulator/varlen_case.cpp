@@ -53,9 +53,8 @@ std::vector<float> rows_of(const std::vector<float>& values, const std::vector<i
 
 // CTAs draw the six query tiles, or have them dealt.
 void fill_sm90(Step& step, const Tile& tile, int page_size, int size) {
-  const auto both = static_cast<unsigned>(page_size | tile.block_kv);
-  step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows),
-                         page_size == 0 ? tile.block_kv : static_cast<int>(both & -both));
+  const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
+  step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   step.blocks = 2;
   if (size == 1) return;
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
@@ -90,7 +89,7 @@ void KernelCase::make_varlen(int size) {
   const auto traits = spec_.traits_as<AttentionTraits>();
   const Tile tile = tile_of(spec_);
   const int stride = tile.block_kv;
-  // On sm_90a rows of a page are copied one by one, or eight at a time.
+  // On sm_90a threads gather the first, and the copy engine copies eight rows of the second at once.
   const int page_size = tile.is_sm90 && size == 1 ? 24 : 5;
   const int lens_q[kSequences] = {tile.rows + 3, 1, 0};
   // Rows of few keys would be much larger than the others, by whose size errors are judged.

@@ -4,7 +4,7 @@
 //   --------------                                  --------------------------------
 //   scheduler warp: which tiles of keys are seen
 //        |  walk                                    for each query tile
-//   copying warp: Q; K and V of these tiles --ring-->  S = Q K^T, softmax, O += P V  (wgmma)
+//   copying warps: Q; K and V of these tiles --ring-->  S = Q K^T, softmax, O += P V  (wgmma)
 //                                                      O to global memory
 //
 // Variants, masks, softmax and row factors are those of the portable kernel: the accumulators of
@@ -12,7 +12,7 @@
 #pragma once
 #include "/kiln/attention/builtin_variants.cuh"
 #include "/kiln/attention/sm90/combine.cuh"
-#include "/kiln/attention/sm90/load.cuh"
+#include "/kiln/attention/sm90/gather.cuh"
 #include "/kiln/attention/sm90/main_loop.cuh"
 #include "/kiln/attention/sm90/store.cuh"
 
@@ -107,14 +107,21 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
 }
 
+template <class Storage, class Args>
+__device__ __forceinline__ bool gathers_keys(const Args& args) {
+  if constexpr (Storage::kPaged) return args.call.params().box_rows == 0;
+  return false;
+}
+
 template <class Config, class Args>
 __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   using Shape = AttentionSm90Shape<Config>;
   // The shuffle makes `warp` uniform to the compiler, which cannot infer it from the index.
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
   constexpr int kGroups = Shape::kGroups;
+  const bool gathers = gathers_keys<typename Config::Storage>(args);
   if (threadIdx.x == 0) {
-    Shape::init_barriers();
+    Shape::init_barriers(gathers ? kGatheringWarps : 0);
     fence_barrier_init();
   }
   __syncthreads();
@@ -122,8 +129,18 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   // two.
   if (group == kGroups) {
     give_registers<kGroups == 3 ? 32 : 40>();
-    if (warp == kGroups * 4) load_tiles<Config>(args);
-    if (warp == kGroups * 4 + 1) publish_walk<Config>(args);
+    const int role = warp - kGroups * 4;
+    if (role == 1) {
+      publish_walk<Config>(args);
+    } else if (!gathers) {
+      if (role == 0) load_tiles<Config>(args);
+    } else if constexpr (Config::Storage::kPaged) {
+      if (role == 0) {
+        load_queries<Config>(args);
+      } else {
+        gather_keys<Config>(args, role - 2);
+      }
+    }
   } else {
     if constexpr (kGroups > 1) take_registers<kGroups == 3 ? 160 : 232>();
     compute_query_tiles<Config>(args, group);

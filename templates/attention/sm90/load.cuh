@@ -144,21 +144,24 @@ class TileLoader {
   bool clears_q_ = false;
 };
 
+// The keys that any query of a tile's head sees: a key that other tiles see has a value.
+template <class Variant, class Tile>
+__device__ __forceinline__ Range seen_keys(const Variant& variant, const Tile& tile) {
+  const Range all = {0, tile.all_keys()};
+  if constexpr (!Variant::kMasks) return all;
+  return intersection(all, variant.kv_range(tile.rows_from(0, tile.all_rows())));
+}
+
 // K of a tile is copied before V of the tile before it, in the order in which they are used.
 template <class Config, class Args>
 __device__ __forceinline__ void load_tiles(const Args& args) {
-  using Variant = typename Args::Variant;
   using Loader = TileLoader<Config, Args>;
   Loader loader(args);
   WalkReader<Config> walk(0);
 #pragma unroll 1
   while (walk.next_query_tile()) {
     const typename Loader::Tile tile(args.call.params(), walk.place());
-    // The range is what any query of the head sees: a key that other tiles see has a value.
-    Range seen = {0, tile.all_keys()};
-    if constexpr (Variant::kMasks) {
-      seen = intersection(seen, args.call.variant().kv_range(tile.rows_from(0, tile.all_rows())));
-    }
+    const Range seen = seen_keys(args.call.variant(), tile);
     loader.start_q(tile);
     auto current = walk.next();
     if (!current.exists) {

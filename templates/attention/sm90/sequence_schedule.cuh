@@ -69,7 +69,10 @@ class SequenceTiles {
       return;
     }
     u32 drawn = 0;
-    if (lane() == 0) drawn = draw(static_cast<u64*>(p_.call.workspace), p_.call.nonce);
+    if (lane() == 0) {
+      const bool is_first = index_ < gridDim.x;
+      drawn = draw(static_cast<u64*>(p_.call.workspace), p_.call.nonce, is_first);
+    }
     index_ = gridDim.x + __shfl_sync(~0u, drawn, 0);
   }
 

@@ -81,13 +81,14 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
   __device__ __forceinline__ static WalkRing walk_ring() { return {base() + kWalkRingAt}; }
 
-  // Called by one thread, which then calls fence_barrier_init().
-  __device__ __forceinline__ static void init_barriers() {
+  // Called by one thread, which then calls fence_barrier_init(). Keys are copied by the copy engine,
+  // or by warps, each of which announces its own.
+  __device__ __forceinline__ static void init_barriers(u32 gathering_warps) {
     constexpr u32 kMathWarps = 4 * kGroups;
     q_ring().init(kMathWarps);
-    k_ring().init(kMathWarps);
-    v_ring().init(kMathWarps);
-    walk_ring().init(kMathWarps + 1);  // and the warp that copies
+    k_ring().init(kMathWarps, max(gathering_warps, 1u));
+    v_ring().init(kMathWarps, max(gathering_warps, 1u));
+    walk_ring().init(kMathWarps + 1 + gathering_warps);
     init_barrier(landed(), 1);
   }
 };

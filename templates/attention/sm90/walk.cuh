@@ -186,6 +186,11 @@ class WalkReader {
     return {kv_first_ + (31 - __clz(static_cast<int>(bit))) * Shape::kBlockKv, bit,
             rows_.visit & bit, rows_.partial & bit};
   }
+  // Passes over all tiles of the query tile.
+  __device__ __forceinline__ void skip_keys() {
+    while ((flags_ & WalkStep::kLast) == 0) read<false>();
+    visit_ = 0;
+  }
   // Whether next() may still return a tile that the group sees.
   __device__ __forceinline__ bool may_see_more() const {
     return (flags_ & WalkStep::kLast) == 0 || (visit_ & rows_.visit) != 0;

@@ -1,0 +1,193 @@
+// The warps that copy keys and values from pages of few rows. The copy engine takes some 70 cycles
+// for each box, so that it would take ten times as long as the products where a page is one row; the
+// threads of two warps copy such rows 16 bytes at a time instead.
+#pragma once
+#include "/kiln/attention/sm90/load.cuh"
+
+namespace kiln {
+
+constexpr u32 kGatheringWarps = 2;
+
+// Copies one warp's share of the rows of each tile. Every function is called by a whole warp. While
+// a tile's rows are under way, those of the tiles before it are waited for and announced.
+template <class Config>
+class TileGatherer {
+  using Shape = AttentionSm90Shape<Config>;
+  using Element = typename Config::Element;
+  using Ring = typename Shape::KvRing;
+  // A warp copies kTogether rows at a time, and leaves as many to each of the others.
+  static constexpr u32 kTogether = 4, kStep = kTogether * kGatheringWarps;
+  static constexpr u32 kRows = ceil_div(Shape::kBlockKv, static_cast<int>(kStep)) * kTogether;
+
+ public:
+  // The pages of the warp's rows: lane l has those of rows l, l + 32, ..
+  static constexpr u32 kWords = (kRows + 31) / 32;
+  struct Pages {
+    u32 number[kWords];
+  };
+
+  // `warp` counts the gathering warps. It is uniform to the compiler too.
+  __device__ __forceinline__ explicit TileGatherer(u32 warp) : warp_(warp) {}
+
+  // Behind the last key the table may hold anything, or end.
+  __device__ __forceinline__ Pages look_up(const SequenceTile& tile, int kv_first) const {
+    const int* const table = tile.p.block_table + tile.b * tile.p.block_table_row;
+    Pages pages;
+#pragma unroll
+    for (u32 i = 0; i < kWords; ++i) {
+      const u32 key = key_at(tile, kv_first + tile_row(threadIdx.x % 32 + i * 32));
+      pages.number[i] = __ldg(table + page_of(tile.p, key));
+    }
+    return pages;
+  }
+
+  // Copy the keys, or the values, of the number-th tile of all.
+  __device__ __forceinline__ void load_k(u32 number, const SequenceTile& tile, const Pages& pages,
+                                         int kv_first, Range seen) {
+    const AttentionParams& p = tile.p.call;
+    const auto at = Ring::producer_after(number);
+    acquire(Shape::k_ring(), at);
+    copy_rows<Shape::kSlabs, Config::kHeadDim>(Shape::k(at.stage), tile, pages,
+                                               {p.k, p.k_batch, p.k_row, p.k_head}, kv_first, seen);
+    follow(Shape::k_ring().full(at.stage));
+  }
+  __device__ __forceinline__ void load_v(u32 number, const SequenceTile& tile, const Pages& pages,
+                                         int kv_first, Range seen) {
+    const AttentionParams& p = tile.p.call;
+    const auto at = Ring::producer_after(number);
+    acquire(Shape::v_ring(), at);
+    copy_rows<Shape::kSlabsV, Config::kHeadDimV>(
+        Shape::v(at.stage), tile, pages, {p.v, p.v_batch, p.v_row, p.v_head}, kv_first, seen);
+    follow(Shape::v_ring().full(at.stage));
+  }
+
+  // Called before a wait that may last until the math warps have read what is under way.
+  __device__ __forceinline__ void flush() {
+    announce<1>(under_way_ % kHalf);
+    announce<0>(under_way_ / kHalf);
+    under_way_ = 0;
+  }
+
+ private:
+  struct Tensor {
+    const void* data;
+    i64 page, row, head;  // strides
+  };
+
+  // The row of the tile that is this warp's i-th.
+  __device__ __forceinline__ u32 tile_row(u32 i) const {
+    return warp_ * kTogether + i / kTogether * kStep + i % kTogether;
+  }
+  __device__ __forceinline__ static u32 key_at(const SequenceTile& tile, u32 key) {
+    return min(key, static_cast<u32>(tile.len_kv - 1));
+  }
+  __device__ __forceinline__ static u32 page_of(const AttentionVarlenParams& p, u32 key) {
+    return static_cast<u64>(key) * p.page_factor >> (31 + p.page_shift);
+  }
+
+  __device__ __forceinline__ void acquire(const Ring& ring, const typename Ring::Position& at) {
+    const u32 empty = ring.empty(at.stage);
+    if (test_wait(empty, at.parity)) return;
+    flush();
+    wait(empty, at.parity);
+  }
+
+  // Rows that no query sees are zeros: they may be NaN, which a weight of 0 would not hide.
+  template <int kSlabs, int kDim>
+  __device__ __forceinline__ void copy_rows(u32 destination, const SequenceTile& tile,
+                                            const Pages& pages, const Tensor& tensor, int kv_first,
+                                            Range seen) const {
+    const u32 lane = threadIdx.x % 32, chunk = lane % 8;
+    // Formed for each tile: the warps have few registers.
+    const Element* const head =
+        static_cast<const Element*>(tensor.data) + opaque(tile.h_kv) * tensor.head + chunk * 8;
+#pragma unroll
+    for (u32 word = 0; word < kWords; ++word) {
+      // Not unrolled: the warps have few registers.
+#pragma unroll 1
+      for (u32 i = 0; i < min(32u, kRows - word * 32); i += kTogether) {
+        const u32 first = tile_row(word * 32 + i), row = first + lane / 8;
+        if (first >= Shape::kBlockKv) break;
+        const u32 page = __shfl_sync(~0u, pages.number[word], i + lane / 8);
+        const u32 key = key_at(tile, kv_first + row);
+        const u32 in_page = key - page_of(tile.p, key) * tile.p.page_size;
+        const Element* const source = head + page * tensor.page + in_page * tensor.row;
+        const u32 to = destination + SwizzledRows<8>::offset(row, chunk);
+        const int bytes = seen.contains(kv_first + static_cast<int>(row)) ? 16 : 0;
+#pragma unroll
+        for (int slab = 0; slab < kSlabs; ++slab) {
+          const bool exists = kDim % 64 == 0 || slab * 64 + static_cast<int>(chunk) * 8 < kDim;
+          copy_async_16(to + slab * Shape::kKvSlabBytes, source + slab * 64,
+                        exists ? bytes : 0);
+        }
+      }
+    }
+  }
+
+  // The rows that have been copied last will be announced by `full`.
+  __device__ __forceinline__ void follow(u32 full) {
+    commit_copies<true>();
+    announce<2>(under_way_ % kHalf);
+    under_way_ = under_way_ / kHalf + (full - Shape::base() - Shape::kBarriersAt) * kHalf;
+  }
+  // Waits until all but kPending tiles have arrived, and announces the one of the barrier, if any.
+  template <int kPending>
+  __device__ __forceinline__ static void announce(u32 barrier) {
+    if (barrier == 0) return;
+    wait_copies<true, kPending>();
+    fence_async_proxy();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(Shape::base() + Shape::kBarriersAt + barrier);
+    __syncwarp();
+  }
+
+  u32 warp_;
+  // The barriers of tiles that are under way, as distances from the first of all, which is one of Q:
+  // the older one's in the lower half; 0: none.
+  static constexpr u32 kHalf = 1u << 16;
+  u32 under_way_ = 0;
+};
+
+// As load_tiles(), without Q, and with K and V of a tile together. Pages are looked up a tile ahead,
+// as far as that is the next one.
+template <class Config, class Args>
+__device__ __forceinline__ void gather_keys(const Args& args, u32 warp) {
+  TileGatherer<Config> gatherer(warp);
+  WalkReader<Config> walk(0);
+  u32 tiles = 0;
+#pragma unroll 1
+  while (true) {
+    gatherer.flush();
+    if (!walk.next_query_tile()) break;
+    const SequenceTile tile(args.call.params(), walk.place());
+    const Range seen = seen_keys(args.call.variant(), tile);
+    int expected = -1;
+    typename TileGatherer<Config>::Pages ahead;
+#pragma unroll 1
+    for (auto key_tile = walk.next(); key_tile.exists; key_tile = walk.next()) {
+      const int kv_first = key_tile.kv_first;
+      if (kv_first != expected) ahead = gatherer.look_up(tile, kv_first);
+      const auto pages = ahead;
+      expected = kv_first + AttentionSm90Shape<Config>::kBlockKv;
+      ahead = gatherer.look_up(tile, expected);
+      gatherer.load_k(tiles, tile, pages, kv_first, seen);
+      gatherer.load_v(tiles++, tile, pages, kv_first, seen);
+    }
+  }
+}
+
+// Q of all query tiles, where other warps copy the keys.
+template <class Config, class Args>
+__device__ __forceinline__ void load_queries(const Args& args) {
+  TileLoader<Config, Args> loader(args);
+  WalkReader<Config> walk(0);
+#pragma unroll 1
+  while (walk.next_query_tile()) {
+    const SequenceTile tile(args.call.params(), walk.place());
+    loader.start_q(tile);
+    loader.finish_q(tile);
+    walk.skip_keys();
+  }
+}
+
+}  // namespace kiln
