@@ -127,8 +127,8 @@ struct AttentionMaps {
   Map q, k, v, out;
 };
 // Where sequences have lengths of their own: as [batch or 1, heads, rows, columns] or, paged,
-// [pages, heads, rows, columns], whose boxes have box_rows rows. Outputs are written from registers,
-// because the copy engine would write rows behind a sequence too.
+// [pages, heads, rows, columns], whose boxes have box_rows rows. Outputs are written from
+// registers, because the copy engine would write rows behind a sequence too.
 template <class Map>
 struct AttentionVarlenMaps {
   Map q, k, v;

@@ -5,9 +5,9 @@
 namespace kiln {
 
 // Returns 0, 1, 2, .. to the threads of all CTAs that call it with the same counter of two words.
-// `is_first`: the thread has not called it before. The words need not be zeroed: the first one holds
-// the launch's nonce, which is never 0, once the second one is valid. end_draws() invalidates them,
-// so that a replayed graph may reuse its nonce.
+// `is_first`: the thread has not called it before. The words need not be zeroed: the first one
+// holds the launch's nonce, which is never 0, once the second one is valid. end_draws() invalidates
+// them, so that a replayed graph may reuse its nonce.
 __device__ __forceinline__ u32 draw(u64* counter, u64 nonce, bool is_first) {
   if (is_first) {
     volatile u64* const owner = counter;

@@ -89,7 +89,8 @@ void KernelCase::make_varlen(int size) {
   const auto traits = spec_.traits_as<AttentionTraits>();
   const Tile tile = tile_of(spec_);
   const int stride = tile.block_kv;
-  // On sm_90a threads gather the first, and the copy engine copies eight rows of the second at once.
+  // On sm_90a threads gather the first, and the copy engine copies eight rows of the second at
+  // once.
   const int page_size = tile.is_sm90 && size == 1 ? 24 : 5;
   const int lens_q[kSequences] = {tile.rows + 3, 1, 0};
   // Rows of few keys would be much larger than the others, by whose size errors are judged.

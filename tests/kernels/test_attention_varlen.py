@@ -25,7 +25,8 @@ SEQUENCES = {
     "rows-32": dict(lens_q=(4, 3, 0), lens_k=(LONG, 40, 7), heads=16),
     "rows-64": dict(lens_q=(5, 5), lens_k=(300, LONG), heads=14),
     "mixed": dict(lens_q=(1, 75, 0, 6, 1), lens_k=(LONG, 75, 9, 4, 33), heads=4),
-    "border": dict(lens_q=(16, 17, 40), lens_k=(40, 50, 45), heads=2),
+    "border": dict(lens_q=(16, 17, 64, 65), lens_k=(40, 50, 65, 70), heads=2),
+    "prefill": dict(lens_q=(150, 0, 129), lens_k=(150, 5, 300), heads=4),
     "many": dict(lens_q=(1,) * 70, lens_k=tuple(7 * i % 50 for i in range(70))),
 }
 MASKS = {"causal": {}, "full": {"causal": False}, "window": {"window": (40, 3)}}
@@ -88,6 +89,30 @@ def test_options(options):
     options = {name: value for name, value in options.items() if name != "name"}
     VarlenCase(dtype="f16", **SEQUENCES["decode"], **options).check()
     VarlenCase(dtype="f16", keys="packed", **SEQUENCES["mixed"], **options).check()
+
+
+@pytest.mark.parametrize("page", [1, 7])
+@pytest.mark.parametrize("window", [(-1, -1), (100, 0)], ids=["causal", "window"])
+def test_gathered_pages(page, window):
+    """Of a prefill: pages of too few rows for the copy engine."""
+    for head_dim in (64, 72):
+        VarlenCase(
+            lens_q=(140, 0, 70), lens_k=(400, 5, 70), page=page, window=window, head_dim=head_dim
+        ).check()
+
+
+def test_tiles_are_drawn_once():
+    """More of them than there are multiprocessors, by CTAs that compute several."""
+    VarlenCase(
+        lens_q=(66, 70), lens_k=(66, 90), heads=70, heads_kv=70, keys="packed", head_dim=8
+    ).check()
+
+
+def test_more_heads_than_have_keys_in_l2():
+    """Their tiles are dealt in groups of heads."""
+    VarlenCase(
+        lens_q=(70,), lens_k=(6600,), heads=4, heads_kv=4, head_dim=256, window=(100, 0)
+    ).check()
 
 
 @pytest.mark.parametrize("keys", ["cache", "paged"])
@@ -185,10 +210,28 @@ def test_without_splits_a_sequence_does_not_depend_on_others(keys):
             assert torch.equal(alone.lse_of(0), together.lse_of(b))
 
 
+def test_without_splits_the_size_of_other_queries_does_not_matter():
+    """Those of the next sequence lie in the same tile."""
+    case = VarlenCase(lens_q=(70, 70), lens_k=(700, 700), heads=2, keys="packed", num_splits=1)
+    outs = []
+    for factor in (1, 50):
+        given = case.inputs()
+        given[1][0].mul_(factor)
+        call = case.call(given)
+        call.run()
+        call.judge(given)
+        outs.append(call.queries(call.out.view, 0))
+    assert torch.equal(*outs)
+
+
 REPEATED = {
     "cut one by one": VarlenCase(lens_q=(1, 1, 1), lens_k=(1500, 90, 700), heads=8),
     "equal shares": VarlenCase(lens_q=(1,) * 80, lens_k=tuple(range(20, 500, 6)), heads=8),
     "prefill": VarlenCase(lens_q=(1, 40, 9), lens_k=(900, 40, 300)),
+    "drawn tiles": VarlenCase(
+        lens_q=sized(small=(140, 70), full=(900, 70, 1500)), heads=sized(small=4, full=32),
+        lens_k=sized(small=(300, 70), full=(1900, 70, 1500)), heads_kv=2,
+    ),
 }
 
 
@@ -222,6 +265,7 @@ def test_what_lies_in_the_workspace_does_not_matter(case, byte):
 def test_other_architectures(device, arch):
     with device.on(arch):
         VarlenCase(head_dim=128, **SEQUENCES["mixed"]).check()
+        VarlenCase(**SEQUENCES["border"]).check()
 
 
 def test_a_variant():

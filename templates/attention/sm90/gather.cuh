@@ -1,6 +1,6 @@
 // The warps that copy keys and values from pages of few rows. The copy engine takes some 70 cycles
-// for each box, so that it would take ten times as long as the products where a page is one row; the
-// threads of two warps copy such rows 16 bytes at a time instead.
+// for each box, so that it would take ten times as long as the products where a page is one row;
+// the threads of two warps copy such rows 16 bytes at a time instead.
 #pragma once
 #include "/kiln/attention/sm90/load.cuh"
 
@@ -117,8 +117,7 @@ class TileGatherer {
 #pragma unroll
         for (int slab = 0; slab < kSlabs; ++slab) {
           const bool exists = kDim % 64 == 0 || slab * 64 + static_cast<int>(chunk) * 8 < kDim;
-          copy_async_16(to + slab * Shape::kKvSlabBytes, source + slab * 64,
-                        exists ? bytes : 0);
+          copy_async_16(to + slab * Shape::kKvSlabBytes, source + slab * 64, exists ? bytes : 0);
         }
       }
     }
@@ -142,14 +141,14 @@ class TileGatherer {
   }
 
   u32 warp_;
-  // The barriers of tiles that are under way, as distances from the first of all, which is one of Q:
-  // the older one's in the lower half; 0: none.
+  // The barriers of tiles that are under way, as distances from the first of all, which is one of
+  // Q: the older one's in the lower half; 0: none.
   static constexpr u32 kHalf = 1u << 16;
   u32 under_way_ = 0;
 };
 
-// As load_tiles(), without Q, and with K and V of a tile together. Pages are looked up a tile ahead,
-// as far as that is the next one.
+// As load_tiles(), without Q, and with K and V of a tile together. Pages are looked up a tile
+// ahead, as far as that is the next one.
 template <class Config, class Args>
 __device__ __forceinline__ void gather_keys(const Args& args, u32 warp) {
   TileGatherer<Config> gatherer(warp);

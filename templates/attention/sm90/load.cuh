@@ -95,8 +95,8 @@ class TileLoader {
     k_at_.advance();
   }
 
-  // Values outside of `seen`, which no query sees, are replaced by zeros: they may be NaN, and their
-  // weight of 0 would not hide this.
+  // Values outside of `seen`, which no query sees, are replaced by zeros: they may be NaN, and
+  // their weight of 0 would not hide this.
   __device__ __forceinline__ void load_v(const Tile& tile, int kv_first, Range seen) {
     constexpr bool kClears = Variant::kMasks || !Storage::kEndsInZeros;
     const auto ring = Shape::v_ring();

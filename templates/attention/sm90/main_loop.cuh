@@ -62,13 +62,13 @@ class KeyLoop {
   using Softmax = OnlineSoftmax<typename Shape::ScoreMap>;
   using Out = Fragment<typename Shape::OutMap>;
 
-  __device__ __forceinline__ KeyLoop(const Args& args, int group)
-      : args_(args), turns_{group} {
+  __device__ __forceinline__ KeyLoop(const Args& args, int group) : args_(args), turns_{group} {
     turns_.begin();
     // The magnitude of the scale goes into the exponent if no hook sees the logits; 0 is then
     // replaced by a tiny scale, because 0 * -inf is NaN.
-    exponent_scale_ =
-        Variant::kTransformsLogits ? kLog2e : fmaxf(fabsf(call_of(args.call.params()).scale) * kLog2e, 1e-30f);
+    exponent_scale_ = Variant::kTransformsLogits
+                          ? kLog2e
+                          : fmaxf(fabsf(call_of(args.call.params()).scale) * kLog2e, 1e-30f);
   }
 
   // Goes to the first tile of keys that this group sees of a new query tile; returns whether there

@@ -1,5 +1,5 @@
-// Selects the query tiles that a CTA computes where sequences have lengths of their own: QueryTiles'
-// interface.
+// Selects the query tiles that a CTA computes where sequences have lengths of their own:
+// QueryTiles' interface.
 //
 // The tiles of all sequences are laid end to end, and each CTA takes the next one when it ends the
 // one before. Of a sequence, heads whose keys fit L2 come together, and of these the last tiles,

@@ -45,8 +45,7 @@ struct SequenceTile : SequencePlace {
   }
   __device__ __forceinline__ bool wants_lse() const { return p.call.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {
-    return p.call.lse + b * p.call.lse_batch + h * p.call.lse_head + first_q + first_row +
-           tile_row;
+    return p.call.lse + b * p.call.lse_batch + h * p.call.lse_head + first_q + first_row + tile_row;
   }
 };
 

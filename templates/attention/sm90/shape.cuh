@@ -81,8 +81,8 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
   __device__ __forceinline__ static WalkRing walk_ring() { return {base() + kWalkRingAt}; }
 
-  // Called by one thread, which then calls fence_barrier_init(). Keys are copied by the copy engine,
-  // or by warps, each of which announces its own.
+  // Called by one thread, which then calls fence_barrier_init(). Keys are copied by the copy
+  // engine, or by warps, each of which announces its own.
   __device__ __forceinline__ static void init_barriers(u32 gathering_warps) {
     constexpr u32 kMathWarps = 4 * kGroups;
     q_ring().init(kMathWarps);

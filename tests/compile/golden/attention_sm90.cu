@@ -190,6 +190,7 @@ struct Config {
   using Element = kiln::bf16;
   using Scores = ::Scores;
   using Outputs = ::Outputs;
+  using Storage = kiln::DenseStorage;
   static constexpr int kHeadDim = 128;
   static constexpr int kHeadDimV = 128;
   static constexpr int kGroups = 3, kBlockKv = 80;

@@ -165,6 +165,7 @@ struct Config {
   using Element = kiln::f16;
   using Scores = ::Scores;
   using Outputs = ::Outputs;
+  using Storage = kiln::DenseStorage;
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadDimV = 64;
   static constexpr int kGroups = 3, kBlockKv = 128;
