@@ -121,6 +121,11 @@ void Parameters::parse(PyObject* const* args, Py_ssize_t count, PyObject* keywor
   }
 }
 
+bool is_no_flag(PyObject* object) {
+  return is_given(object) && !PyLong_Check(object) && !PyFloat_Check(object) &&
+         !PyUnicode_Check(object) && !is_numpy_bool(object);
+}
+
 bool bool_argument(PyObject* object, bool otherwise, Subject subject) {
   if (object == nullptr) return otherwise;
   if (object == Py_True) return true;
