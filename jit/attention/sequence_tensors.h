@@ -23,7 +23,7 @@ struct SequenceTensors {
   int new_keys = 0;      // of each sequence, which seqused_k does not count
   bool rotates = false;  // queries are read from out, into which a launch before rotates them
 
-  bool is_paged() const { return block_table.given() || kv_indices.given(); }
+  bool is_paged() const { return block_table.given() || kv_indices.given() || kv_indptr.given(); }
 };
 
 // Whether the tensors that name the places of keys in a cache go together.

@@ -295,7 +295,9 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
   check_rank({names.op, names.k}, k_cache, 4, kCacheLayout);
   const std::int64_t width = most_pages(options.block_table, options.kv_indices);
   const int rows = check_length({names.op, names.k}, k_cache.shape[1], "rows");
-  const std::int64_t most = rows * std::min(width, kMaxLength);
+  // A list has the pages of all sequences, so that its length bounds no sequence.
+  const std::int64_t whole = rows * std::min(width, kMaxLength);
+  const std::int64_t most = options.kv_indices.given() ? std::min(whole, kMaxLength) : whole;
   problem.len_kv = check_length({names.op, names.k}, most, "rows");
   check_call(q, k_cache, v_cache, out, lse,
              {.seqused_k = options.cache_seqlens,

@@ -54,7 +54,7 @@ struct CausalEach : DefaultHooks<CausalEach> {
   static constexpr bool kMasksByRange = true;
 
   __device__ __forceinline__ Range visible(const Position& row) const {
-    return {row.q - left, row.q + right_of(row.b) + 1};
+    return {row.q - left.value, row.q + right_of(row.b) + 1};
   }
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
     const i64 begin = static_cast<i64>(rows.q_first) - left.value;
