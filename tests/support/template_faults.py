@@ -312,7 +312,7 @@ FAULTS = [
           f"{NEW_KEYS}test_new_keys"),
     fault("causal-flag-of-the-first-sequence", OPTIONS,
           "load_constant(flags.value + b)", "load_constant(flags.value)",
-          f"{NEW_KEYS}test_causal_flags -k bf16-packed-window0"),
+          f"{NEW_KEYS}test_causal_flags -k bf16-packed"),
     # Norms.
     fault("norm-stage-stays", "norm/norm.cuh",
           "stage = stage + 1 == kStages ? 0 : stage + 1;", "stage = 0;", NORM_ROWS),
