@@ -51,6 +51,12 @@ Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const
 Plan plan_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
                                        const TensorView& v_cache, const TensorView& out,
                                        const TensorView& lse, const KvCacheOptions& options) {
+  if (options.k_new.given()) {
+    KvCacheCall call;
+    call.may_be_null = true;
+    check_kvcache_call(q, k_cache, v_cache, out, lse, options, call);
+    return plan(call);
+  }
   AttentionProblem problem(kKvCacheNames);
   problem.may_be_null = true;
   check_kvcache(q, k_cache, v_cache, out, lse, options, problem);
