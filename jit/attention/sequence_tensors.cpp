@@ -57,7 +57,7 @@ void check_places(const SequenceTensors& s, const AttentionProblem& problem) {
 
 void set_places(const SequenceTensors& s, AttentionVarlenParams& p) {
   p.block_table = numbers_of(s.kv_indices.given() ? s.kv_indices : s.block_table);
-  p.block_table_row = s.block_table.given() ? s.block_table.strides[0] : 0;
+  p.block_table_row = s.block_table.given() ? s.block_table.strides[0] : 1;
   p.kv_indptr = numbers_of(s.kv_indptr);
   p.cache_batch_idx = numbers_of(s.cache_batch_idx);
   p.cache_leftpad = numbers_of(s.cache_leftpad);

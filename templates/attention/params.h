@@ -77,8 +77,8 @@ struct AttentionVarlenParams {
   const int* seqused_k;     // [batch]: how many keys it has; null: see cu_seqlens_k, else len_kv
   const int* block_table;   // [batch, ..]: the pages of its keys, of page_size keys each
   long long block_table_row;
-  // [rows + 1]: where each row of block_table, which is then one list, begins; null: see
-  // block_table_row.
+  // [rows + 1]: where each row of block_table begins, which is then one list and has a
+  // block_table_row of 1; or null.
   const int* kv_indptr;
   // [batch]: the entry of the cache, or the row of block_table, that it has; null: its own number.
   const int* cache_batch_idx;

@@ -124,9 +124,7 @@ class VarlenAddressing {
   }
   __device__ __forceinline__ auto key_rows(const Element* base, i64 batch, i64 row) const {
     if constexpr (Config::kPaged) {
-      const i64 first_page =
-          p_.kv_indptr != nullptr ? __ldg(p_.kv_indptr + s_.entry) : s_.entry * p_.block_table_row;
-      const int* const pages = p_.block_table + first_page;
+      const int* const pages = p_.block_table + s_.entry * p_.block_table_row;
       const int first = s_.first_k;
       return PagedRows<Element>{
           nullptr, p_, pages, base, batch, row, first, 0, first + s_.len_kv - 1};

@@ -18,7 +18,7 @@ struct AttentionVarlenArgs : AttentionVarlenParams, Variant {
 
 struct Sequence {
   int b = 0;
-  int entry = 0;               // of the cache, or the row of the block table
+  int entry = 0;  // of the cache, or the row of the block table, or its place in the list of pages
   int first_q = 0, len_q = 0;  // packed queries: the sequence's first one, else 0
   // Packed keys: the sequence's first one. In a cache, how many come before it.
   int first_k = 0, len_kv = 0;
@@ -28,6 +28,7 @@ __device__ __forceinline__ Sequence sequence_at(const AttentionVarlenParams& p, 
   Sequence s;
   s.b = b;
   s.entry = p.cache_batch_idx != nullptr ? __ldg(p.cache_batch_idx + b) : b;
+  if (p.kv_indptr != nullptr) s.entry = __ldg(p.kv_indptr + s.entry);
   s.len_q = p.call.len_q;
   s.len_kv = p.call.len_kv;
   if (p.cu_seqlens_q != nullptr) {
