@@ -26,6 +26,9 @@ def operators(**results: tuple[str, ...]) -> Callable[[Function], Function]: ...
 
 Tensor: TypeAlias = Annotated[Any, "Tensor"]  # of any framework
 Written: TypeAlias = Annotated[Any, "Tensor"]
+Eager: TypeAlias = Annotated[Any, None]  # a tensor that operators do not take
+EagerFlag: TypeAlias = Annotated[bool, None]
+Flags: TypeAlias = Annotated[bool | Any, "bool", "flag"]  # a bool, or a tensor of them if eager
 DType: TypeAlias = Annotated[Any, "ScalarType", "dtype_of"]  # of any framework, or its name
 Count: TypeAlias = Annotated[int, "SymInt"]
 Window: TypeAlias = Annotated[tuple[int, int], "SymInt[]", "numbers"]
@@ -82,7 +85,9 @@ def flash_attention_varlen(
     cu_seqlens_k: Tensor | None = None,
     seqused_k: Tensor | None = None,
     block_table: Tensor | None = None,
-    causal: bool = False,
+    kv_indptr: Tensor | None = None,
+    kv_indices: Tensor | None = None,
+    causal: Flags = False,
     window: Window = (-1, -1),
     softcap: float = 0.0,
     scale: float | None = None,
@@ -106,7 +111,16 @@ def flash_attention_with_kvcache(
     *,
     cache_seqlens: Tensor,
     block_table: Tensor | None = None,
-    causal: bool = False,
+    kv_indptr: Tensor | None = None,
+    kv_indices: Tensor | None = None,
+    cache_batch_idx: Tensor | None = None,
+    cache_leftpad: Tensor | None = None,
+    k_new: Eager | None = None,
+    v_new: Eager | None = None,
+    rotary_cos: Eager | None = None,
+    rotary_sin: Eager | None = None,
+    rotary_interleaved: EagerFlag = True,
+    causal: Flags = False,
     window: Window = (-1, -1),
     softcap: float = 0.0,
     scale: float | None = None,

@@ -48,11 +48,14 @@ def _lines(items: list[str], indent: int) -> str:
     return "\n".join(" " * indent + line for line in packed(items, WIDTH - indent))
 
 
-def _tensor_list(operation: Operation, object_of: str, indent: int) -> str:
+def _tensor_list(operation: Operation, object_of: str, indent: int, none: str = "") -> str:
+    """`none`: what stands for tensors that operators do not take."""
     lines = []
     for tensor in operation.tensors:
         written = ", true" if tensor.is_written else ""
         values = object_of.format(name=tensor.name, slot=_slot(tensor))
+        if none and not tensor.is_traced:
+            values = none
         lines.append(" " * indent + f'{{"{tensor.name}", {values}{written}}},')
     return "\n".join(lines)
 
@@ -181,7 +184,7 @@ struct {operation.type_name}Arguments {{
 
   {operation.type_name}Signature::Tensors<TorchArgument> tensors() const {{
     return {{{{{{
-{_tensor_list(operation, "{name}.get()", 8)}
+{_tensor_list(operation, "{name}.get()", 8, none="nullptr")}
     }}}}}};
   }}
 {_set_numbers(operation)}}};

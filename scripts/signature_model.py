@@ -10,7 +10,7 @@ from collections.abc import Iterator
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DESCRIPTION = "python/operations.pyi"
 BUILTINS = ("bool", "float", "str")
-TENSORS = ("Tensor", "Written")
+TENSORS = ("Tensor", "Written", "Eager", "Flags")  # of a call
 WIDTH = 100  # columns of what is written
 
 
@@ -37,6 +37,11 @@ class Parameter:
     @property
     def is_tensor(self) -> bool:
         return self.type.name in TENSORS
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether it is a tensor of an operator's."""
+        return self.is_tensor and self.type.torch == "Tensor"
 
     @property
     def is_written(self) -> bool:

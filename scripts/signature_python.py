@@ -188,11 +188,10 @@ def _function(operation: Operation) -> str:
     body = [_head(operation, "", "Any", annotated=False)]
     add = body.append
     add(f'    """kiln.jit.{operation.name} as operators of PyTorch."""')
-    unknown = [p.name for p in operation.parameters if p.type.torch is None]
-    if unknown:
-        add(f'    refuse("{operation.name}", {", ".join(f"{n}={n}" for n in unknown)})')
+    unknown = [p.name for p in operation.parameters if p.type.torch is None and p.is_optional]
+    body += [f'    refuse("{operation.name}", {name}={name})' for name in unknown]
     add("    tensors = {")
-    body += [f'        "{t.name}": {t.name},' for t in operation.tensors]
+    body += [f'        "{t.name}": {t.name},' for t in operation.tensors if t.is_traced]
     add("    }")
     add(f'    check("{operation.name}", tensors)')
     add("    options = {")

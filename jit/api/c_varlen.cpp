@@ -1,5 +1,6 @@
 // The attention of kiln/c.h over sequences that have lengths of their own.
 #include "jit/api/c_call.h"
+#include "kiln/c_serving.h"
 #include "kiln/varlen.h"
 
 namespace kiln {
@@ -24,6 +25,31 @@ SequenceViews kvcache_views(const kiln_tensor* q, const kiln_tensor* k_cache,
           view_of(kKvCache, "lse", lse)};
 }
 
+// Options is VarlenOptions or KvCacheOptions.
+template <class Options>
+void set_sequence_options(const char* op, const kiln_sequence_options* given, Options& options) {
+  if (given == nullptr) return;
+  const auto c = copy_of(given, "kiln_sequence_options");
+  options.kv_indptr = view_of(op, "kv_indptr", c.kv_indptr);
+  options.kv_indices = view_of(op, "kv_indices", c.kv_indices);
+  options.causal_each = view_of(op, "causal_each", c.causal_each);
+}
+
+void set_cache_options(const kiln_cache_options* given, KvCacheOptions& options) {
+  if (given == nullptr) return;
+  const auto c = copy_of(given, "kiln_cache_options");
+  check_reserved("kiln_cache_options", c.reserved);
+  const auto view = [](const char* name, const kiln_tensor* tensor) {
+    return view_of(kKvCache, name, tensor);
+  };
+  options.cache_batch_idx = view("cache_batch_idx", c.cache_batch_idx);
+  options.cache_leftpad = view("cache_leftpad", c.cache_leftpad);
+  options.k_new = view("k_new", c.k_new), options.v_new = view("v_new", c.v_new);
+  options.rotary_cos = view("rotary_cos", c.rotary_cos);
+  options.rotary_sin = view("rotary_sin", c.rotary_sin);
+  options.rotary_interleaved = c.rotary_halves == 0;
+}
+
 }  // namespace
 
 VarlenOptions options_of(const kiln_varlen_options* given) {
@@ -38,6 +64,7 @@ VarlenOptions options_of(const kiln_varlen_options* given) {
   options.max_seqlen_k = c.max_seqlen_k;
   options.num_splits = c.num_splits;
   options.attention = options_of(c.attention, kVarlen);
+  set_sequence_options(kVarlen, c.sequences, options);
   return options;
 }
 
@@ -49,6 +76,8 @@ KvCacheOptions options_of(const kiln_kvcache_options* given) {
   options.block_table = view_of(kKvCache, "block_table", c.block_table);
   options.num_splits = c.num_splits;
   options.attention = options_of(c.attention, kKvCache);
+  set_sequence_options(kKvCache, c.sequences, options);
+  set_cache_options(c.cache, options);
   return options;
 }
 

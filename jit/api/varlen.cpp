@@ -1,10 +1,24 @@
 #include "kiln/varlen.h"
 
 #include "jit/api/call.h"
+#include "jit/api/kvcache_call.h"
 #include "jit/api/status.h"
 #include "jit/attention/varlen.h"
 
 namespace kiln {
+namespace {
+
+// Apart, because two argument blocks take kilobytes of stack, which most calls need not have.
+[[gnu::noinline]] void append_and_attend(const TensorView& q, const TensorView& k_cache,
+                                         const TensorView& v_cache, const TensorView& out,
+                                         const TensorView& lse, const KvCacheOptions& options,
+                                         void* stream) {
+  KvCacheCall call;
+  check_kvcache_call(q, k_cache, v_cache, out, lse, options, call);
+  run(call, options.attention.workspace, stream);
+}
+
+}  // namespace
 
 void flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                             const TensorView& out, const TensorView& lse,
@@ -18,6 +32,8 @@ void flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache
                                   const TensorView& v_cache, const TensorView& out,
                                   const TensorView& lse, const KvCacheOptions& options,
                                   void* stream) {
+  if (options.k_new.given()) [[unlikely]]
+    return append_and_attend(q, k_cache, v_cache, out, lse, options, stream);
   AttentionProblem problem(kKvCacheNames);
   check_kvcache(q, k_cache, v_cache, out, lse, options, problem);
   run(problem, options.attention.workspace, stream);
@@ -35,6 +51,12 @@ Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const
 Plan plan_flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
                                        const TensorView& v_cache, const TensorView& out,
                                        const TensorView& lse, const KvCacheOptions& options) {
+  if (options.k_new.given()) {
+    KvCacheCall call;
+    call.may_be_null = true;
+    check_kvcache_call(q, k_cache, v_cache, out, lse, options, call);
+    return plan(call);
+  }
   AttentionProblem problem(kKvCacheNames);
   problem.may_be_null = true;
   check_kvcache(q, k_cache, v_cache, out, lse, options, problem);
@@ -54,6 +76,12 @@ std::string explain_flash_attention_with_kvcache(const TensorView& q, const Tens
                                                  const TensorView& v_cache, const TensorView& out,
                                                  const TensorView& lse,
                                                  const KvCacheOptions& options) {
+  if (options.k_new.given()) {
+    KvCacheCall call;
+    call.may_be_null = true;
+    check_kvcache_call(q, k_cache, v_cache, out, lse, options, call);
+    return explain(call, /*may_split=*/true, [&] { return ExplainedCall{call.op}; });
+  }
   AttentionProblem problem(kKvCacheNames);
   problem.may_be_null = true;
   check_kvcache(q, k_cache, v_cache, out, lse, options, problem);

@@ -12,18 +12,8 @@ namespace {
 
 constexpr int kAppendVectorBytes = 16;
 
-// One tensor of the call: what messages call it, where its pointer is, and how it is accessed.
-enum class Accessed { by_elements, by_vectors, by_angles };
-struct Argument {
-  const char* name;
-  const TensorView* tensor;
-  Use use;
-  std::size_t pointer;
-  Accessed accessed = Accessed::by_vectors;
-};
-
 // In Plan::launch's order.
-std::array<Argument, 14> arguments_of(const AppendTensors& t) {
+std::array<AppendArgument, 14> arguments_of(const AppendTensors& t) {
   using enum Accessed;
   const AppendKvOptions& o = t.options;
   return {{
@@ -44,13 +34,8 @@ std::array<Argument, 14> arguments_of(const AppendTensors& t) {
   }};
 }
 
-// A dimension of size 1 may have any stride.
-std::int64_t dimension_stride(const TensorView& tensor, int dimension) {
-  return dimension < tensor.rank && tensor.shape[dimension] > 1 ? tensor.strides[dimension] : 0;
-}
-
 // The bytes that an access has of a tensor.
-int access_bytes(const Argument& argument, const AppendTraits& traits, int vector) {
+int access_bytes(const AppendArgument& argument, const AppendTraits& traits, int vector) {
   int elements = vector;
   if (argument.accessed == Accessed::by_elements) elements = 1;
   if (argument.accessed == Accessed::by_angles && traits.interleaved) {
@@ -59,7 +44,7 @@ int access_bytes(const Argument& argument, const AppendTraits& traits, int vecto
   return std::min(elements * size_of(argument.tensor->dtype), kAppendVectorBytes);
 }
 
-bool admits_access(const Argument& argument, const AppendTraits& traits, int vector) {
+bool admits_access(const AppendArgument& argument, const AppendTraits& traits, int vector) {
   if (!argument.tensor->given() || argument.accessed == Accessed::by_elements) return true;
   const int bytes = access_bytes(argument, traits, vector);
   const int size = size_of(argument.tensor->dtype);
@@ -68,14 +53,6 @@ bool admits_access(const Argument& argument, const AppendTraits& traits, int vec
     admits &= dimension_stride(*argument.tensor, i) * size % bytes == 0;
   }
   return admits;
-}
-
-TokenStrides token_strides(const TensorView& tensor) {
-  if (!tensor.given()) return {0, 0};
-  return {dimension_stride(tensor, 0), dimension_stride(tensor, 1)};
-}
-CacheStrides cache_strides(const TensorView& cache) {
-  return {dimension_stride(cache, 0), dimension_stride(cache, 1), dimension_stride(cache, 2)};
 }
 
 AppendParams params_of(const AppendTensors& t, const AppendProblem& problem) {
@@ -109,25 +86,47 @@ AppendParams params_of(const AppendTensors& t, const AppendProblem& problem) {
 
 }  // namespace
 
-void set_append_arguments(const AppendTensors& tensors, AppendProblem& problem) {
-  const auto list = arguments_of(tensors);
-  AppendTraits& traits = problem.traits;
+std::int64_t dimension_stride(const TensorView& tensor, int dimension) {
+  return dimension < tensor.rank && tensor.shape[dimension] > 1 ? tensor.strides[dimension] : 0;
+}
+
+TokenStrides token_strides(const TensorView& tensor) {
+  if (!tensor.given()) return {0, 0, 0};
+  const int token = tensor.rank - 3;
+  return {token != 0 ? dimension_stride(tensor, 0) : 0, dimension_stride(tensor, token),
+          dimension_stride(tensor, token + 1)};
+}
+
+CacheStrides cache_strides(const TensorView& cache) {
+  return {dimension_stride(cache, 0), dimension_stride(cache, 1), dimension_stride(cache, 2)};
+}
+
+void settle_vector(std::span<const AppendArgument> list, AppendTraits& traits) {
   int vector = kAppendVectorBytes / size_of(traits.input);
   while (vector > 1 && (!admits_vector(traits, vector) ||
-                        !std::ranges::all_of(list, [&](const Argument& argument) {
+                        !std::ranges::all_of(list, [&](const AppendArgument& argument) {
                           return admits_access(argument, traits, vector);
                         }))) {
     vector /= 2;
   }
   traits.vector = static_cast<std::uint16_t>(vector);
+}
+
+void add_append_arguments(std::span<const AppendArgument> list, AppendProblem& problem) {
   CallArguments& arguments = problem.arguments();
-  arguments.set_params(params_of(tensors, problem));
-  for (const Argument& argument : list) {
+  for (const AppendArgument& argument : list) {
     if (!argument.tensor->given()) continue;
     problem.add_tensor(argument.pointer, {argument.name, argument.tensor, argument.use});
-    arguments.require_alignment(arguments.pointers() - 1,
-                                static_cast<std::size_t>(access_bytes(argument, traits, vector)));
+    const int bytes = access_bytes(argument, problem.traits, problem.traits.vector);
+    arguments.require_alignment(arguments.pointers() - 1, static_cast<std::size_t>(bytes));
   }
+}
+
+void set_append_arguments(const AppendTensors& tensors, AppendProblem& problem) {
+  const auto list = arguments_of(tensors);
+  settle_vector(list, problem.traits);
+  problem.arguments().set_params(params_of(tensors, problem));
+  add_append_arguments(list, problem);
 }
 
 }  // namespace kiln

@@ -1,7 +1,12 @@
 // The argument block of a call that appends to a cache, and the largest vectors that it admits.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "jit/append_kv/problem.h"
+#include "templates/append_kv/params.h"
 
 namespace kiln {
 
@@ -12,5 +17,26 @@ struct AppendTensors {
 
 // Requires: checked, all but the traits' vector set, which this sets.
 void set_append_arguments(const AppendTensors& tensors, AppendProblem& problem);
+
+// One tensor of the call: what messages call it, where its pointer is, and how it is accessed.
+enum class Accessed { by_elements, by_vectors, by_angles };
+struct AppendArgument {
+  const char* name;
+  const TensorView* tensor;
+  Use use;
+  std::size_t pointer;
+  Accessed accessed = Accessed::by_vectors;
+};
+
+// Sets the traits' vector to the largest that all of these admit.
+void settle_vector(std::span<const AppendArgument> list, AppendTraits& traits);
+// Adds those that are given. Requires: the argument block has its params, the traits their vector.
+void add_append_arguments(std::span<const AppendArgument> list, AppendProblem& problem);
+
+// 0 for a dimension of size 1, which may have any stride.
+std::int64_t dimension_stride(const TensorView& tensor, int dimension);
+// Of [tokens, heads, head_dim] or [sequences, tokens, heads, head_dim].
+TokenStrides token_strides(const TensorView& tensor);
+CacheStrides cache_strides(const TensorView& cache);
 
 }  // namespace kiln

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "jit/append_kv/arguments.h"
-#include "jit/op/checks.h"
+#include "jit/append_kv/checks.h"
 
 namespace kiln {
 namespace {
@@ -13,12 +13,6 @@ constexpr std::int64_t kMostHeadDim = 512;
 constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
 
 bool is_quantized(DType dtype) { return is_f8(dtype) || dtype == DType::i8; }
-
-// Every tensor of a call has to pass these checks, beside that of its shape.
-void check_given(Subject subject, const TensorView& tensor, const AppendProblem& problem) {
-  check_tensor(subject, tensor, problem.device_ordinal);
-  check_data(subject, tensor, problem.may_be_null);
-}
 
 // key, value or query: [tokens, heads, head_dim]. Returns the head dim.
 std::uint16_t check_heads(const char* name, const TensorView& tensor, const char* layout,
@@ -80,13 +74,7 @@ void check_caches(const TensorView& k_cache, const TensorView& v_cache, const Te
                   const TensorView& value, AppendProblem& problem) {
   check_cache("k_cache", k_cache, k_cache, key, problem);
   check_cache("v_cache", v_cache, k_cache, value, problem);
-  std::int64_t slots = 0;
-  if (__builtin_mul_overflow(k_cache.shape[0], k_cache.shape[1], &slots) || slots > kMostInt) {
-    throw_value({problem.op, "k_cache"},
-                "must have at most 2^31 - 1 slots, pages * page_size, "
-                "got " +
-                    shape_text(k_cache));
-  }
+  check_slot_count(k_cache, problem);
   problem.traits.cache = k_cache.dtype;
 }
 
@@ -148,28 +136,6 @@ void check_weight(const char* name, const TensorView& weight, AppendProblem& pro
   check_last_stride(subject, weight);
 }
 
-void check_table(const char* name, const TensorView& table, const TensorView& cos,
-                 AppendProblem& problem) {
-  const Subject subject{problem.op, name};
-  check_given(subject, table, problem);
-  check_rank(subject, table, 2, "[max_position, angles]");
-  const DType input = problem.traits.input;
-  if (table.dtype != DType::f32 && table.dtype != input) {
-    throw_type(subject, std::string("must be float32 or key's dtype, ") + kiln::name(input) +
-                            ", got " + kiln::name(table.dtype));
-  }
-  check_dtype(subject, table, cos.dtype, " like cos");
-  check_shape(subject, table, {cos.shape[0], cos.shape[1]});
-  check_last_stride(subject, table);
-  const bool fits = table.shape[0] >= 1 && table.shape[0] <= kMostInt && table.shape[1] >= 1 &&
-                    2 * table.shape[1] <= problem.traits.head_dim;
-  if (!fits) {
-    throw_value(subject, "must have at least one position, and angles for at most a head dim of " +
-                             std::to_string(problem.traits.head_dim) + ", two elements each, got " +
-                             shape_text(table));
-  }
-}
-
 void check_rotary(const AppendKvOptions& options, AppendProblem& problem) {
   const bool all = options.positions.given() && options.cos.given() && options.sin.given();
   const bool none = !options.positions.given() && !options.cos.given() && !options.sin.given();
@@ -188,27 +154,56 @@ void check_rotary(const AppendKvOptions& options, AppendProblem& problem) {
     throw_value(subject, "must have at least as many tokens as slot_mapping, which has " +
                              std::to_string(problem.tokens) + ", got " + shape_text(positions));
   }
-  check_table("cos", options.cos, options.cos, problem);
-  check_table("sin", options.sin, options.cos, problem);
+  check_angles("cos", options.cos, "cos", options.cos, problem);
+  check_angles("sin", options.sin, "cos", options.cos, problem);
   problem.traits.table = options.cos.dtype;
   problem.traits.rotary = static_cast<std::uint16_t>(2 * options.cos.shape[1]);
   problem.traits.interleaved = options.interleaved;
 }
 
-void check_counts(const TensorView& key, const TensorView& slots, const AppendKvOptions& options,
-                  AppendProblem& problem) {
-  const std::int64_t heads = options.query.given() ? options.query.shape[1] : 0;
-  const std::int64_t most = kMostInt / std::max<std::int64_t>(slots.shape[0], 1);
-  if (heads > most || key.shape[1] > most || heads + 2 * key.shape[1] > most) {
-    throw_value({problem.op, "slot_mapping"},
-                "must have at most 2^31 - 1 heads of all tokens, got " +
-                    std::to_string(slots.shape[0]) + " tokens; split the call");
+}  // namespace
+
+void check_heads_of_tokens(const char* name, std::int64_t tokens, std::int64_t heads,
+                           std::int64_t heads_kv, AppendProblem& problem) {
+  const std::int64_t most = kMostInt / std::max<std::int64_t>(tokens, 1);
+  if (heads > most || heads_kv > most || heads + 2 * heads_kv > most) {
+    throw_value({problem.op, name}, "must have at most 2^31 - 1 heads of all tokens, got " +
+                                        std::to_string(tokens) + " tokens; split the call");
   }
-  problem.tokens = static_cast<int>(slots.shape[0]);
-  problem.heads = static_cast<int>(heads), problem.heads_kv = static_cast<int>(key.shape[1]);
+  problem.tokens = static_cast<int>(tokens);
+  problem.heads = static_cast<int>(heads), problem.heads_kv = static_cast<int>(heads_kv);
 }
 
-}  // namespace
+void check_slot_count(const TensorView& k_cache, const AppendProblem& problem) {
+  std::int64_t slots = 0;
+  if (!__builtin_mul_overflow(k_cache.shape[0], k_cache.shape[1], &slots) && slots <= kMostInt) {
+    return;
+  }
+  throw_value({problem.op, "k_cache"},
+              "must have at most 2^31 - 1 slots, pages * page_size, got " + shape_text(k_cache));
+}
+
+void check_angles(const char* name, const TensorView& table, const char* cos_name,
+                  const TensorView& cos, const AppendProblem& problem) {
+  const Subject subject{problem.op, name};
+  check_given(subject, table, problem);
+  check_rank(subject, table, 2, "[max_position, angles]");
+  const DType input = problem.traits.input;
+  if (table.dtype != DType::f32 && table.dtype != input) {
+    throw_type(subject, std::string("must be float32 or key's dtype, ") + kiln::name(input) +
+                            ", got " + kiln::name(table.dtype));
+  }
+  check_dtype(subject, table, cos.dtype, (std::string(" like ") + cos_name).c_str());
+  check_shape(subject, table, {cos.shape[0], cos.shape[1]});
+  check_last_stride(subject, table);
+  const bool fits = table.shape[0] >= 1 && table.shape[0] <= kMostInt && table.shape[1] >= 1 &&
+                    2 * table.shape[1] <= problem.traits.head_dim;
+  if (!fits) {
+    throw_value(subject, "must have at least one position, and angles for at most a head dim of " +
+                             std::to_string(problem.traits.head_dim) + ", two elements each, got " +
+                             shape_text(table));
+  }
+}
 
 bool admits_vector(const AppendTraits& traits, int vector) {
   const int pair = 2 * vector;
@@ -225,7 +220,8 @@ void check_append_kv(const TensorView& key, const TensorView& value, const Tenso
   check_slots(slot_mapping, key, problem);
   check_caches(k_cache, v_cache, key, value, problem);
   check_query(key, options, problem);
-  check_counts(key, slot_mapping, options, problem);
+  check_heads_of_tokens("slot_mapping", slot_mapping.shape[0],
+                        options.query.given() ? options.query.shape[1] : 0, key.shape[1], problem);
   check_scale("k_scale", options.k_scale, problem);
   check_scale("v_scale", options.v_scale, problem);
   check_weight("q_weight", options.q_weight, problem);

@@ -20,7 +20,8 @@ struct AppendTraits {
   std::uint16_t head_dim = 128, head_dim_v = 128;
   std::uint16_t rotary = 0;  // elements of a head that rotate
   std::uint16_t vector = 8;  // elements that an access has of each tensor: 1, 2, 4 or 8
-  std::uint8_t reserved[34] = {};
+  bool sequences = false;    // tokens follow their sequence's keys, and have no slots of their own
+  std::uint8_t reserved[33] = {};
 
   bool operator==(const AppendTraits&) const = default;
 };

@@ -25,13 +25,15 @@ std::string render_append_kv(const Specialization& spec, const UserTexts&) {
        << ", kRotary = " << static_cast<int>(traits.rotary) << ";\n"
        << "  static constexpr bool kQuery = " << boolean(traits.query)
        << ", kNorm = " << boolean(traits.weight != DType::none)
-       << ", kInterleaved = " << boolean(traits.interleaved) << ";\n"
+       << ", kInterleaved = " << boolean(traits.interleaved)
+       << ", kSequences = " << boolean(traits.sequences) << ";\n"
        << "  static constexpr int kVector = " << static_cast<int>(traits.vector)
        << ", kRows = " << config.rows << ";\n"
        << "  static constexpr bool kHardware = " << boolean(hardware) << ";\n"
        << "};\n\n"
        << "extern \"C\" __global__ void __launch_bounds__(kiln::kAppendThreads, 1)\n"
-       << kEntryName << "(const __grid_constant__ kiln::AppendParams args) {\n"
+       << kEntryName << "(const __grid_constant__ kiln::Append"
+       << (traits.sequences ? "Sequences" : "") << "Params args) {\n"
        << "  kiln::append_kv<Config>(args);\n}\n";
   return text.str();
 }

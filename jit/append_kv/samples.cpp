@@ -48,6 +48,11 @@ std::vector<AppendTraits> append_traits() {
   AppendTraits pairs = fused(DType::f32, DType::f32, 128, true);
   AppendTraits some_pairs = fused(DType::f32, DType::bf16, 64, true);
   AppendTraits single_pairs = some_pairs, single = partial, quads = pairs;
+  AppendTraits behind, behind_rotated = fused(DType::none, DType::f32, 128, true);
+  behind.sequences = behind_rotated.sequences = true;
+  AppendTraits behind_single = behind_rotated;
+  behind_single.vector = 1, behind_single.rotary = 64, behind_single.interleaved = false;
+  list.insert(list.end(), {behind, behind_rotated, behind_single});
   single_pairs.vector = single.vector = 1;
   quads.vector = 4;
   list.insert(list.end(), {query, norm, rotary, mixed, small, partial, pairs, some_pairs,

@@ -104,6 +104,18 @@ void add_top_left(const AttentionOptions& options, AttentionProblem& problem) {
   }
 }
 
+// The window of sequences whose flags are not set; the others have none behind the diagonal.
+void add_causal_each(std::int64_t left, std::int64_t right, AttentionProblem& problem) {
+  const auto open = [](std::int64_t side) {
+    return static_cast<std::uint64_t>(side < 0 ? kOpenWindow : std::min(side, kOpenWindow));
+  };
+  problem.traits.mask = Mask::causal_each;
+  CallArguments& arguments = problem.arguments();
+  problem.add_tensor(arguments.size(), {"causal", problem.causal_each, Use::read});
+  arguments.add_word(open(left));
+  arguments.add_word(open(right));
+}
+
 void add_mask(const AttentionOptions& options, AttentionProblem& problem) {
   std::int64_t left = options.window_left, right = options.window_right;
   if (left < -1 || right < -1) {
@@ -112,6 +124,7 @@ void add_mask(const AttentionOptions& options, AttentionProblem& problem) {
                     ", " + std::to_string(right) + ")");
   }
   if (options.causal) right = 0;
+  if (problem.causal_each != nullptr) return add_causal_each(left, right, problem);
   if (left < 0 && right < 0) {
     problem.traits.mask = Mask::none;
   } else if (left < 0 && right == 0) {

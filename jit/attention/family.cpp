@@ -57,7 +57,7 @@ constexpr Field kFirstFields[] = {
      .offset = offsetof(AttentionTraits, mask),
      .values = kMaskNames,
      .otherwise = "none",
-     .help = "window: with or without causal",
+     .help = "window: with or without causal; causal_each: as a flag of each sequence says",
      .says = " {}",
      .when = Says::when_set,
      .flag_each = true},
@@ -181,6 +181,9 @@ void settle(Traits& words, const UserTexts&, int) {
   traits.set_dtype(traits.q);
   if (traits.head_dim_v == 0) traits.head_dim_v = traits.head_dim;
   if (traits.attn_mask == DType::none) traits.mask_pairs = false;
+  if (traits.mask == Mask::causal_each && traits.storage == Storage::dense) {
+    refuse_field("mask", "must be another than causal_each where storage is dense");
+  }
   words = std::bit_cast<Traits>(traits);
 }
 

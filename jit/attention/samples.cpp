@@ -50,6 +50,9 @@ std::vector<AttentionTraits> attention_traits() {
       traits.storage = all.storage = storage;
       list.push_back(traits);
       list.push_back(all);
+      AttentionTraits each = all;
+      each.mask = Mask::causal_each;
+      list.push_back(each);
       traits.aligned = false;
       traits.set_dtype(DType::f16);
       list.push_back(traits);

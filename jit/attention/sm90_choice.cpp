@@ -89,7 +89,7 @@ bool have_maps(const AttentionParams& p, int element_bytes) {
 
 bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
   const AttentionParams& p = params.call;
-  const bool is_packed = params.cu_seqlens_q != nullptr;
+  const bool is_packed = params.packed_queries != 0;
   const RowsShape queries{is_packed ? 1 : p.batch, is_packed ? params.tokens : p.len_q, p.heads};
   const RowsShape keys{params.entries_k, params.rows_k, p.heads_kv};
   return params.rows_k > 0 && params.entries_k > 0 &&
@@ -318,11 +318,12 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
   step.blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, sm_count));
   int box_rows = config.block_kv;
-  if (params.block_table != nullptr) {
+  if (problem.traits.storage == Storage::paged) {
     // The largest power of two that divides both.
     const auto both = static_cast<unsigned>(params.page_size | config.block_kv);
     box_rows = static_cast<int>(both & -both);
-    if (box_rows < kLeastBoxRows) box_rows = 0;
+    // Padding moves the keys of a tile, so that its boxes would straddle pages.
+    if (box_rows < kLeastBoxRows || problem.padded_keys) box_rows = 0;
   }
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   if (!may_split) return true;

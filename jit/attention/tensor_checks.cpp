@@ -22,6 +22,17 @@ void refuse_heads(Subject subject, const char* k, std::int64_t heads, std::int64
                            std::to_string(heads) + " heads for " + std::to_string(heads_kv));
 }
 
+void check_indices(const char* name, const TensorView& t, std::initializer_list<std::int64_t> shape,
+                   const AttentionProblem& problem) {
+  if (!t.given()) return;
+  const Subject subject{problem.names.op, name};
+  check_tensor(subject, t, problem.device_ordinal);
+  check_dtype(subject, t, DType::i32, "");
+  if (shape.size() != 0) check_shape(subject, t, shape);
+  check_last_stride(subject, t);
+  check_data(subject, t, problem.may_be_null);
+}
+
 float checked_scale(Subject subject, std::optional<float> given, std::int64_t head_dim) {
   const float scale = given ? *given : 1.0f / std::sqrt(static_cast<float>(head_dim));
   if (!std::isfinite(scale)) {

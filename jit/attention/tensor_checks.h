@@ -1,6 +1,7 @@
 // Checks of single tensors that all forms of attention share.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -43,6 +44,11 @@ inline void check_heads(Subject subject, const char* k, std::int64_t heads, std:
   if (heads_kv == 0 ? heads != 0 : heads % heads_kv != 0) [[unlikely]]
     refuse_heads(subject, k, heads, heads_kv);
 }
+
+// A tensor of lengths, offsets, pages or flags, if it is given. Without a shape, the caller checks
+// it.
+void check_indices(const char* name, const TensorView& t, std::initializer_list<std::int64_t> shape,
+                   const AttentionProblem& problem);
 
 // The scale of a call: the caller's, or that of the head dim.
 float checked_scale(Subject subject, std::optional<float> given, std::int64_t head_dim);

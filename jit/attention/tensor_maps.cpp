@@ -65,7 +65,7 @@ AttentionVarlenMaps<runtime::TensorMap> varlen_maps(const AttentionVarlenParams&
                                                     const AttentionSm90Config& config,
                                                     runtime::Device& device) {
   const AttentionParams& p = params.call;
-  const bool is_packed = params.cu_seqlens_q != nullptr;
+  const bool is_packed = params.packed_queries != 0;
   AttentionVarlenMaps<runtime::TensorMap> maps{};
   maps.q = encode({p.q, traits.q, traits.head_dim, is_packed ? params.tokens : p.len_q, p.heads,
                    is_packed ? 1 : p.batch, p.q_row, p.q_head, p.q_batch, config.block_q},

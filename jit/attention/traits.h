@@ -15,9 +15,13 @@ namespace kiln {
 
 struct AttentionProblem;
 
-enum class Mask : std::uint8_t { none, causal, window };
-inline constexpr Named kMaskNames[] = {
-    {"none", Mask::none}, {"causal", Mask::causal}, {"window", Mask::window}};
+// causal_each: a flag in device memory says for each sequence whether it is causal, with or without
+// a window.
+enum class Mask : std::uint8_t { none, causal, window, causal_each };
+inline constexpr Named kMaskNames[] = {{"none", Mask::none},
+                                       {"causal", Mask::causal},
+                                       {"window", Mask::window},
+                                       {"causal_each", Mask::causal_each}};
 
 // How the keys of a call's sequences are stored. Dense: all sequences have the same lengths, which
 // the host knows. Ragged, paged: each has its own, in device memory.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "jit/attention/sequence_tensors.h"
 #include "jit/attention/tensor_checks.h"
 #include "jit/op/checks.h"
 #include "templates/attention/params.h"
@@ -13,15 +14,6 @@ namespace {
 constexpr const char* kPackedLayout = "[tokens, heads, head_dim]";
 constexpr const char* kCacheLayout = "[batch or pages, length or page_size, heads, head_dim]";
 constexpr const char* kDenseLayout = "[batch, len_q, heads, head_dim]";
-
-// The tensors that say where sequences are; the operations call one of them differently.
-struct SequenceTensors {
-  const TensorView& cu_seqlens_q;
-  const TensorView& cu_seqlens_k;
-  const TensorView& seqused_k;
-  const char* seqused_name;
-  const TensorView& block_table;
-};
 
 // The last three dimensions of a tensor of rows, and the one before them.
 struct RowDims {
@@ -45,22 +37,10 @@ void check_rows(Subject subject, const TensorView& t, DType dtype,
   check_data(subject, t, problem.may_be_null);
 }
 
-// A tensor of lengths, offsets or pages, if it is given.
-void check_indices(const char* name, const TensorView& t, std::initializer_list<std::int64_t> shape,
-                   const AttentionProblem& problem) {
-  if (!t.given()) return;
-  const Subject subject{problem.names.op, name};
-  check_tensor(subject, t, problem.device_ordinal);
-  check_dtype(subject, t, DType::i32, "");
-  if (shape.size() != 0) check_shape(subject, t, shape);
-  check_last_stride(subject, t);
-  check_data(subject, t, problem.may_be_null);
-}
-
 void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
                 const SequenceTensors& sequences, AttentionProblem& problem) {
   const AttentionNames& names = problem.names;
-  const bool is_cache = sequences.block_table.given() || k.rank == 4;
+  const bool is_cache = sequences.is_paged() || k.rank == 4;
   const char* const layout = is_cache ? kCacheLayout : kPackedLayout;
   for (auto [argument, tensor] : {std::pair{names.k, &k}, {names.v, &v}}) {
     check_rows({names.op, argument}, *tensor, q.dtype, problem);
@@ -82,10 +62,10 @@ void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
   check_head_dim({names.op, names.v}, values.dim);
   problem.heads_kv = static_cast<int>(keys.heads);
   check_heads({names.op, names.q}, names.k, q.shape[q.rank - 2], keys.heads);
-  if (sequences.block_table.given()) {
+  if (sequences.is_paged()) {
     check_length({names.op, names.k}, keys.rows, "rows in a page");
     if (keys.rows == 0) throw_value({names.op, names.k}, "has pages of no rows");
-  } else if (is_cache && k.shape[0] != problem.batch) {
+  } else if (is_cache && !sequences.cache_batch_idx.given() && k.shape[0] != problem.batch) {
     throw_value({names.op, names.k}, "must have one entry for each of " +
                                          std::to_string(problem.batch) + " sequences, got " +
                                          shape_text(k) + "; pages need a block_table");
@@ -98,15 +78,7 @@ void check_sequences(const TensorView& k, const SequenceTensors& s, AttentionPro
   check_indices("cu_seqlens_q", s.cu_seqlens_q, {batch + 1}, problem);
   check_indices("cu_seqlens_k", s.cu_seqlens_k, {batch + 1}, problem);
   check_indices(s.seqused_name, s.seqused_k, {batch}, problem);
-  check_indices("block_table", s.block_table, {}, problem);
-  if (s.block_table.given()) {
-    check_rank({problem.names.op, "block_table"}, s.block_table, 2, "[batch, pages]");
-    if (s.block_table.shape[0] != batch) {
-      throw_value({problem.names.op, "block_table"},
-                  "must have a row for each of " + std::to_string(batch) + " sequences, got " +
-                      shape_text(s.block_table));
-    }
-  }
+  check_places(s, problem);
   if (k.rank == 3 && !s.cu_seqlens_k.given()) {
     throw_value({problem.names.op, "cu_seqlens_k"},
                 std::string("is needed where ") + problem.names.k + " is packed, " + kPackedLayout);
@@ -169,6 +141,15 @@ void check_results(const TensorView& q, const TensorView& out, const TensorView&
   check_written(subject, lse);
 }
 
+// Of out among the call's tensors.
+constexpr int kOutNumber = 3;
+
+// Queries that lie in out's rows, which may be longer.
+TensorView rows_of_q(TensorView out, const TensorView& q) {
+  out.shape[out.rank - 1] = q.shape[q.rank - 1];
+  return out;
+}
+
 // x / page_size as a product: see AttentionVarlenParams.
 void set_page_size(std::uint64_t page_size, AttentionVarlenParams& p) {
   p.page_size = static_cast<int>(page_size);
@@ -180,11 +161,11 @@ void set_page_size(std::uint64_t page_size, AttentionVarlenParams& p) {
 void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& out, const TensorView& lse, const SequenceTensors& sequences,
                 const AttentionOptions& options, AttentionProblem& problem) {
-  const RowDims queries(q), keys(k), values(v), results(out);
+  const RowDims queries(sequences.rotates ? out : q), keys(k), values(v), results(out);
   const auto indices = [](const TensorView& t) { return static_cast<const int*>(t.data); };
   AttentionVarlenParams p{};
   AttentionParams& c = p.call;
-  c.q = q.data, c.k = k.data, c.v = v.data, c.out = out.data;
+  c.q = sequences.rotates ? out.data : q.data, c.k = k.data, c.v = v.data, c.out = out.data;
   c.lse = static_cast<float*>(lse.data);
   c.q_batch = queries.batch, c.q_row = queries.row, c.q_head = queries.head;
   c.k_batch = keys.batch, c.k_row = keys.row, c.k_head = keys.head;
@@ -197,21 +178,28 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   c.batch = problem.batch, c.heads = problem.heads, c.heads_kv = problem.heads_kv;
   c.len_q = problem.len_q, c.len_kv = problem.len_kv;
   c.splits = 1;
-  c.scale = checked_scale({problem.names.op, "scale"}, options.scale, queries.dim);
+  c.scale = checked_scale({problem.names.op, "scale"}, options.scale, q.shape[q.rank - 1]);
   p.cu_seqlens_q = indices(sequences.cu_seqlens_q);
   p.cu_seqlens_k = indices(sequences.cu_seqlens_k);
   p.seqused_k = indices(sequences.seqused_k);
-  p.block_table = indices(sequences.block_table);
-  if (sequences.block_table.given()) {
-    p.block_table_row = sequences.block_table.strides[0];
-    set_page_size(static_cast<std::uint64_t>(keys.rows), p);
-  }
+  set_places(sequences, p);
+  if (sequences.is_paged()) set_page_size(static_cast<std::uint64_t>(keys.rows), p);
+  p.new_keys = sequences.new_keys;
+  p.packed_keys = k.rank == 3 ? 1 : 0;
   p.most_rows = 0x7fffffff;
   p.tokens = static_cast<int>(problem.tokens);
+  p.packed_queries = q.rank == 3 ? 1 : 0;
   p.rows_k = static_cast<int>(keys.rows);
   p.entries_k = k.rank == 4 ? static_cast<int>(k.shape[0]) : 1;
   problem.arguments().set_params(p);
-  problem.add_tensor(offsetof(AttentionParams, q), {problem.names.q, &q, Use::replaceable});
+  const CallTensor given_q{problem.names.q, &q, Use::replaceable};
+  if (sequences.rotates) {
+    problem.arguments().add_pointer(offsetof(AttentionParams, q), rows_of_q(out, q), false, 1,
+                                    kOutNumber);
+    problem.tensors.add(given_q);
+  } else {
+    problem.add_tensor(offsetof(AttentionParams, q), given_q);
+  }
   problem.add_tensor(offsetof(AttentionParams, k), {problem.names.k, &k, Use::read});
   problem.add_tensor(offsetof(AttentionParams, v), {problem.names.v, &v, Use::read});
   problem.add_tensor(offsetof(AttentionParams, out), {"out", &out, Use::written});
@@ -224,7 +212,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   add(offsetof(AttentionVarlenParams, cu_seqlens_q), "cu_seqlens_q", sequences.cu_seqlens_q);
   add(offsetof(AttentionVarlenParams, cu_seqlens_k), "cu_seqlens_k", sequences.cu_seqlens_k);
   add(offsetof(AttentionVarlenParams, seqused_k), sequences.seqused_name, sequences.seqused_k);
-  add(offsetof(AttentionVarlenParams, block_table), "block_table", sequences.block_table);
+  add_places(sequences, problem);
 }
 
 // The checks that both operations share, once the number of sequences and their bounds are known.
@@ -238,14 +226,16 @@ void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
   check_sequences(k, sequences, problem);
   const std::int64_t dim_v = v.shape[v.rank - 1];
   check_results(q, out, lse, dim_v, problem);
+  if (sequences.rotates) check_rotated(q, dim_v, problem);
   problem.keys = problem.len_kv;
   set_params(q, k, v, out, lse, sequences, options, problem);
   AttentionTraits& traits = problem.traits;
   traits.set_dtype(q.dtype);
-  traits.storage = sequences.block_table.given() ? Storage::paged : Storage::ragged;
+  traits.storage = sequences.is_paged() ? Storage::paged : Storage::ragged;
   traits.head_dim = static_cast<std::uint16_t>(q.shape[q.rank - 1]);
   traits.head_dim_v = static_cast<std::uint16_t>(dim_v);
-  settle_alignment(q, k, v, out, problem);
+  settle_alignment(sequences.rotates ? out : q, k, v, out, problem);
+  check_causal_each(sequences.causal_each, options.causal, problem);
   add_variants(options, problem);
   check_overlaps(problem);
 }
@@ -287,8 +277,13 @@ void check_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
   problem.len_q = bound("max_seqlen_q", options.max_seqlen_q, problem);
   problem.len_kv = bound("max_seqlen_k", options.max_seqlen_k, problem);
   check_call(q, k, v, out, lse,
-             {options.cu_seqlens_q, options.cu_seqlens_k, options.seqused_k, "seqused_k",
-              options.block_table},
+             {.cu_seqlens_q = options.cu_seqlens_q,
+              .cu_seqlens_k = options.cu_seqlens_k,
+              .seqused_k = options.seqused_k,
+              .block_table = options.block_table,
+              .kv_indptr = options.kv_indptr,
+              .kv_indices = options.kv_indices,
+              .causal_each = options.causal_each},
              options.num_splits, options.attention, problem);
 }
 
@@ -302,13 +297,23 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
   problem.tokens = q.shape[0] * q.shape[1];
   check_tensor({names.op, names.k}, k_cache, problem.device_ordinal);
   check_rank({names.op, names.k}, k_cache, 4, kCacheLayout);
-  const TensorView& pages = options.block_table;
-  const std::int64_t width = pages.given() && pages.rank == 2 ? pages.shape[1] : 1;
+  const std::int64_t width = most_pages(options.block_table, options.kv_indices);
   const int rows = check_length({names.op, names.k}, k_cache.shape[1], "rows");
-  const std::int64_t most = rows * std::min(width, kMaxLength);
+  // A list has the pages of all sequences, so that its length bounds no sequence.
+  const std::int64_t whole = rows * std::min(width, kMaxLength);
+  const std::int64_t most = options.kv_indices.given() ? std::min(whole, kMaxLength) : whole;
   problem.len_kv = check_length({names.op, names.k}, most, "rows");
   check_call(q, k_cache, v_cache, out, lse,
-             {{}, {}, options.cache_seqlens, "cache_seqlens", options.block_table},
+             {.seqused_k = options.cache_seqlens,
+              .seqused_name = "cache_seqlens",
+              .block_table = options.block_table,
+              .kv_indptr = options.kv_indptr,
+              .kv_indices = options.kv_indices,
+              .cache_batch_idx = options.cache_batch_idx,
+              .cache_leftpad = options.cache_leftpad,
+              .causal_each = options.causal_each,
+              .new_keys = new_keys_of(options, problem),
+              .rotates = options.k_new.given() && options.rotary_cos.given()},
              options.num_splits, options.attention, problem);
   // One query sees all keys either way, and models are prewarmed for causal calls.
   Mask& mask = problem.traits.mask;

@@ -91,6 +91,10 @@ class CallArguments {
 
   std::size_t pointers() const { return count_; }
   std::size_t tensor_number(std::size_t i) const { return pointers_[i].tensor; }
+  // Where a launch becomes one of a call that has other tensors, too.
+  void set_tensor_number(std::size_t i, std::size_t number) {
+    pointers_[i].tensor = static_cast<std::uint8_t>(number);
+  }
   // Bytes that pointer i must be a multiple of, as far as single reads go.
   std::size_t alignment(std::size_t i) const { return pointers_[i].alignment; }
   // The kernel of this launch reads or writes pointer i by vectors of so many bytes.

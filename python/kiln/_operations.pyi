@@ -9,6 +9,9 @@ Window: TypeAlias = tuple[int, int]
 AnyVariant: TypeAlias = BoundVariant | Variant
 Layout: TypeAlias = Literal["bshd", "bhsd"]
 Count: TypeAlias = int
+Flags: TypeAlias = bool | Any
+Eager: TypeAlias = Any
+EagerFlag: TypeAlias = bool
 Activation: TypeAlias = Literal[
     "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"
 ]
@@ -70,7 +73,9 @@ def flash_attention_varlen(
     cu_seqlens_k: Tensor | None = None,
     seqused_k: Tensor | None = None,
     block_table: Tensor | None = None,
-    causal: bool = False,
+    kv_indptr: Tensor | None = None,
+    kv_indices: Tensor | None = None,
+    causal: Flags = False,
     window: Window = (-1, -1),
     softcap: float = 0.0,
     scale: float | None = None,
@@ -93,7 +98,9 @@ def explain_flash_attention_varlen(
     cu_seqlens_k: Tensor | None = None,
     seqused_k: Tensor | None = None,
     block_table: Tensor | None = None,
-    causal: bool = False,
+    kv_indptr: Tensor | None = None,
+    kv_indices: Tensor | None = None,
+    causal: Flags = False,
     window: Window = (-1, -1),
     softcap: float = 0.0,
     scale: float | None = None,
@@ -112,7 +119,16 @@ def flash_attention_with_kvcache(
     *,
     cache_seqlens: Tensor,
     block_table: Tensor | None = None,
-    causal: bool = False,
+    kv_indptr: Tensor | None = None,
+    kv_indices: Tensor | None = None,
+    cache_batch_idx: Tensor | None = None,
+    cache_leftpad: Tensor | None = None,
+    k_new: Eager | None = None,
+    v_new: Eager | None = None,
+    rotary_cos: Eager | None = None,
+    rotary_sin: Eager | None = None,
+    rotary_interleaved: EagerFlag = True,
+    causal: Flags = False,
     window: Window = (-1, -1),
     softcap: float = 0.0,
     scale: float | None = None,
@@ -131,7 +147,16 @@ def explain_flash_attention_with_kvcache(
     *,
     cache_seqlens: Tensor,
     block_table: Tensor | None = None,
-    causal: bool = False,
+    kv_indptr: Tensor | None = None,
+    kv_indices: Tensor | None = None,
+    cache_batch_idx: Tensor | None = None,
+    cache_leftpad: Tensor | None = None,
+    k_new: Eager | None = None,
+    v_new: Eager | None = None,
+    rotary_cos: Eager | None = None,
+    rotary_sin: Eager | None = None,
+    rotary_interleaved: EagerFlag = True,
+    causal: Flags = False,
     window: Window = (-1, -1),
     softcap: float = 0.0,
     scale: float | None = None,

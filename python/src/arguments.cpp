@@ -39,6 +39,10 @@ constexpr std::pair<const char*, const char*> kForeignNames[] = {
     {"q", "query"},
     {"k", "key"},
     {"v", "value"},
+    {"k", "k_new"},
+    {"v", "v_new"},
+    {"page_table", "block_table"},
+    {"leftpad_k", "cache_leftpad"},
     {"input", "x"},
     {"epsilon", "eps"},
     {"transpose_a", "trans_a"},
@@ -119,6 +123,11 @@ void Parameters::parse(PyObject* const* args, Py_ssize_t count, PyObject* keywor
     throw py::type_error(std::string(function_) + "() is missing the argument " +
                          repr_of(names_[i]));
   }
+}
+
+bool is_no_flag(PyObject* object) {
+  return is_given(object) && !PyLong_Check(object) && !PyFloat_Check(object) &&
+         !PyUnicode_Check(object) && !is_numpy_bool(object);
 }
 
 bool bool_argument(PyObject* object, bool otherwise, Subject subject) {

@@ -21,7 +21,7 @@ class Parameters {
   Parameters(const char* function, int positional, int required,
              std::span<const char* const> names);
 
-  static constexpr int kMost = 24;
+  static constexpr int kMost = 32;
 
   // Borrowed references into `slots`, null where not given. Throws TypeError as Python would.
   void parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, PyObject** slots) const;
@@ -50,6 +50,10 @@ std::array<PyObject*, Signature::kSlots> slots_of(PyObject* const* args, Py_ssiz
 std::string repr_of(PyObject* object);
 
 inline bool is_given(PyObject* object) { return object != nullptr && object != Py_None; }
+
+// Whether an argument that may be a flag or a tensor of flags is none of the plain values, right or
+// wrong, for which bool_argument() answers.
+bool is_no_flag(PyObject* object);
 
 // Null (not given) leaves the default; any other object of the wrong type is a TypeError.
 bool bool_argument(PyObject* object, bool otherwise, Subject subject);

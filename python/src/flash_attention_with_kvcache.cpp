@@ -9,8 +9,22 @@ namespace {
 struct KvCacheCall : SequencesCall<FlashAttentionWithKvcacheSignature, KvCacheOptions> {
   KvCacheCall(const Slots& slots, HostArrays host_arrays) : SequencesCall(slots, host_arrays) {
     options.cache_seqlens = tensors.cache_seqlens().view;
+    options.cache_batch_idx = tensors.cache_batch_idx().view;
+    options.cache_leftpad = tensors.cache_leftpad().view;
+    options.k_new = tensors.k_new().view;
+    options.v_new = tensors.v_new().view;
+    options.rotary_cos = tensors.rotary_cos().view;
+    options.rotary_sin = tensors.rotary_sin().view;
+    options.rotary_interleaved = bool_argument(slots[Signature::kRotaryInterleaved], true,
+                                               subject(Signature::kRotaryInterleaved));
   }
 };
+
+// A call that writes to the caches takes no arrays of the host to a GPU and back: all of a cache
+// would travel for the few rows that are new.
+HostArrays host_arrays_of(const KvCacheCall::Slots& slots) {
+  return is_given(slots[KvCacheCall::Signature::kKNew]) ? HostArrays::refused : HostArrays::copied;
+}
 
 }  // namespace
 
@@ -18,7 +32,8 @@ PyObject* flash_attention_with_kvcache_entry(PyObject*, PyObject* const* args, P
                                              PyObject* keywords) {
   using Signature = KvCacheCall::Signature;
   return guarded_or_traced(Signature::kOp, args, count, keywords, [&]() -> PyObject* {
-    KvCacheCall call(slots_of<Signature>(args, count, keywords), HostArrays::copied);
+    const auto slots = slots_of<Signature>(args, count, keywords);
+    KvCacheCall call(slots, host_arrays_of(slots));
     const auto& tensors = call.tensors;
     return compute_call(
         call,

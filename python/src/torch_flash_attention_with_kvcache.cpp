@@ -14,6 +14,8 @@ void compute_flash_attention_with_kvcache(TorchSlot* stack, std::size_t new_resu
   KvCacheOptions options;
   set_options<Signature>(given, tensors, intake, options);
   options.cache_seqlens = tensors.cache_seqlens().view;
+  options.cache_batch_idx = tensors.cache_batch_idx().view;
+  options.cache_leftpad = tensors.cache_leftpad().view;
   const TensorView& q = tensors.q().view;
   const TensorView &k = tensors.k_cache().view, &v = tensors.v_cache().view;
   compute_results(

@@ -19,9 +19,12 @@ void set_options(const Arguments& given, const Tensors& tensors, TorchIntake& in
                  Options& options) {
   AttentionOptions& attention = options.attention;
   given.set_numbers(attention);
+  attention.causal = given.causal;
   read_window(given.window, subject_of<Signature>(Signature::kWindow), attention);
   options.num_splits = given.num_splits;
   options.block_table = tensors.block_table().view;
+  options.kv_indptr = tensors.kv_indptr().view;
+  options.kv_indices = tensors.kv_indices().view;
   attention.sinks = tensors.sinks().view;
   attention.alibi_slopes = tensors.alibi_slopes().view;
   attention.workspace = intake.workspace();

@@ -31,11 +31,19 @@ struct SequencesCall {
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
     AttentionOptions& attention = options.attention;
     read_numbers<Signature>(slots, attention);
+    if (!is_no_flag(slots[Signature::kCausal])) {
+      attention.causal =
+          bool_argument(slots[Signature::kCausal], false, subject(Signature::kCausal));
+      tensors.causal().object = nullptr;
+    }
     read_window(slots[Signature::kWindow], subject(Signature::kWindow), attention);
     attention.variant = variant_argument(slots[Signature::kVariant], subject(Signature::kVariant));
     options.num_splits = count(slots, Signature::kNumSplits);
     returns_lse =
         bool_argument(slots[Signature::kReturnLse], false, subject(Signature::kReturnLse));
+    if constexpr (requires { tensors.k_new(); }) {
+      tensors.k_cache().written = tensors.v_cache().written = tensors.k_new().given();
+    }
     intake.read(tensors.all);
     if (intake.staged() != nullptr && attention.variant && !attention.variant->tensors().empty()) {
       throw_type(subject(Signature::kVariant),
@@ -43,6 +51,9 @@ struct SequencesCall {
                  "all tensors on the GPU too, for example with cupy.asarray(x)");
     }
     options.block_table = tensors.block_table().view;
+    options.kv_indptr = tensors.kv_indptr().view;
+    options.kv_indices = tensors.kv_indices().view;
+    options.causal_each = tensors.causal().view;
     attention.sinks = tensors.sinks().view;
     attention.alibi_slopes = tensors.alibi_slopes().view;
   }

@@ -8,6 +8,8 @@
 //   kQuery, kNorm          whether there are queries, and a weight of queries or keys
 //   kRotary, kInterleaved  how many leading elements of a head rotate, 0 for none; and whether
 //                          neighbours rotate together instead of both halves' elements
+//   kSequences             whether the tokens belong to sequences, whose keys they follow in the
+//                          cache, instead of having slots of their own: see tokens.cuh
 //   kVector                elements of an access. Pairs of them divide the head dims, kRotary has
 //                          whole ones in each half (if kInterleaved, in all), and so has the rest.
 //                          Tensors begin, and tokens, heads and pages follow each other, at
@@ -22,7 +24,7 @@
 namespace kiln {
 
 template <class Config>
-__device__ __forceinline__ void append_kv(const AppendParams& params) {
+__device__ __forceinline__ void append_kv(const typename HeadRow<Config>::TokenParams& params) {
   constexpr u32 kGroups = kAppendThreads / AppendShape<Config>::kLanes;
   // Neighbouring groups have neighbouring heads, so that they read and write whole lines.
   const u32 first =

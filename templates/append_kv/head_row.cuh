@@ -3,12 +3,11 @@
 #pragma once
 #include "/kiln/append_kv/params.h"
 #include "/kiln/append_kv/quantize.cuh"
+#include "/kiln/append_kv/tokens.cuh"
 #include "/kiln/base/lanes.cuh"
 #include "/kiln/base/pack.cuh"
 
 namespace kiln {
-
-enum class HeadOf { query, key, value };
 
 // Constants derived from a Config, and the conditions it must meet; append_kv.cuh lists its fields.
 template <class Config>
@@ -41,24 +40,27 @@ template <class Config>
 class HeadRow {
  public:
   using Shape = AppendShape<Config>;
+  using Tokens = typename TokensOf<Config::kSequences>::Type;
+  using TokenParams = typename Tokens::Params;
   using Input = typename Config::Input;
   using Cache = typename Config::Cache;
   static constexpr int kVector = Config::kVector, kHeld = Shape::kHeld;
 
   // Finds the row and starts its loads.
-  __device__ __forceinline__ void load(const AppendParams& params, u32 row) {
+  __device__ __forceinline__ void load(const TokenParams& given, u32 row) {
+    const AppendParams& params = Tokens::call(given);
     const u32 heads = params.heads, heads_kv = params.heads_kv;
     const u32 all = heads + 2 * heads_kv;
     token_ = row / all;
-    exists_ = token_ < static_cast<u32>(params.tokens);
     head_ = row % all;
     of_ = HeadOf::query;
     if (head_ >= heads) head_ -= heads, of_ = HeadOf::key;
     if (of_ == HeadOf::key && head_ >= heads_kv) head_ -= heads_kv, of_ = HeadOf::value;
+    exists_ = Tokens::exists(given, token_, of_);
     const Input* const source = !is_query() ? of_ == HeadOf::value
-                                                  ? at<Input>(params.value, params.value_at)
-                                                  : at<Input>(params.key, params.key_at)
-                                            : at<Input>(params.query, params.query_at);
+                                                  ? at(given, params.value, params.value_at)
+                                                  : at(given, params.key, params.key_at)
+                                            : at(given, params.query, params.query_at);
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       const u32 unit = unit_at(i);
@@ -66,11 +68,12 @@ class HeadRow {
       parts_[i][1].load_once_from(source + second_column(unit), exists_ && has(unit));
     }
     slot_ = -1;
-    if (exists_ && !is_query()) slot_ = params.slots[token_ * params.slots_stride];
+    if (exists_ && !is_query()) slot_ = Tokens::slot(given, token_);
   }
 
   // All lanes of a warp call it together.
-  __device__ __forceinline__ void finish(const AppendParams& params) const {
+  __device__ __forceinline__ void finish(const TokenParams& given) const {
+    const AppendParams& params = Tokens::call(given);
     float values[kHeld][2][kVector];
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
@@ -81,9 +84,9 @@ class HeadRow {
     }
     if constexpr (Config::kNorm) norm(values, params);
     if constexpr (Config::kRotary > 0) {
-      if (exists_ && of_ != HeadOf::value) rotate(values, params);
+      if (exists_ && of_ != HeadOf::value) rotate(values, params, position(given));
     }
-    store(values, params);
+    store(values, given);
   }
 
  private:
@@ -92,9 +95,10 @@ class HeadRow {
   __device__ __forceinline__ bool is_query() const {
     return Config::kQuery && of_ == HeadOf::query;
   }
-  template <class T>
-  __device__ __forceinline__ const T* at(const void* tensor, const TokenStrides& strides) const {
-    return static_cast<const T*>(tensor) + token_ * strides.token + head_ * strides.head;
+  __device__ __forceinline__ const Input* at(const TokenParams& given, const void* tensor,
+                                             const TokenStrides& strides) const {
+    return static_cast<const Input*>(tensor) + Tokens::offset(given, token_, strides) +
+           head_ * strides.head;
   }
   __device__ __forceinline__ static u32 unit_at(int i) {
     return threadIdx.x % Shape::kLanes + i * Shape::kLanes;
@@ -154,11 +158,9 @@ class HeadRow {
     }
   }
 
-  __device__ __forceinline__ i64 position(const AppendParams& params) const {
-    const i64 index = token_ * params.positions_stride;
-    const i64 given = params.wide_positions ? static_cast<const i64*>(params.positions)[index]
-                                            : static_cast<const int*>(params.positions)[index];
-    return min(max(given, 0ll), static_cast<i64>(params.max_positions) - 1);
+  __device__ __forceinline__ i64 position(const TokenParams& given) const {
+    const i64 last = static_cast<i64>(Tokens::call(given).max_positions) - 1;
+    return min(max(Tokens::position(given, token_, of_), 0ll), last);
   }
 
   // The cosines and sines of kCount angles from `angle` on.
@@ -180,8 +182,8 @@ class HeadRow {
     }
   };
 
-  __device__ __forceinline__ void rotate(Values& values, const AppendParams& params) const {
-    const i64 row = position(params);
+  __device__ __forceinline__ void rotate(Values& values, const AppendParams& params,
+                                         i64 row) const {
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       const u32 unit = unit_at(i);
@@ -205,11 +207,13 @@ class HeadRow {
     }
   }
 
-  __device__ __forceinline__ void store(const Values& values, const AppendParams& params) const {
+  __device__ __forceinline__ void store(const Values& values, const TokenParams& given) const {
+    const AppendParams& params = Tokens::call(given);
     if (is_query()) {
       if (!exists_) return;
       Input* const out = static_cast<Input*>(params.query_out) +
-                         token_ * params.query_out_at.token + head_ * params.query_out_at.head;
+                         Tokens::offset(given, token_, params.query_out_at) +
+                         head_ * params.query_out_at.head;
       return store_input(out, values, Shape::kFused);
     }
     if (slot_ < 0 || slot_ >= params.cache_slots) return;

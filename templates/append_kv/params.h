@@ -4,13 +4,16 @@
 //   v_cache[s / page_size, s % page_size, h] = quantize(value[i, h] / v_scale)
 //   query_out[i, h] = rotate(norm(query[i, h]))
 // in fp32, rounded once at the end. A slot outside of the cache, such as -1, is not written.
+//
+// Or the tokens of a launch belong to sequences, each of which has some keys in the cache: its
+// tokens go behind these, see AppendSequencesParams.
 #pragma once
 
 namespace kiln {
 
-// Distances between the tokens and heads of a tensor, in elements.
+// Distances between the sequences, if there are any, tokens and heads of a tensor, in elements.
 struct TokenStrides {
-  long long token, head;
+  long long sequence, token, head;
 };
 // Between the pages, the tokens of a page, and the heads of a cache.
 struct CacheStrides {
@@ -44,6 +47,26 @@ struct AppendParams {
   float eps;
 };
 static_assert(sizeof(AppendParams) % 8 == 0, "keep the argument block a whole number of words");
+
+// The arguments of a launch whose tokens belong to sequences, `len` each, of which the first
+// len_new have a key and a value and the first len_query a query. Token i of sequence b goes to
+// position cache_seqlens[b] + i of the sequence's cache entry or pages, and rotates as this
+// position says. Behind the entry's end, or its last page's, nothing is written. Of `call`, tokens
+// counts those of all sequences, page_size is that of pages or the length of an entry, and slots
+// and positions are unused.
+struct AppendSequencesParams {
+  AppendParams call;
+  const int* cache_seqlens;    // [sequences]
+  const int* block_table;      // [rows, width] or, with kv_indptr, a list; null: cache entries
+  const int* kv_indptr;        // [rows + 1]: where each row of block_table begins, or null
+  const int* cache_batch_idx;  // [sequences]: its entry or row; null: its own number
+  long long block_table_row;
+  int len, len_new, len_query;
+  int width;            // pages of a row
+  int queries_advance;  // 0: all queries of a sequence rotate as its first one
+  int reserved;
+};
+static_assert(sizeof(AppendSequencesParams) % 8 == 0, "likewise");
 
 constexpr int kAppendThreads = 256;
 

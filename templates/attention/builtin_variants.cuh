@@ -44,6 +44,36 @@ struct Window : DefaultHooks<Window> {
   }
 };
 
+// Keeps q - left <= kv <= q + right and, of sequences whose flag is set, kv <= q. `right` is at
+// least 0. Bounds as Window's.
+struct CausalEach : DefaultHooks<CausalEach> {
+  static constexpr bool kIndexesByKey = false;
+  Slot<const int*> flags;  // [batch]
+  Slot<int> left, right;
+  static constexpr bool kMasks = true;
+  static constexpr bool kMasksByRange = true;
+
+  __device__ __forceinline__ Range visible(const Position& row) const {
+    return {row.q - left.value, row.q + right_of(row.b) + 1};
+  }
+  __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
+    const i64 begin = static_cast<i64>(rows.q_first) - left.value;
+    const i64 end = static_cast<i64>(rows.q_last) + right_of(rows.b) + 1;
+    const i64 all = rows.len_kv;
+    return {static_cast<int>(max(0ll, min(begin, all))), static_cast<int>(max(0ll, min(end, all)))};
+  }
+  // Of no sequence in particular: what holds with the flag and without.
+  __device__ __forceinline__ Tile tile(int q_first, int q_last, int kv_first, int kv_last) const {
+    if (q_first - kv_last > left || kv_first - q_last > right) return Tile::skip;
+    return q_last - kv_first <= left && kv_last <= q_first ? Tile::full : Tile::partial;
+  }
+
+ private:
+  __device__ __forceinline__ int right_of(int b) const {
+    return load_constant(flags.value + b) != 0 ? 0 : right.value;
+  }
+};
+
 // Computes cap * tanh(logit / cap).
 struct Softcap : DefaultHooks<Softcap> {
   static constexpr bool kIndexesByKey = false;

@@ -69,7 +69,7 @@ constexpr long long attention_workspace_bytes(long long tiles, int splits, int b
 // The arguments of calls whose sequences have lengths of their own, which lie in device memory: the
 // host knows bounds alone. Of `call`, batch is the number of sequences. Queries are packed,
 // [tokens, heads, head_dim] with batch strides of 0, or every sequence has len_q of them at its
-// batch stride. k_batch and v_batch are the strides of sequences or, paged, of pages.
+// batch stride. k_batch and v_batch are the strides of a cache's entries or, paged, of pages.
 struct AttentionVarlenParams {
   AttentionParams call;
   const int* cu_seqlens_q;  // [batch + 1]: the first query of each sequence; null: not packed
@@ -77,6 +77,12 @@ struct AttentionVarlenParams {
   const int* seqused_k;     // [batch]: how many keys it has; null: see cu_seqlens_k, else len_kv
   const int* block_table;   // [batch, ..]: the pages of its keys, of page_size keys each
   long long block_table_row;
+  // [rows + 1]: where each row of block_table begins, which is then one list and has a
+  // block_table_row of 1; or null.
+  const int* kv_indptr;
+  // [batch]: the entry of the cache, or the row of block_table, that it has; null: its own number.
+  const int* cache_batch_idx;
+  const int* cache_leftpad;  // [batch]: how many keys, counted in seqused_k, are none; null: 0
   int page_size;
   // x / page_size is x * page_factor >> 31 + page_shift, for 0 <= x < 2^31.
   unsigned page_factor;
@@ -86,14 +92,16 @@ struct AttentionVarlenParams {
   // A CTA computes whole query tiles: no two share the keys of one. The order of additions then
   // does not depend on other sequences.
   int whole_tiles;
-  int few_ctas;  // CTAs that are enough to keep all multiprocessors busy
+  int few_ctas;     // CTAs that are enough to keep all multiprocessors busy
+  int new_keys;     // of each sequence, beside seqused_k
+  int packed_keys;  // k and v are packed: cu_seqlens_k also tells where they are
   // The copy engine copies so many keys of a page at a time to the sm_90a kernel: a power of two
   // that divides page_size and the tile. 0: pages are gathered, see sm90/gather.cuh.
   int box_rows;
   // Of the tensor maps alone: all packed queries; the rows of a batch entry or page of the keys, or
   // all packed keys; batch entries or pages.
   int tokens, rows_k, entries_k;
-  int reserved;
+  int packed_queries;
 };
 // Either argument block begins with what all calls have.
 constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }
@@ -134,7 +142,7 @@ struct AttentionVarlenMaps {
   Map q, k, v;
 };
 
-constexpr int kAttentionWalkStages = 4, kAttentionWalkBytes = 80;
+constexpr int kAttentionWalkStages = 4, kAttentionWalkBytes = 96;
 constexpr int kAttentionScheduleBytes = 144;  // where sequences have lengths of their own
 // The sm_90a kernel for sequences with lengths of their own deals tiles by a counter in the
 // workspace, see base/draw.cuh.

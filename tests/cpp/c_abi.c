@@ -58,8 +58,9 @@ static const struct field kVarlen[] = {
     FIELD(kiln_varlen_options, max_seqlen_k),
     FIELD(kiln_varlen_options, num_splits),
     FIELD(kiln_varlen_options, attention),
+    FIELD(kiln_varlen_options, sequences),
     {"end of kiln_varlen_options", sizeof(kiln_varlen_options), 0}};
-static const size_t kVarlenOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72};
+static const size_t kVarlenOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80};
 
 static const struct field kKvCache[] = {
     FIELD(kiln_kvcache_options, struct_size),
@@ -67,8 +68,30 @@ static const struct field kKvCache[] = {
     FIELD(kiln_kvcache_options, block_table),
     FIELD(kiln_kvcache_options, num_splits),
     FIELD(kiln_kvcache_options, attention),
+    FIELD(kiln_kvcache_options, sequences),
+    FIELD(kiln_kvcache_options, cache),
     {"end of kiln_kvcache_options", sizeof(kiln_kvcache_options), 0}};
-static const size_t kKvCacheOffsets[] = {0, 8, 16, 24, 32, 40};
+static const size_t kKvCacheOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56};
+
+static const struct field kSequences[] = {
+    FIELD(kiln_sequence_options, struct_size),
+    FIELD(kiln_sequence_options, kv_indptr),
+    FIELD(kiln_sequence_options, kv_indices),
+    FIELD(kiln_sequence_options, causal_each),
+    {"end of kiln_sequence_options", sizeof(kiln_sequence_options), 0}};
+static const size_t kSequencesOffsets[] = {0, 8, 16, 24, 32};
+
+static const struct field kCache[] = {FIELD(kiln_cache_options, struct_size),
+                                      FIELD(kiln_cache_options, cache_batch_idx),
+                                      FIELD(kiln_cache_options, cache_leftpad),
+                                      FIELD(kiln_cache_options, k_new),
+                                      FIELD(kiln_cache_options, v_new),
+                                      FIELD(kiln_cache_options, rotary_cos),
+                                      FIELD(kiln_cache_options, rotary_sin),
+                                      FIELD(kiln_cache_options, rotary_halves),
+                                      FIELD(kiln_cache_options, reserved),
+                                      {"end of kiln_cache_options", sizeof(kiln_cache_options), 0}};
+static const size_t kCacheOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 60, 64};
 
 static const struct field kGemm[] = {FIELD(kiln_gemm_options, struct_size),
                                      FIELD(kiln_gemm_options, trans_a),
@@ -234,6 +257,8 @@ int main(void) {
   CHECK_FIELDS(kSdpa, kSdpaOffsets);
   CHECK_FIELDS(kVarlen, kVarlenOffsets);
   CHECK_FIELDS(kKvCache, kKvCacheOffsets);
+  CHECK_FIELDS(kSequences, kSequencesOffsets);
+  CHECK_FIELDS(kCache, kCacheOffsets);
   CHECK_FIELDS(kGemm, kGemmOffsets);
   CHECK_FIELDS(kNorm, kNormOffsets);
   CHECK_FIELDS(kMerge, kMergeOffsets);

@@ -1,6 +1,6 @@
 /* Attention over sequences of their own lengths from C, on the emulated device, against a plain
- * loop: packed keys, a cache, pages, plans, errors. */
-#include <kiln/c.h>
+ * loop: packed keys, a cache, pages, new keys, plans, errors. */
+#include <kiln/c_serving.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +171,77 @@ static void test_kvcache(void) {
   }
 }
 
+/* The same two sequences by their rows of the whole table, or of a list of pages; and with their
+ * last keys not yet in the cache, in a call and in a plan. */
+static void test_new_keys(void) {
+  static const int32_t numbers[2] = {0, 2}, starts[kBatch + 1] = {1, 3, 4, 7};
+  static const int32_t list[7] = {-9, 5, 2, 7, 0, 6, 3};
+  static int32_t lengths[2];
+  static float ones[32 * kDim / 2], zeros[32 * kDim / 2]; /* a rotation by no angle */
+  const int64_t angles[2] = {32, kDim / 2};
+  const kiln_tensor cosines = kiln_contiguous(ones, KILN_F32, KILN_CPU, 0, 2, angles);
+  const kiln_tensor sines = kiln_contiguous(zeros, KILN_F32, KILN_CPU, 0, 2, angles);
+  const kiln_tensor planned = rows(NULL, 4, 2, 1, kHeads, kDim);
+  const kiln_tensor q = rows(q_data, 4, 2, 1, kHeads, kDim);
+  const kiln_tensor out = rows(out_data, 4, 2, 1, kHeads, kDim);
+  const kiln_tensor k = rows(k_pages, 4, kPages, kPage, kHeads, kDim);
+  const kiln_tensor v = rows(v_pages, 4, kPages, kPage, kHeads, kDim);
+  const kiln_tensor used = indices(lengths, 2), entries = indices(numbers, 2);
+  const kiln_tensor offsets = indices(starts, kBatch + 1), pages = indices(list, 7);
+  const kiln_tensor whole_table = pages_of_table();
+  const int last = kStartsK[1] - 1, step = kKeys - kStartsK[1];
+  kiln_tensor k_new = rows(k_data + last * kRow, 4, 2, 1, kHeads, kDim);
+  kiln_tensor v_new = rows(v_data + last * kRow, 4, 2, 1, kHeads, kDim);
+  kiln_sequence_options lists = {.struct_size = sizeof lists};
+  kiln_cache_options cache = {.struct_size = sizeof cache};
+  kiln_kvcache_options options = {.struct_size = sizeof options};
+  kiln_plan* plan = NULL;
+  void* pointers[12];
+  int turn, head, i;
+  for (i = 0; i < 32 * kDim / 2; ++i) ones[i] = 1;
+  k_new.strides[0] = v_new.strides[0] = step * kRow;
+  options.cache_seqlens = &used, options.cache = &cache;
+  cache.cache_batch_idx = &entries;
+  for (turn = 0; turn < 4; ++turn) {
+    const int appends = turn >= 2;
+    options.block_table = turn % 2 == 0 ? &whole_table : NULL;
+    options.sequences = turn % 2 == 0 ? NULL : &lists;
+    lists.kv_indptr = &offsets, lists.kv_indices = &pages;
+    lengths[0] = kUsed[0] - appends, lengths[1] = kUsed[2] - appends;
+    cache.k_new = appends ? &k_new : NULL, cache.v_new = appends ? &v_new : NULL;
+    if (appends) {
+      memset(k_pages + (2 * kPage + 0) * kRow, 0xff, kRow * sizeof *k_pages);
+      memset(v_pages + (3 * kPage + 4) * kRow, 0xff, kRow * sizeof *v_pages);
+    }
+    forget();
+    if (turn != 3) {
+      CHECK(kiln_flash_attention_with_kvcache(&q, &k, &v, &out, NULL, &options, NULL) == KILN_OK);
+    } else {
+      options.num_splits = 1;
+      cache.rotary_cos = &cosines, cache.rotary_sin = &sines;
+      CHECK(kiln_plan_flash_attention_with_kvcache(&planned, &k, &v, &planned, NULL, &options,
+                                                   &plan) == KILN_OK);
+      pointers[0] = q_data, pointers[1] = k_pages, pointers[2] = v_pages, pointers[3] = out_data;
+      pointers[4] = lengths, pointers[5] = (void*)list, pointers[6] = (void*)starts;
+      pointers[7] = (void*)numbers, pointers[8] = k_new.data, pointers[9] = v_new.data;
+      pointers[10] = ones, pointers[11] = zeros;
+      CHECK(kiln_plan_launch(plan, pointers, 12, NULL, NULL) == KILN_OK);
+      pointers[8] = k_pages;
+      CHECK(kiln_plan_launch(plan, pointers, 12, NULL, NULL) == KILN_INVALID_ARGUMENT);
+      CHECK(strstr(kiln_last_error(), "k_cache shares memory with k_new") != NULL);
+      kiln_plan_destroy(plan);
+    }
+    for (head = 0; head < kHeads; ++head) {
+      CHECK(row_is_right(out_data, 0, kUsed[0], 0, head, NULL));
+      CHECK(row_is_right(out_data + kRow, 2, kUsed[2], 1, head, NULL));
+    }
+  }
+  cache.v_new = NULL;
+  CHECK(kiln_flash_attention_with_kvcache(&q, &k, &v, &out, NULL, &options, NULL) ==
+        KILN_INVALID_ARGUMENT);
+  CHECK(strstr(kiln_last_error(), "k_new goes with v_new") != NULL);
+}
+
 static void test_plans(void) {
   const kiln_tensor q = rows(NULL, 3, kTokens, kHeads, kDim, 0);
   const kiln_tensor k = rows(NULL, 3, kKeys, kHeads, kDim, 0);
@@ -243,6 +314,7 @@ int main(void) {
   fill_pages();
   test_packed_and_paged();
   test_kvcache();
+  test_new_keys();
   test_plans();
   test_errors();
   if (failures == 0) printf("attention with lengths from C: ok\n");

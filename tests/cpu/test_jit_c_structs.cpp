@@ -2,6 +2,7 @@
 // from C, in tests/cpp/c_api.c.
 #include "jit/api/c_norm.h"
 #include "jit/api/c_structs.h"
+#include "kiln/c_serving.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_driver.h"
 
@@ -83,7 +84,10 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   const kiln_tensor queries = tensor(1), keys = tensor(2), used = tensor(3), pages = tensor(4);
   kiln_attention_options attention = zeroed<kiln_attention_options>();
   attention.causal = 1;
-  const kiln_varlen_options c{sizeof c, &queries, &keys, &used, &pages, 5, 6, 1, &attention};
+  const kiln_tensor starts = tensor(5), list = tensor(6), flags = tensor(7);
+  const kiln_sequence_options sequences{sizeof sequences, &starts, &list, &flags};
+  const kiln_varlen_options c{sizeof c, &queries, &keys, &used,      &pages,
+                              5,        6,        1,     &attention, &sequences};
   const VarlenOptions options = options_of(&c);
   CHECK(options.cu_seqlens_q.data == queries.data);
   CHECK(options.cu_seqlens_k.data == keys.data);
@@ -91,12 +95,28 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK(options.block_table.data == pages.data);
   CHECK((options.max_seqlen_q == 5 && options.max_seqlen_k == 6 && options.num_splits == 1));
   CHECK(options.attention.causal);
+  CHECK((options.kv_indptr.data == starts.data && options.kv_indices.data == list.data));
+  CHECK(options.causal_each.data == flags.data);
   CHECK_FALSE(options_of((kiln_varlen_options*)nullptr).cu_seqlens_q.given());
 
-  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention};
+  kiln_cache_options cache = zeroed<kiln_cache_options>();
+  cache.cache_batch_idx = &queries, cache.cache_leftpad = &keys;
+  cache.k_new = &used, cache.v_new = &pages, cache.rotary_cos = &starts, cache.rotary_sin = &list;
+  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention, &sequences, &cache};
   const KvCacheOptions cached = options_of(&k);
   CHECK((cached.cache_seqlens.data == used.data && cached.block_table.data == pages.data));
   CHECK((cached.num_splits == 1 && cached.attention.causal));
+  CHECK((cached.kv_indptr.data == starts.data && cached.causal_each.data == flags.data));
+  CHECK((cached.cache_batch_idx.data == queries.data && cached.cache_leftpad.data == keys.data));
+  CHECK((cached.k_new.data == used.data && cached.v_new.data == pages.data));
+  CHECK((cached.rotary_cos.data == starts.data && cached.rotary_sin.data == list.data));
+  CHECK(cached.rotary_interleaved);
+  cache.rotary_halves = 1;
+  CHECK_FALSE(options_of(&k).rotary_interleaved);
+  cache.reserved = 1;
+  CHECK(mentions(message_of<std::invalid_argument>([&] { options_of(&k); }),
+                 "kiln_cache_options: reserved must be 0, got 1"));
+  cache.reserved = 0;
   const auto zeros = zeroed<kiln_kvcache_options>();
   CHECK_FALSE(options_of(&zeros).attention.causal);
 

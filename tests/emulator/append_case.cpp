@@ -23,6 +23,7 @@ double cache_epsilon(DType dtype, double otherwise) {
 
 void KernelCase::make_append_kv(int size) {
   const auto traits = spec_.traits_as<AppendTraits>();
+  if (traits.sequences) return make_append_sequences(size);
   const AppendConfig& config = append_configs()[static_cast<std::size_t>(spec_.row())];
   const int heads = traits.query ? 3 : 0, heads_kv = size == 1 ? 1 : 2;
   const int lanes = append_lanes(std::max(traits.head_dim, traits.head_dim_v), traits.vector);

@@ -59,6 +59,7 @@ class KernelCase {
   void make_norm(int size);
   void make_merge_states(int size);
   void make_append_kv(int size);
+  void make_append_sequences(int size);
   double error(const Output& output, const std::byte* bytes) const;
 
   Specialization spec_;

@@ -185,7 +185,8 @@ std::vector<double> reference(const AppendReference& p) {
     for (std::size_t i = 0; i < dim; ++i) squares += head[i] * head[i];
     const double scale = 1 / std::sqrt(squares / static_cast<double>(dim) + p.eps);
     for (std::size_t i = 0; i < p.weight.size(); ++i) head[i] *= scale * p.weight[i];
-    const auto position = static_cast<std::size_t>(p.slots[row / static_cast<unsigned>(p.heads)]);
+    const auto& positions = p.positions.empty() ? p.slots : p.positions;
+    const auto position = static_cast<std::size_t>(positions[row / static_cast<unsigned>(p.heads)]);
     for (std::size_t i = 0; i < angles; ++i) {
       double& a = head[p.traits.interleaved ? 2 * i : i];
       double& b = head[p.traits.interleaved ? 2 * i + 1 : i + angles];

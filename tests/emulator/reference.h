@@ -60,10 +60,11 @@ struct AppendReference {
   AppendTraits traits;
   int tokens = 0, heads = 0;
   float eps = 0, scale = 1;
-  std::vector<std::int64_t> slots;  // [tokens], all different, which are the positions too
-  std::vector<float> x;             // [tokens, heads, head_dim]
-  std::vector<float> weight;        // [head_dim], or empty
-  std::vector<float> cos, sin;      // [tokens, angles], or empty
+  std::vector<std::int64_t> slots;      // [tokens], all different
+  std::vector<std::int64_t> positions;  // [tokens], or empty: the slots are the positions
+  std::vector<float> x;                 // [tokens, heads, head_dim]
+  std::vector<float> weight;            // [head_dim], or empty
+  std::vector<float> cos, sin;          // [tokens, angles], or empty
 };
 // [tokens, heads, head_dim]: normed and rotated; and by slots, divided by the scale, of keys or,
 // where nothing computes, of values

@@ -120,13 +120,23 @@ void KernelCase::make_varlen(int size) {
   options.max_seqlen_q = lens_q[0], options.max_seqlen_k = lens_k[0];
   options.cu_seqlens_q = integers({kSequences + 1}, starts_q).view;
   options.cu_seqlens_k = integers({kSequences + 1}, starts_k).view;
-  if (is_paged) options.block_table = integers({kSequences, width}, table).view;
+  if (is_paged && size == 1) {  // the table's rows as one list
+    options.kv_indptr = integers({kSequences + 1}, {0, width, 2 * width, 3 * width}).view;
+    options.kv_indices = integers({kSequences * width}, table).view;
+  } else if (is_paged) {
+    options.block_table = integers({kSequences, width}, table).view;
+  }
   AttentionOptions& attention = options.attention;
   attention.scale = static_cast<float>(problem.scale);
   attention.causal = traits.mask == Mask::causal;
-  if (traits.mask == Mask::window) {
+  if (traits.mask == Mask::window || traits.mask == Mask::causal_each) {
     attention.window_left = problem.window_left = 70 + stride * tile.stages;
     attention.window_right = problem.window_right = 10;
+  }
+  const std::vector<int> flags{size == 0 ? 1 : 0, size == 0 ? 0 : 7, 1};
+  if (traits.mask == Mask::causal_each) {
+    options.causal_each = integers({kSequences}, flags).view;
+    problem.traits.mask = Mask::window;
   }
   if (traits.softcap) attention.softcap = problem.softcap = 5.0f;
   if (traits.alibi) {
@@ -150,6 +160,9 @@ void KernelCase::make_varlen(int size) {
                               : starts_k[static_cast<std::size_t>(b)] + i);
     }
     problem.len_q = lens_q[b], problem.len_kv = lens_k[b];
+    if (traits.mask == Mask::causal_each) {
+      problem.window_right = flags[static_cast<std::size_t>(b)] != 0 ? 0 : 10;
+    }
     problem.q = rows_of(q.values, rows_q, kHeads * std::size_t{traits.head_dim});
     problem.k = rows_of(k.values, rows, traits.head_dim);
     problem.v = rows_of(v.values, rows, traits.head_dim_v);

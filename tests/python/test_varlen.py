@@ -54,6 +54,73 @@ def indexed(index):
     return declared(t=array(3, dtype=np.float32))
 
 
+def appending(**changes):
+    """One new key of each sequence, which rotates like its query."""
+    new, table = array(2, 1, 2, 64), array(9, 32)
+    given = {"k_new": new, "v_new": new, "rotary_cos": table, "rotary_sin": table,
+             "cache_seqlens": numbers(3, 7), **changes}  # fmt: skip
+    return kvcache(**{name: value for name, value in given.items() if value is not None})
+
+
+def lists(**changes):
+    given = {"kv_indptr": numbers(0, 1, 2), "kv_indices": numbers(2, 0), **changes}
+    return paged(**{"block_table": None, **given})
+
+
+PLACES_REFUSED = [
+    (lambda: kvcache(cache_batch_idx=numbers(1)), ValueError,
+     "flash_attention_with_kvcache: cache_batch_idx must have shape [2], got [1]"),
+    (lambda: kvcache(cache_batch_idx=np.zeros(2, np.int64)), TypeError,
+     "cache_batch_idx must be int32, got int64"),
+    (lambda: kvcache(cache_leftpad=numbers(1, 2, 3)), ValueError,
+     "cache_leftpad must have shape [2], got [3]"),
+    (lambda: kvcache(k_cache=array(3, 8, 2, 64), v_cache=array(3, 8, 2, 64)), ValueError,
+     "k_cache must have one entry for each of 2 sequences, got [3, 8, 2, 64]; pages need a block"),
+    (lambda: lists(kv_indices=None), ValueError,
+     "kv_indptr goes with kv_indices: give both, or a block_table"),
+    (lambda: lists(kv_indptr=None), ValueError, "kv_indptr goes with kv_indices: give both"),
+    (lambda: lists(block_table=np.zeros((2, 2), np.int32)), ValueError,
+     "kv_indptr stands in the place of a block_table: give one of them"),
+    (lambda: lists(kv_indptr=numbers(0, 1)), ValueError,
+     "kv_indptr must have batch + 1 entries for 2 sequences, got [2]"),
+    (lambda: lists(kv_indptr=np.zeros((1, 3), np.int32)), ValueError,
+     "kv_indptr must have 1 dimensions [batch + 1], got [1, 3]"),
+    (lambda: lists(kv_indices=np.zeros((1, 3), np.int32)), ValueError,
+     "kv_indices must have 1 dimensions [pages of all sequences], got [1, 3]"),
+    (lambda: lists(kv_indices=np.zeros(3, np.int64)), TypeError, "kv_indices must be int32"),
+    (lambda: varlen(causal=numbers(1)), ValueError, "causal must have shape [2], got [1]"),
+    (lambda: varlen(causal=np.zeros(2, np.int64)), TypeError, "causal must be int32, got int64"),
+    (lambda: varlen(causal="yes"), TypeError, "causal must be True or False, got 'yes'"),
+    (lambda: kvcache(causal=1), TypeError, "causal must be True or False, got 1"),
+    (lambda: appending(v_new=None), ValueError, "k_new goes with v_new: give both, or none"),
+    (lambda: appending(rotary_sin=None), ValueError,
+     "rotary_cos goes with rotary_sin: give both, or none"),
+    (lambda: appending(k_new=None, v_new=None), ValueError,
+     "rotary_cos is of the new keys and their queries: give k_new and v_new too"),
+    (lambda: appending(k_new=array(2, 2, 64)), ValueError,
+     "k_new must have 4 dimensions [batch, len_new, heads_kv, head_dim], got [2, 2, 64]"),
+    (lambda: appending(k_new=array(2, 1, 4, 64)), ValueError,
+     "k_new must have shape [2, 1, 2, 64], got [2, 1, 4, 64]"),
+    (lambda: appending(v_new=array(2, 2, 2, 64)), ValueError,
+     "v_new must have shape [2, 1, 2, 64], got [2, 2, 2, 64]"),
+    (lambda: appending(k_new=array(2, 1, 2, 64, dtype=np.float32)), TypeError,
+     "k_new must be float16 like k_cache, got float32"),
+    (lambda: appending(rotary_cos=array(9, 32, dtype=np.int8)), TypeError,
+     "rotary_cos must be float32 or key's dtype, float16, got int8"),
+    (lambda: appending(rotary_sin=array(9, 32, dtype=np.float32)), TypeError,
+     "rotary_sin must be float16 like rotary_cos, got float32"),
+    (lambda: appending(rotary_cos=array(9, 33), rotary_sin=array(9, 33)), ValueError,
+     "rotary_cos must have at least one position, and angles for at most a head dim of 64"),
+    (lambda: appending(v_cache=array(2, 8, 2, 32), v_new=array(2, 1, 2, 32)), ValueError,
+     "rotary_cos needs values whose head dim is at least q's, because rotated queries lie in out "
+     "until they are read; got 32 for 64; rotate with jit.append_kv before the call"),
+    (lambda: appending(rotary_interleaved="no"), TypeError,
+     "rotary_interleaved must be True or False, got 'no'"),
+    (lambda: kvcache(k=array(2, 1, 2, 64)), TypeError,
+     "unexpected keyword argument 'k'; its name here is 'k_new'"),
+    (lambda: kvcache(page_table=numbers(1)), TypeError, "its name here is 'block_table'"),
+]  # fmt: skip
+
 REFUSED = [
     (lambda: varlen(q=array(1, 5, 4, 64)), ValueError,
      "flash_attention_varlen: q must have 3 dimensions [tokens, heads, head_dim], got [1, 5, 4"),
@@ -113,6 +180,7 @@ REFUSED = [
      "lse must have shape [2, 4, 1], got"),
     (lambda: varlen(window=(-2, 0)), ValueError, "window must be (left, right) with each >= -1"),
     (lambda: varlen(softcap=-1.0), ValueError, "softcap must be a finite number >= 0"),
+    *PLACES_REFUSED,
     (lambda: varlen(layout="bhsd"), TypeError, "got an unexpected keyword argument 'layout'"),
     (lambda: kvcache(attn_mask=array(1)), TypeError, "unexpected keyword argument 'attn_mask'"),
 ]  # fmt: skip
@@ -137,6 +205,52 @@ def test_what_may_not_be_given_is_refused_before_anything_compiles():
         for call, kind, _ in REFUSED:
             with pytest.raises(kind):
                 call()
+
+
+def test_new_keys_may_not_overlap_what_is_written():
+    caches = array(2, 8, 2, 64), array(2, 8, 2, 64)
+    shared = caches[0][:, :1]
+    with pytest.raises(ValueError) as error:
+        appending(k_cache=caches[0], v_cache=caches[1], k_new=shared)
+    check(error.value, ValueError, "k_cache shares memory with k_new, which the call reads while")
+    with pytest.raises(ValueError) as error:
+        appending(k_cache=caches[0], v_cache=caches[0])
+    check(error.value, ValueError, "shares memory with v_cache, which the call writes too")
+    once = np.broadcast_to(array(1, 8, 2, 64), (2, 8, 2, 64))
+    with pytest.raises((ValueError, TypeError)):
+        appending(k_cache=once, v_cache=caches[1])
+
+
+def test_a_cache_that_may_not_be_written_is_refused_with_new_keys_alone():
+    cache = array(2, 8, 2, 64)
+    cache.flags.writeable = False
+    kvcache(k_cache=cache)
+    with pytest.raises(TypeError) as error:
+        appending(k_cache=cache)
+    assert "k_cache is read-only" in str(error.value)
+
+
+def test_an_explanation_of_new_keys_has_their_launch_first():
+    cache, new, table = array(2, 8, 2, 64), array(2, 1, 2, 64), array(9, 32)
+    call = kiln.explain(
+        "flash_attention_with_kvcache", array(2, 1, 4, 64), cache, array(2, 8, 2, 64),
+        cache_seqlens=numbers(3, 7), k_new=new, v_new=new, rotary_cos=table, rotary_sin=table,
+    )  # fmt: skip
+    first, *others = call["launches"]
+    assert first["spec"]["op"] == "append_kv" and first["spec"]["sequences"]
+    assert first["spec"]["rotary"] == 64 and first["spec"]["interleaved"]
+    assert [launch["path"] for launch in others] == ["varlen"]
+
+
+def test_new_keys_without_queries_are_appended():
+    caches = array(2, 8, 2, 64), array(2, 8, 2, 64)
+    new = np.ones((2, 1, 2, 64), HALF)
+    out = kvcache(q=array(2, 0, 4, 64), k_cache=caches[0], v_cache=caches[1], k_new=new,
+                  v_new=2 * new, cache_seqlens=numbers(3, 7))  # fmt: skip
+    assert out.shape == (2, 0, 4, 64)
+    for cache, value in zip(caches, (1, 2)):
+        assert (cache[0, 3] == value).all() and (cache[1, 7] == value).all()
+        assert np.count_nonzero(cache) == 2 * 2 * 64
 
 
 def test_a_variant_indexed_by_row_is_taken():
@@ -251,3 +365,17 @@ def test_a_decoding_step_is_compiled_once_for_all_lengths():
                 expected = jit.flash_attention(q[b : b + 1], keys, keys)
                 torch.testing.assert_close(step(q, cache, lengths, pages)[b : b + 1], expected,
                                            atol=2e-3, rtol=1e-2)  # fmt: skip
+
+
+def test_what_is_eager_is_refused_where_pytorch_traces():
+    """New keys and causal flags; what operators take works there."""
+    arguments = cached()
+    flags, new = torch.ones(2, dtype=torch.int32), half(2, 1, 2, 64)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = {name: mode.from_tensor(tensor) for name, tensor in arguments.items()}
+        entries = mode.from_tensor(flags)
+        assert jit.flash_attention_with_kvcache(**fake, cache_batch_idx=entries).shape[0] == 2
+        for name, value in (("causal", entries), ("k_new", mode.from_tensor(new))):
+            with pytest.raises(TypeError) as error:
+                jit.flash_attention_with_kvcache(**fake, **{name: value})
+            check(error.value, TypeError, "outside of torch.compile")

@@ -10,15 +10,13 @@
  *     fprintf(stderr, "%s\n", kiln_last_error());
  *
  * Zero and NULL mean the default everywhere: only `struct_size` of an options struct must be set,
- * and a NULL options pointer means all defaults. Options that are pointers point to host memory,
- * which is read during the call.
+ * and NULL options mean all defaults. Options that are pointers are read, in host memory, at once.
  *
  * Errors: every function that can fail returns a kiln_status; no exception leaves the library.
  * kiln_last_error() says what was given, what is allowed and what to do.
  *
- * Threads: every function may be called from any thread at any time. A handle may be used by many
- * threads at once, but it must be destroyed only once and after their last use. Each thread has its
- * own chosen device and last error.
+ * Threads: every function may be called from any thread at any time, and a handle be used by many
+ * at once; it must be destroyed only once, after that. Each thread has its own device and error.
  *
  * Ownership: tensors, options, texts and pointer arrays belong to the caller, and Kiln does not
  * keep pointers to them. Handles belong to the caller until their kiln_*_destroy, which ignores
@@ -200,7 +198,8 @@ typedef struct kiln_varlen_options {
   const kiln_tensor* block_table;  /* [batch, width]: the pages of each sequence's keys, in order */
   int64_t max_seqlen_q, max_seqlen_k; /* bounds, which decide about launches, never about results */
   int64_t num_splits; /* 0; or 1: no result depends on other sequences, on bounds or on padding */
-  const kiln_attention_options* attention; /* without layout, top_left and attn_mask */
+  const kiln_attention_options* attention;       /* without layout, top_left and attn_mask */
+  const struct kiln_sequence_options* sequences; /* this one is in kiln/c_serving.h */
 } kiln_varlen_options;
 
 /* out = softmax(scale * q k^T, options) v, for each of `batch` sequences.
@@ -208,8 +207,7 @@ typedef struct kiln_varlen_options {
  *     [tokens_k, heads_kv, head_dim]           packed, with cu_seqlens_k
  *     [batch, len, heads_kv, head_dim]         a cache with seqused_k or cu_seqlens_k
  *     [pages, page_size, heads_kv, head_dim]   a cache with block_table, and one of these
- * with a last stride of 1. `lse` may be NULL; it is f32 [heads, tokens]. causal and window count
- * from the last query and key of each sequence. kiln/varlen.h has the other rules. */
+ * with a last stride of 1. `lse`, or NULL, is f32 [heads, tokens]. kiln/varlen.h has the rules. */
 kiln_status kiln_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
                                         const kiln_tensor* v, const kiln_tensor* out,
                                         const kiln_tensor* lse, const kiln_varlen_options* options,
@@ -218,9 +216,11 @@ kiln_status kiln_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor*
 typedef struct kiln_kvcache_options {
   size_t struct_size;               /* sizeof(kiln_kvcache_options) */
   const kiln_tensor* cache_seqlens; /* [batch]: how many keys of each sequence are in the cache */
-  const kiln_tensor* block_table;   /* this and the others as in kiln_varlen_options */
+  const kiln_tensor* block_table;   /* this and the next three as in kiln_varlen_options */
   int64_t num_splits;
   const kiln_attention_options* attention;
+  const struct kiln_sequence_options* sequences;
+  const struct kiln_cache_options* cache; /* new keys, rotation: in kiln/c_serving.h */
 } kiln_kvcache_options;
 
 /* The same for sequences of len_q queries each: q [batch, len_q, heads, head_dim], k_cache and

@@ -44,6 +44,32 @@ kiln_status kiln_plan_merge_states(const kiln_tensor* outs, const kiln_tensor* l
                                    const kiln_tensor* out, const kiln_tensor* lse,
                                    const kiln_merge_states_options* options, kiln_plan** plan);
 
+/* -------------------------------------------------------------------- attention with lengths */
+
+/* More options of kiln_flash_attention_varlen and kiln_flash_attention_with_kvcache: KILN_I32 on
+ * the device of q, like the others, and in the order of kiln/varlen.h among a plan's pointers. */
+typedef struct kiln_sequence_options {
+  size_t struct_size;             /* sizeof(kiln_sequence_options) */
+  const kiln_tensor* kv_indptr;   /* [batch + 1]: in the place of block_table, where the pages of */
+  const kiln_tensor* kv_indices;  /* each sequence begin in this list of pages */
+  const kiln_tensor* causal_each; /* [batch]: not 0 where a sequence is causal; with causal = 0 */
+} kiln_sequence_options;
+
+/* More options of kiln_flash_attention_with_kvcache. With k_new, the caches are written to. */
+typedef struct kiln_cache_options {
+  size_t struct_size;                 /* sizeof(kiln_cache_options) */
+  const kiln_tensor* cache_batch_idx; /* i32 [batch]: the cache entry, or row of pages, of each */
+  const kiln_tensor* cache_leftpad;   /* i32 [batch]: how many keys of cache_seqlens are none */
+  const kiln_tensor*
+      k_new; /* [batch, len_new, heads_kv, head_dim]: appended behind the keys that */
+  const kiln_tensor* v_new; /* cache_seqlens counts, and then attended to */
+  const kiln_tensor*
+      rotary_cos; /* [max_position, angles], f32 or k_new's dtype: rotates new keys */
+  const kiln_tensor* rotary_sin; /* and queries as positions from cache_seqlens on */
+  int32_t rotary_halves;         /* elements i and i + angles rotate together, not 2i and 2i + 1 */
+  int32_t reserved;              /* 0 */
+} kiln_cache_options;
+
 /* ------------------------------------------------------------------------------- appending */
 
 typedef struct kiln_append_kv_options {

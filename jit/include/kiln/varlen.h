@@ -21,6 +21,12 @@ struct VarlenOptions {
   // [batch, width]: the pages of each sequence's keys in their order. What lies behind the used
   // entries is not read.
   TensorView block_table{};
+  // In the place of block_table, the pages of all sequences in one list: those of sequence b are
+  // kv_indices[kv_indptr[b]] up to [kv_indptr[b + 1]]. [batch + 1] and [pages of all sequences].
+  TensorView kv_indptr{};
+  TensorView kv_indices{};
+  // [batch]: not 0 where a sequence is causal; attention.causal must then be left as it is.
+  TensorView causal_each{};
   // Bounds of the lengths. They decide about launches, never about results.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   // 0: several thread blocks may share the keys of a sequence. 1: none do, and the result of a
@@ -37,7 +43,8 @@ struct VarlenOptions {
 //   k, v, one of
 //     [tokens_k, heads_kv, head_dim]           packed, with cu_seqlens_k
 //     [batch, len, heads_kv, head_dim]         a cache with seqused_k or cu_seqlens_k
-//     [pages, page_size, heads_kv, head_dim]   a cache with block_table, and one of these
+//     [pages, page_size, heads_kv, head_dim]   a cache with block_table or kv_indptr, and one of
+//                                              these
 // with a last stride of 1 and any others: head-major caches and rows that hold K and V side by side
 // are views. All four have the same dtype, f16 or bf16. `lse` may be left out; it is f32 [heads,
 // tokens] with a last stride of 1, the natural logarithm, without the sink. Sequences may have no
@@ -53,16 +60,38 @@ Status try_flash_attention_varlen(const TensorView& q, const TensorView& k, cons
 
 // Likewise, of tensors on the host's device: see VarlenOptions.
 struct KvCacheOptions {
-  TensorView cache_seqlens{};    // [batch]: how many keys of each sequence are in the cache
-  TensorView block_table{};      // as VarlenOptions'
-  std::int64_t num_splits = 0;   // as VarlenOptions'
-  AttentionOptions attention{};  // as VarlenOptions'
+  TensorView cache_seqlens{};  // [batch]: how many keys of each sequence are in the cache
+  TensorView block_table{};    // this and the next three as VarlenOptions'
+  TensorView kv_indptr{};
+  TensorView kv_indices{};
+  TensorView causal_each{};
+  // [batch]: the entry of the cache that each sequence uses or, with pages, the row of block_table
+  // or of kv_indptr, which may then have any number of rows. Without it, sequence b uses the b-th.
+  TensorView cache_batch_idx{};
+  // [batch]: how many of the keys that cache_seqlens counts, from the first on, are none. Positions
+  // count from there: causal masks, windows and variants see a sequence that begins behind them.
+  TensorView cache_leftpad{};
+  // [batch, len_new, heads_kv, head_dim] and [.., head_dim_v]: written into the cache behind the
+  // cache_seqlens[b] keys of each sequence, which do not count them, and then attended to. They
+  // must fit the entry or the pages; what does not is not written.
+  TensorView k_new{};
+  TensorView v_new{};
+  // [max_position, angles], f32 or k_new's dtype, both: the rotary embedding, as AppendKvOptions'
+  // cos and sin, of new key i at position cache_seqlens[b] + i. Queries rotate likewise, but all at
+  // cache_seqlens[b] where the call has no causal mask and no window. They need k_new, and a
+  // v_cache whose head dim is at least q's, because rotated queries lie in out meanwhile.
+  TensorView rotary_cos{};
+  TensorView rotary_sin{};
+  bool rotary_interleaved = true;  // elements 2i and 2i + 1 rotate together, not i and i + angles
+  std::int64_t num_splits = 0;     // as VarlenOptions'
+  AttentionOptions attention{};    // as VarlenOptions'
 };
 
 // The same for sequences that all have len_q queries:
 //   q [batch, len_q, heads, head_dim], out [batch, len_q, heads, head_dim_v],
 //   k_cache, v_cache [batch, len, heads_kv, head_dim] or, with block_table,
 //   [pages, page_size, heads_kv, head_dim]; lse, if given, [batch, heads, len_q].
+// With k_new, the caches are written to: one launch appends to them before the others attend.
 void flash_attention_with_kvcache(const TensorView& q, const TensorView& k_cache,
                                   const TensorView& v_cache, const TensorView& out,
                                   const TensorView& lse, const KvCacheOptions& options,
@@ -79,9 +108,10 @@ TensorView flash_attention_with_kvcache_output(const TensorView& q, const Tensor
 TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
 
 // Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
-// seqused_k, block_table, alibi_slopes and sinks that were given, and then those of the variant's
-// tensors; with a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
-// plan_flash_attention.
+// seqused_k, block_table or kv_indices, kv_indptr, cache_batch_idx, cache_leftpad, alibi_slopes,
+// causal_each and sinks that were given, then those of the variant's tensors, and last k_new,
+// v_new, rotary_cos and rotary_sin; with a KV cache, cache_seqlens stands in the place of
+// seqused_k. Rules are those of plan_flash_attention.
 Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const TensorView& out, const TensorView& lse,
                                  const VarlenOptions& options);

@@ -68,6 +68,16 @@ def dtype_of(op: str, dtype: Any) -> torch.dtype:
     return dtype
 
 
+def flag(op: str, value: Any) -> Any:
+    """Returns a flag, which may be a tensor of flags where nothing is traced."""
+    if isinstance(value, torch.Tensor):
+        raise TypeError(
+            f"{op}: causal must be True or False where PyTorch traces, got a tensor; call it "
+            "outside of torch.compile, under torch.compiler.disable"
+        )
+    return value
+
+
 def numbers(op: str, values: Any) -> list[Any]:
     """Returns the list that the schemas need."""
     return list(values)

@@ -15,19 +15,19 @@ struct FlashAttentionVarlenSignature {
   static constexpr int kRequiredTensors = 4;
 
   enum Slot {
-    kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable, kCausal,
-    kWindow, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kNumSplits, kOut, kLse, kReturnLse,
-    kSlots
+    kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable,
+    kKvIndptr, kKvIndices, kCausal, kWindow, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant,
+    kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
-      "block_table", "causal", "window", "softcap", "scale", "sinks", "alibi_slopes", "variant",
-      "num_splits", "out", "lse", "return_lse"};
+      "block_table", "kv_indptr", "kv_indices", "causal", "window", "softcap", "scale", "sinks",
+      "alibi_slopes", "variant", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 11> all;
+    std::array<Argument, 14> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -43,14 +43,20 @@ struct FlashAttentionVarlenSignature {
     const Argument& seqused_k() const { return all[5]; }
     Argument& block_table() { return all[6]; }
     const Argument& block_table() const { return all[6]; }
-    Argument& sinks() { return all[7]; }
-    const Argument& sinks() const { return all[7]; }
-    Argument& alibi_slopes() { return all[8]; }
-    const Argument& alibi_slopes() const { return all[8]; }
-    Argument& out() { return all[9]; }
-    const Argument& out() const { return all[9]; }
-    Argument& lse() { return all[10]; }
-    const Argument& lse() const { return all[10]; }
+    Argument& kv_indptr() { return all[7]; }
+    const Argument& kv_indptr() const { return all[7]; }
+    Argument& kv_indices() { return all[8]; }
+    const Argument& kv_indices() const { return all[8]; }
+    Argument& causal() { return all[9]; }
+    const Argument& causal() const { return all[9]; }
+    Argument& sinks() { return all[10]; }
+    const Argument& sinks() const { return all[10]; }
+    Argument& alibi_slopes() { return all[11]; }
+    const Argument& alibi_slopes() const { return all[11]; }
+    Argument& out() { return all[12]; }
+    const Argument& out() const { return all[12]; }
+    Argument& lse() { return all[13]; }
+    const Argument& lse() const { return all[13]; }
   };
 
   template <class Argument>
@@ -63,6 +69,9 @@ struct FlashAttentionVarlenSignature {
         {"cu_seqlens_k", slots[kCuSeqlensK]},
         {"seqused_k", slots[kSequsedK]},
         {"block_table", slots[kBlockTable]},
+        {"kv_indptr", slots[kKvIndptr]},
+        {"kv_indices", slots[kKvIndices]},
+        {"causal", slots[kCausal]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
         {"out", slots[kOut], true},
@@ -73,7 +82,6 @@ struct FlashAttentionVarlenSignature {
   // Visits each flag and number with its slot and the member of the options.
   template <class Options, class Visit>
   static void each_number(Options& options, Visit&& visit) {
-    visit(kCausal, options.causal);
     visit(kSoftcap, options.softcap);
     visit(kScale, options.scale);
   }

@@ -15,17 +15,20 @@ struct FlashAttentionWithKvcacheSignature {
   static constexpr int kRequiredTensors = 4;
 
   enum Slot {
-    kQ, kKCache, kVCache, kCacheSeqlens, kBlockTable, kCausal, kWindow, kSoftcap, kScale, kSinks,
-    kAlibiSlopes, kVariant, kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kQ, kKCache, kVCache, kCacheSeqlens, kBlockTable, kKvIndptr, kKvIndices, kCacheBatchIdx,
+    kCacheLeftpad, kKNew, kVNew, kRotaryCos, kRotarySin, kRotaryInterleaved, kCausal, kWindow,
+    kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
-      "q", "k_cache", "v_cache", "cache_seqlens", "block_table", "causal", "window", "softcap",
-      "scale", "sinks", "alibi_slopes", "variant", "num_splits", "out", "lse", "return_lse"};
+      "q", "k_cache", "v_cache", "cache_seqlens", "block_table", "kv_indptr", "kv_indices",
+      "cache_batch_idx", "cache_leftpad", "k_new", "v_new", "rotary_cos", "rotary_sin",
+      "rotary_interleaved", "causal", "window", "softcap", "scale", "sinks", "alibi_slopes",
+      "variant", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 9> all;
+    std::array<Argument, 18> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -37,14 +40,32 @@ struct FlashAttentionWithKvcacheSignature {
     const Argument& cache_seqlens() const { return all[3]; }
     Argument& block_table() { return all[4]; }
     const Argument& block_table() const { return all[4]; }
-    Argument& sinks() { return all[5]; }
-    const Argument& sinks() const { return all[5]; }
-    Argument& alibi_slopes() { return all[6]; }
-    const Argument& alibi_slopes() const { return all[6]; }
-    Argument& out() { return all[7]; }
-    const Argument& out() const { return all[7]; }
-    Argument& lse() { return all[8]; }
-    const Argument& lse() const { return all[8]; }
+    Argument& kv_indptr() { return all[5]; }
+    const Argument& kv_indptr() const { return all[5]; }
+    Argument& kv_indices() { return all[6]; }
+    const Argument& kv_indices() const { return all[6]; }
+    Argument& cache_batch_idx() { return all[7]; }
+    const Argument& cache_batch_idx() const { return all[7]; }
+    Argument& cache_leftpad() { return all[8]; }
+    const Argument& cache_leftpad() const { return all[8]; }
+    Argument& k_new() { return all[9]; }
+    const Argument& k_new() const { return all[9]; }
+    Argument& v_new() { return all[10]; }
+    const Argument& v_new() const { return all[10]; }
+    Argument& rotary_cos() { return all[11]; }
+    const Argument& rotary_cos() const { return all[11]; }
+    Argument& rotary_sin() { return all[12]; }
+    const Argument& rotary_sin() const { return all[12]; }
+    Argument& causal() { return all[13]; }
+    const Argument& causal() const { return all[13]; }
+    Argument& sinks() { return all[14]; }
+    const Argument& sinks() const { return all[14]; }
+    Argument& alibi_slopes() { return all[15]; }
+    const Argument& alibi_slopes() const { return all[15]; }
+    Argument& out() { return all[16]; }
+    const Argument& out() const { return all[16]; }
+    Argument& lse() { return all[17]; }
+    const Argument& lse() const { return all[17]; }
   };
 
   template <class Argument>
@@ -55,6 +76,15 @@ struct FlashAttentionWithKvcacheSignature {
         {"v_cache", slots[kVCache]},
         {"cache_seqlens", slots[kCacheSeqlens]},
         {"block_table", slots[kBlockTable]},
+        {"kv_indptr", slots[kKvIndptr]},
+        {"kv_indices", slots[kKvIndices]},
+        {"cache_batch_idx", slots[kCacheBatchIdx]},
+        {"cache_leftpad", slots[kCacheLeftpad]},
+        {"k_new", slots[kKNew]},
+        {"v_new", slots[kVNew]},
+        {"rotary_cos", slots[kRotaryCos]},
+        {"rotary_sin", slots[kRotarySin]},
+        {"causal", slots[kCausal]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
         {"out", slots[kOut], true},
@@ -65,7 +95,6 @@ struct FlashAttentionWithKvcacheSignature {
   // Visits each flag and number with its slot and the member of the options.
   template <class Options, class Visit>
   static void each_number(Options& options, Visit&& visit) {
-    visit(kCausal, options.causal);
     visit(kSoftcap, options.softcap);
     visit(kScale, options.scale);
   }

@@ -33,25 +33,27 @@ constexpr const char* kExplainFlashAttentionDoc =
 
 constexpr const char* kFlashAttentionVarlenDoc =
     "flash_attention_varlen(q, k, v, *, cu_seqlens_q, max_seqlen_q, max_seqlen_k, "
-    "cu_seqlens_k=None, seqused_k=None, block_table=None, causal=False, window=(-1, -1), "
-    "softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, num_splits=0, "
-    "out=None, lse=None, return_lse=False)"
+    "cu_seqlens_k=None, seqused_k=None, block_table=None, kv_indptr=None, "
+    "kv_indices=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, "
+    "alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_varlen.inc"
     ;
 
 constexpr const char* kExplainFlashAttentionVarlenDoc =
     "explain_flash_attention_varlen(q, k, v, *, cu_seqlens_q, max_seqlen_q, max_seqlen_k, "
-    "cu_seqlens_k=None, seqused_k=None, block_table=None, causal=False, window=(-1, -1), "
-    "softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, num_splits=0, "
-    "out=None, lse=None, return_lse=False)"
+    "cu_seqlens_k=None, seqused_k=None, block_table=None, kv_indptr=None, "
+    "kv_indices=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, "
+    "alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
 
 constexpr const char* kFlashAttentionWithKvcacheDoc =
     "flash_attention_with_kvcache(q, k_cache, v_cache, *, cache_seqlens, "
-    "block_table=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
+    "block_table=None, kv_indptr=None, kv_indices=None, cache_batch_idx=None, "
+    "cache_leftpad=None, k_new=None, v_new=None, rotary_cos=None, rotary_sin=None, "
+    "rotary_interleaved=True, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
     "sinks=None, alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, "
     "return_lse=False)"
     "\n--\n\n"
@@ -60,7 +62,9 @@ constexpr const char* kFlashAttentionWithKvcacheDoc =
 
 constexpr const char* kExplainFlashAttentionWithKvcacheDoc =
     "explain_flash_attention_with_kvcache(q, k_cache, v_cache, *, cache_seqlens, "
-    "block_table=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
+    "block_table=None, kv_indptr=None, kv_indices=None, cache_batch_idx=None, "
+    "cache_leftpad=None, k_new=None, v_new=None, rotary_cos=None, rotary_sin=None, "
+    "rotary_interleaved=True, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
     "sinks=None, alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, "
     "return_lse=False)"
     "\n--\n\n"

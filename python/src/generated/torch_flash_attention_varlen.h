@@ -25,6 +25,8 @@ struct FlashAttentionVarlenArguments {
   TorchTensor cu_seqlens_k;
   TorchTensor seqused_k;
   TorchTensor block_table;
+  TorchTensor kv_indptr;
+  TorchTensor kv_indices;
   bool causal;
   TorchList window;
   double softcap;
@@ -45,6 +47,8 @@ struct FlashAttentionVarlenArguments {
         cu_seqlens_k(in.optional_tensor()),
         seqused_k(in.optional_tensor()),
         block_table(in.optional_tensor()),
+        kv_indptr(in.optional_tensor()),
+        kv_indices(in.optional_tensor()),
         causal(in.boolean()),
         window(in.list()),
         softcap(in.number()),
@@ -64,6 +68,9 @@ struct FlashAttentionVarlenArguments {
         {"cu_seqlens_k", cu_seqlens_k.get()},
         {"seqused_k", seqused_k.get()},
         {"block_table", block_table.get()},
+        {"kv_indptr", kv_indptr.get()},
+        {"kv_indices", kv_indices.get()},
+        {"causal", nullptr},
         {"sinks", sinks.get()},
         {"alibi_slopes", alibi_slopes.get()},
         {"out", out.get(), true},
@@ -75,7 +82,6 @@ struct FlashAttentionVarlenArguments {
   template <class Options>
   void set_numbers(Options& options) const {
     using Signature = FlashAttentionVarlenSignature;
-    options.causal = causal;
     options.softcap = float_number(softcap, subject_of<Signature>(Signature::kSoftcap));
     options.scale = float_number(scale, subject_of<Signature>(Signature::kScale));
   }

@@ -21,6 +21,10 @@ struct FlashAttentionWithKvcacheArguments {
   TorchTensor v_cache;
   TorchTensor cache_seqlens;
   TorchTensor block_table;
+  TorchTensor kv_indptr;
+  TorchTensor kv_indices;
+  TorchTensor cache_batch_idx;
+  TorchTensor cache_leftpad;
   bool causal;
   TorchList window;
   double softcap;
@@ -37,6 +41,10 @@ struct FlashAttentionWithKvcacheArguments {
         v_cache(in.tensor()),
         cache_seqlens(in.tensor()),
         block_table(in.optional_tensor()),
+        kv_indptr(in.optional_tensor()),
+        kv_indices(in.optional_tensor()),
+        cache_batch_idx(in.optional_tensor()),
+        cache_leftpad(in.optional_tensor()),
         causal(in.boolean()),
         window(in.list()),
         softcap(in.number()),
@@ -54,6 +62,15 @@ struct FlashAttentionWithKvcacheArguments {
         {"v_cache", v_cache.get()},
         {"cache_seqlens", cache_seqlens.get()},
         {"block_table", block_table.get()},
+        {"kv_indptr", kv_indptr.get()},
+        {"kv_indices", kv_indices.get()},
+        {"cache_batch_idx", cache_batch_idx.get()},
+        {"cache_leftpad", cache_leftpad.get()},
+        {"k_new", nullptr},
+        {"v_new", nullptr},
+        {"rotary_cos", nullptr},
+        {"rotary_sin", nullptr},
+        {"causal", nullptr},
         {"sinks", sinks.get()},
         {"alibi_slopes", alibi_slopes.get()},
         {"out", out.get(), true},
@@ -65,7 +82,6 @@ struct FlashAttentionWithKvcacheArguments {
   template <class Options>
   void set_numbers(Options& options) const {
     using Signature = FlashAttentionWithKvcacheSignature;
-    options.causal = causal;
     options.softcap = float_number(softcap, subject_of<Signature>(Signature::kSoftcap));
     options.scale = float_number(scale, subject_of<Signature>(Signature::kScale));
   }

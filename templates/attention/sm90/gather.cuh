@@ -31,7 +31,7 @@ class TileGatherer {
 
   // Behind the last key the table may hold anything, or end.
   __device__ __forceinline__ Pages look_up(const SequenceTile& tile, int kv_first) const {
-    const int* const table = tile.p.block_table + tile.b * tile.p.block_table_row;
+    const int* const table = tile.p.block_table + tile.entry * tile.p.block_table_row;
     Pages pages;
 #pragma unroll
     for (u32 i = 0; i < kWords; ++i) {
@@ -79,7 +79,7 @@ class TileGatherer {
     return warp_ * kTogether + i / kTogether * kStep + i % kTogether;
   }
   __device__ __forceinline__ static u32 key_at(const SequenceTile& tile, u32 key) {
-    return min(key, static_cast<u32>(tile.len_kv - 1));
+    return tile.first_k + min(key, static_cast<u32>(tile.len_kv - 1));
   }
   __device__ __forceinline__ static u32 page_of(const AttentionVarlenParams& p, u32 key) {
     return static_cast<u64>(key) * p.page_factor >> (31 + p.page_shift);

@@ -21,7 +21,7 @@ template <int kSlabs, u32 kSlabBytes, int kRows>
 __device__ __forceinline__ void load_pages(u32 destination, const TensorMap& map, u32 barrier,
                                            int kv_first, const SequenceTile& tile) {
   const AttentionVarlenParams& p = tile.p;
-  const int* const pages = p.block_table + tile.b * p.block_table_row;
+  const int* const pages = p.block_table + tile.entry * p.block_table_row;
   const u32 box_rows = p.box_rows;
 #pragma unroll 1
   for (u32 row = threadIdx.x % 32 * box_rows; row < kRows; row += 32 * box_rows) {

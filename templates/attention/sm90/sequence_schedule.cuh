@@ -57,6 +57,7 @@ class SequenceTiles {
             static_cast<int>(h),
             static_cast<int>(h / group()),
             static_cast<int>(tiles - 1 - in_group / here) * Shape::kBlockQ,
+            s.entry,
             s.first_q,
             s.len_q,
             s.first_k,

@@ -6,7 +6,7 @@ namespace kiln {
 
 struct SequencePlace {
   int b, h, h_kv, first_row;
-  int first_q, len_q, first_k, len_kv;  // as in Sequence
+  int entry, first_q, len_q, first_k, len_kv;  // as in Sequence
 };
 
 struct SequenceTile : SequencePlace {
@@ -21,9 +21,9 @@ struct SequenceTile : SequencePlace {
   __device__ __forceinline__ int all_keys() const { return len_kv; }
   // The coordinates of rows in the tensor maps, those of keys unless they are paged.
   __device__ __forceinline__ int q_row() const { return first_q + first_row; }
-  __device__ __forceinline__ int q_batch() const { return p.cu_seqlens_q != nullptr ? 0 : b; }
+  __device__ __forceinline__ int q_batch() const { return p.packed_queries != 0 ? 0 : b; }
   __device__ __forceinline__ int key_row(int kv) const { return first_k + kv; }
-  __device__ __forceinline__ int key_batch() const { return p.call.k_batch == 0 ? 0 : b; }
+  __device__ __forceinline__ int key_batch() const { return p.call.k_batch == 0 ? 0 : entry; }
 
   __device__ __forceinline__ Position position(int tile_row, int kv) const {
     const int row = min(first_row + tile_row, len_q - 1);

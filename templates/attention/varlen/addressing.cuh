@@ -18,16 +18,20 @@ struct PagedRows {
   const int* pages;  // of the sequence
   const Element* base;
   i64 page_stride, row_stride;
-  int row, last;  // last: behind this key the table may hold anything, or end
+  int first;      // keys before the sequence's first one
+  int row, last;  // counted with these. Behind `last` the table may hold anything, or end
 
-  __device__ __forceinline__ void seek(int to) {
+  __device__ __forceinline__ void seek(int to) { place(first + to); }
+  __device__ __forceinline__ void skip(int count) { place(row + count); }
+
+ private:
+  __device__ __forceinline__ void place(int to) {
     row = to;
     const u32 at = min(row, last);
     const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
     const int in_page = at - page * p.page_size;
     pointer = base + __ldg(pages + page) * page_stride + in_page * row_stride;
   }
-  __device__ __forceinline__ void skip(int count) { seek(row + count); }
 };
 
 template <class Config>
@@ -116,12 +120,14 @@ class VarlenAddressing {
   __device__ __forceinline__ const Element* keys_at(const void* keys, i64 batch, i64 row,
                                                     i64 head) const {
     const Element* const of_head = static_cast<const Element*>(keys) + opaque(h_kv_) * head;
-    return Config::kPaged ? of_head : of_head + opaque(s_.b) * batch + s_.first_k * row;
+    return Config::kPaged ? of_head : of_head + opaque(s_.entry) * batch + s_.first_k * row;
   }
   __device__ __forceinline__ auto key_rows(const Element* base, i64 batch, i64 row) const {
     if constexpr (Config::kPaged) {
-      const int* const pages = p_.block_table + s_.b * p_.block_table_row;
-      return PagedRows<Element>{nullptr, p_, pages, base, batch, row, 0, s_.len_kv - 1};
+      const int* const pages = p_.block_table + s_.entry * p_.block_table_row;
+      const int first = s_.first_k;
+      return PagedRows<Element>{
+          nullptr, p_, pages, base, batch, row, first, 0, first + s_.len_kv - 1};
     } else {
       return StridedRows<Element>{base, row};
     }

@@ -18,13 +18,17 @@ struct AttentionVarlenArgs : AttentionVarlenParams, Variant {
 
 struct Sequence {
   int b = 0;
+  int entry = 0;  // of the cache, or the row of the block table, or its place in the list of pages
   int first_q = 0, len_q = 0;  // packed queries: the sequence's first one, else 0
+  // Packed keys: the sequence's first one. In a cache, how many come before it.
   int first_k = 0, len_kv = 0;
 };
 
 __device__ __forceinline__ Sequence sequence_at(const AttentionVarlenParams& p, int b) {
   Sequence s;
   s.b = b;
+  s.entry = p.cache_batch_idx != nullptr ? __ldg(p.cache_batch_idx + b) : b;
+  if (p.kv_indptr != nullptr) s.entry = __ldg(p.kv_indptr + s.entry);
   s.len_q = p.call.len_q;
   s.len_kv = p.call.len_kv;
   if (p.cu_seqlens_q != nullptr) {
@@ -32,10 +36,15 @@ __device__ __forceinline__ Sequence sequence_at(const AttentionVarlenParams& p, 
     s.len_q = __ldg(p.cu_seqlens_q + b + 1) - s.first_q;
   }
   if (p.cu_seqlens_k != nullptr) {
-    s.first_k = __ldg(p.cu_seqlens_k + b);
-    s.len_kv = __ldg(p.cu_seqlens_k + b + 1) - s.first_k;
+    const int first = __ldg(p.cu_seqlens_k + b);
+    s.len_kv = __ldg(p.cu_seqlens_k + b + 1) - first;
+    if (p.packed_keys != 0) s.first_k = first;
   }
-  if (p.seqused_k != nullptr) s.len_kv = __ldg(p.seqused_k + b);
+  if (p.seqused_k != nullptr) s.len_kv = __ldg(p.seqused_k + b) + p.new_keys;
+  if (p.cache_leftpad != nullptr) {
+    s.first_k = __ldg(p.cache_leftpad + b);
+    s.len_kv -= s.first_k;
+  }
   s.len_q = max(s.len_q, 0);
   s.len_kv = max(s.len_kv, 0);
   return s;

@@ -6,7 +6,7 @@ struct Config {
   using Weight = float;
   using Table = float;
   static constexpr int kDim = 128, kDimV = 128, kRotary = 0;
-  static constexpr bool kQuery = false, kNorm = false, kInterleaved = false;
+  static constexpr bool kQuery = false, kNorm = false, kInterleaved = false, kSequences = false;
   static constexpr int kVector = 8, kRows = 1;
   static constexpr bool kHardware = false;
 };

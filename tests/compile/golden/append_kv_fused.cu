@@ -6,7 +6,7 @@ struct Config {
   using Weight = kiln::bf16;
   using Table = kiln::f16;
   static constexpr int kDim = 192, kDimV = 128, kRotary = 64;
-  static constexpr bool kQuery = true, kNorm = true, kInterleaved = true;
+  static constexpr bool kQuery = true, kNorm = true, kInterleaved = true, kSequences = false;
   static constexpr int kVector = 8, kRows = 2;
   static constexpr bool kHardware = true;
 };

@@ -28,7 +28,7 @@ class VarlenCase:
     head_dim_v: int = 0
     heads: int = 4
     heads_kv: int = 2
-    causal: bool = True
+    causal: bool | tuple = True  # or a flag of each sequence
     window: tuple = (-1, -1)
     softcap: float = 0.0
     scale: float | None = None
@@ -36,12 +36,14 @@ class VarlenCase:
     sinks: str = ""
     peak: str = ""
     magnitude: float = 1.0
-    keys: str = "paged"  # or "packed", "cache", "paged by offsets"
+    keys: str = "paged"  # or "packed", "cache", "lists" (of pages), each also "by offsets"
     page: int = 16
     cache: str = "nhd"  # how pages lie in memory: see caches()
     op: str = "varlen"  # or "kvcache", whose sequences have equally many queries
     num_splits: int = 0
     loose: int = 0  # by which the bounds are too high
+    entries: str = ""  # "shuffled": cache_batch_idx names them, and there are more than sequences
+    leftpad: tuple = ()  # keys of each sequence that are none, before lens_k
 
     def __str__(self):
         base = type(self)()
@@ -56,16 +58,25 @@ class VarlenCase:
     def batch(self):
         return len(self.lens_q)
 
+    @property
+    def whole_lens_k(self):
+        """With the padding, as the call is told."""
+        return tuple(map(sum, zip(self.lens_k, self.leftpad or [0] * self.batch)))
+
     def sequence(self, b):
         shared = {
             f.name: getattr(self, f.name)
             for f in dataclasses.fields(self)
             if f.name in AttentionCase.__dataclass_fields__
         }
+        if isinstance(self.causal, tuple):
+            shared["causal"] = bool(self.causal[b])
         return AttentionCase(batch=1, len_q=self.lens_q[b], len_kv=self.lens_k[b], **shared)
 
     def options(self):
         options = self.sequence(0).options()
+        if isinstance(self.causal, tuple):
+            options["causal"] = integers(self.causal)
         if self.alibi == "bh":
             slopes = randn([self.batch, self.heads], torch.float32, 11).abs() * 0.1
             options["alibi_slopes"] = slopes
@@ -136,6 +147,17 @@ class Call:
         dtype = DTYPES[case.dtype]
         dims = case.head_dim, case.head_dim_v or case.head_dim
         self.keywords = {**case.options(), "num_splits": case.num_splits}
+        self.pads = case.leftpad or [0] * case.batch
+        self.entries = list(range(case.batch))
+        self.entry_count = case.batch
+        if case.entries == "shuffled":
+            self.entry_count += 2
+            generator = torch.Generator().manual_seed(8)
+            order = torch.randperm(self.entry_count, generator=generator)
+            self.entries = order[: case.batch].tolist()
+            self.keywords["cache_batch_idx"] = integers(self.entries)
+        if case.leftpad:
+            self.keywords["cache_leftpad"] = integers(case.leftpad)
         tokens = sum(case.lens_q)
         if case.op == "varlen":
             shape = [tokens + PADDING, case.heads]
@@ -173,34 +195,58 @@ class Call:
         self.k, self.v = (torch.cat([x[i] for x in given]) for i in (1, 2))
         self.keywords["cu_seqlens_k"] = starts(self.case.lens_k)
 
-    def _cache(self, given, dims, dtype):
-        rows = max(self.case.lens_k) + 5
-        self.k, self.v = caches(
-            self.case.cache, self.case.batch, rows, self.case.heads_kv, dims, dtype
-        )
+    def where(self, b, begin, end):
+        """The index of keys begin .. end - 1 of sequence b in the cache."""
+        rows = torch.arange(begin, end, device=DEVICE) + self.pads[b]
+        entry = self.entries[b]
+        if self.pages is None:
+            return torch.full_like(rows, entry), rows
+        return self.pages[entry, rows // self.case.page].long(), rows % self.case.page
+
+    def _fill(self, given):
         for b, (_, k, v) in enumerate(given):
-            self.k[b, : len(k)], self.v[b, : len(v)] = k, v
+            where = self.where(b, 0, len(k))
+            self.k[where], self.v[where] = k, v
         self._say_lengths()
+
+    def _cache(self, given, dims, dtype):
+        rows = max(self.case.whole_lens_k) + 5
+        self.k, self.v = caches(
+            self.case.cache, self.entry_count, rows, self.case.heads_kv, dims, dtype
+        )
+        self.pages = None
+        self._fill(given)
 
     def _paged(self, given, dims, dtype):
         page = self.case.page
-        width = max(self.case.lens_k) // page + 2
-        pages = self.case.batch * width + 1
+        width = max(self.case.whole_lens_k) // page + 2
+        pages = self.entry_count * width + 1
         self.k, self.v = caches(self.case.cache, pages, page, self.case.heads_kv, dims, dtype)
         generator = torch.Generator().manual_seed(7)
-        table = torch.randperm(pages, generator=generator)[: self.case.batch * width]
-        table = table.view(self.case.batch, width).int().to(DEVICE)
-        for b, (_, k, v) in enumerate(given):
-            position = torch.arange(len(k), device=DEVICE)
-            where = table[b, position // page].long(), position % page
-            self.k[where], self.v[where] = k, v
-            table[b, -(-len(k) // page) :] = GARBAGE
-        self.keywords["block_table"] = table
-        self._say_lengths()
+        table = torch.randperm(pages, generator=generator)[: self.entry_count * width]
+        self.pages = table.view(self.entry_count, width).int().to(DEVICE)
+        self._fill(given)
+        # What no key is in may hold anything: padding's pages, pages of no sequence.
+        used = [[] for _ in range(self.entry_count)]
+        for b, entry in enumerate(self.entries):
+            used[entry] = range(self.pads[b] // page, -(-self.case.whole_lens_k[b] // page))
+        self.keywords["block_table"] = torch.full_like(self.pages, GARBAGE)
+        for entry, columns in enumerate(used):
+            columns = list(columns)
+            self.keywords["block_table"][entry, columns] = self.pages[entry, columns]
+        self.last_pages = [max(columns, default=-1) + 1 for columns in used]
+
+    def _lists(self, given, dims, dtype):
+        """The table's rows end to end, behind a page of no sequence."""
+        self._paged(given, dims, dtype)
+        table = self.keywords.pop("block_table")
+        rows = [row[:count] for row, count in zip(table, self.last_pages)]
+        self.keywords["kv_indices"] = torch.cat([table.new_full([1], GARBAGE), *rows])
+        self.keywords["kv_indptr"] = starts(self.last_pages) + 1
 
     def _say_lengths(self):
         if self.case.op == "kvcache":
-            self.keywords["cache_seqlens"] = integers(self.case.lens_k)
+            self.keywords["cache_seqlens"] = integers(self.case.whole_lens_k)
         elif self.case.keys.endswith("by offsets"):
             self.keywords["cu_seqlens_k"] = starts(self.case.lens_k)
         else:

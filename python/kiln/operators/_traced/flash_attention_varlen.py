@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import flash_attention_varlen as _flash_attention_varlen
-from .._values import check, numbers, refuse
+from .._values import check, flag, numbers, refuse
 
 _OPS = torch.ops.kiln
 
@@ -24,6 +24,8 @@ def flash_attention_varlen(
     cu_seqlens_k: Any = None,
     seqused_k: Any = None,
     block_table: Any = None,
+    kv_indptr: Any = None,
+    kv_indices: Any = None,
     causal: Any = False,
     window: Any = (-1, -1),
     softcap: Any = 0.0,
@@ -46,6 +48,8 @@ def flash_attention_varlen(
         "cu_seqlens_k": cu_seqlens_k,
         "seqused_k": seqused_k,
         "block_table": block_table,
+        "kv_indptr": kv_indptr,
+        "kv_indices": kv_indices,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
         "out": out,
@@ -59,7 +63,9 @@ def flash_attention_varlen(
         "cu_seqlens_k": cu_seqlens_k,
         "seqused_k": seqused_k,
         "block_table": block_table,
-        "causal": causal,
+        "kv_indptr": kv_indptr,
+        "kv_indices": kv_indices,
+        "causal": flag("flash_attention_varlen", causal),
         "window": numbers("flash_attention_varlen", window),
         "softcap": softcap,
         "scale": scale,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import flash_attention_with_kvcache as _flash_attention_with_kvcache
-from .._values import check, numbers, refuse
+from .._values import check, flag, numbers, refuse
 
 _OPS = torch.ops.kiln
 
@@ -20,6 +20,15 @@ def flash_attention_with_kvcache(
     *,
     cache_seqlens: Any,
     block_table: Any = None,
+    kv_indptr: Any = None,
+    kv_indices: Any = None,
+    cache_batch_idx: Any = None,
+    cache_leftpad: Any = None,
+    k_new: Any = None,
+    v_new: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    rotary_interleaved: Any = True,
     causal: Any = False,
     window: Any = (-1, -1),
     softcap: Any = 0.0,
@@ -33,6 +42,10 @@ def flash_attention_with_kvcache(
     return_lse: Any = False,
 ) -> Any:
     """kiln.jit.flash_attention_with_kvcache as operators of PyTorch."""
+    refuse("flash_attention_with_kvcache", k_new=k_new)
+    refuse("flash_attention_with_kvcache", v_new=v_new)
+    refuse("flash_attention_with_kvcache", rotary_cos=rotary_cos)
+    refuse("flash_attention_with_kvcache", rotary_sin=rotary_sin)
     refuse("flash_attention_with_kvcache", variant=variant)
     tensors = {
         "q": q,
@@ -40,6 +53,10 @@ def flash_attention_with_kvcache(
         "v_cache": v_cache,
         "cache_seqlens": cache_seqlens,
         "block_table": block_table,
+        "kv_indptr": kv_indptr,
+        "kv_indices": kv_indices,
+        "cache_batch_idx": cache_batch_idx,
+        "cache_leftpad": cache_leftpad,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
         "out": out,
@@ -49,7 +66,11 @@ def flash_attention_with_kvcache(
     options = {
         "cache_seqlens": cache_seqlens,
         "block_table": block_table,
-        "causal": causal,
+        "kv_indptr": kv_indptr,
+        "kv_indices": kv_indices,
+        "cache_batch_idx": cache_batch_idx,
+        "cache_leftpad": cache_leftpad,
+        "causal": flag("flash_attention_with_kvcache", causal),
         "window": numbers("flash_attention_with_kvcache", window),
         "softcap": softcap,
         "scale": scale,

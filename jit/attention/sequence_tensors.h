@@ -1,0 +1,43 @@
+// The tensors that say where the sequences of a call are, which only the kernel reads.
+#pragma once
+
+#include "jit/attention/problem.h"
+#include "kiln/varlen.h"
+#include "templates/attention/params.h"
+
+namespace kiln {
+
+inline const TensorView kNoTensor{};
+
+struct SequenceTensors {
+  const TensorView& cu_seqlens_q = kNoTensor;
+  const TensorView& cu_seqlens_k = kNoTensor;
+  const TensorView& seqused_k = kNoTensor;
+  const char* seqused_name = "seqused_k";  // the operations call it differently
+  const TensorView& block_table = kNoTensor;
+  const TensorView& kv_indptr = kNoTensor;
+  const TensorView& kv_indices = kNoTensor;
+  const TensorView& cache_batch_idx = kNoTensor;
+  const TensorView& cache_leftpad = kNoTensor;
+  const TensorView& causal_each = kNoTensor;
+  int new_keys = 0;      // of each sequence, which seqused_k does not count
+  bool rotates = false;  // queries are read from out, into which a launch before rotates them
+
+  bool is_paged() const { return block_table.given() || kv_indices.given() || kv_indptr.given(); }
+};
+
+// Whether the tensors that name the places of keys in a cache go together.
+void check_places(const SequenceTensors& sequences, const AttentionProblem& problem);
+void set_places(const SequenceTensors& sequences, AttentionVarlenParams& params);
+void add_places(const SequenceTensors& sequences, AttentionProblem& problem);
+
+// The most pages that a sequence may have; 1 where a cache has none.
+std::int64_t most_pages(const TensorView& block_table, const TensorView& kv_indices);
+// How many new keys each sequence has.
+int new_keys_of(const KvCacheOptions& options, const AttentionProblem& problem);
+// Whether rotated queries fit the rows of out.
+void check_rotated(const TensorView& q, std::int64_t head_dim_v, const AttentionProblem& problem);
+// The flags of sequences, which the mask reads: see AttentionProblem::causal_each.
+void check_causal_each(const TensorView& flags, bool causal, AttentionProblem& problem);
+
+}  // namespace kiln
