@@ -22,6 +22,9 @@ void set_options(const Arguments& given, const Tensors& tensors, TorchIntake& in
   read_window(given.window, subject_of<Signature>(Signature::kWindow), attention);
   options.num_splits = given.num_splits;
   options.block_table = tensors.block_table().view;
+  options.q_scale = tensors.q_scale().view;
+  options.k_scale = tensors.k_scale().view;
+  options.v_scale = tensors.v_scale().view;
   attention.sinks = tensors.sinks().view;
   attention.alibi_slopes = tensors.alibi_slopes().view;
   attention.workspace = intake.workspace();

@@ -43,6 +43,9 @@ struct SequencesCall {
                  "all tensors on the GPU too, for example with cupy.asarray(x)");
     }
     options.block_table = tensors.block_table().view;
+    options.q_scale = tensors.q_scale().view;
+    options.k_scale = tensors.k_scale().view;
+    options.v_scale = tensors.v_scale().view;
     attention.sinks = tensors.sinks().view;
     attention.alibi_slopes = tensors.alibi_slopes().view;
   }

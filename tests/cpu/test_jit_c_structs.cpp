@@ -81,9 +81,11 @@ TEST_CASE("SDPA's options arrive from C") {
 
 TEST_CASE("the options of attention with lengths arrive from C") {
   const kiln_tensor queries = tensor(1), keys = tensor(2), used = tensor(3), pages = tensor(4);
+  const kiln_tensor of_q = tensor(5), of_k = tensor(6), of_v = tensor(7);
   kiln_attention_options attention = zeroed<kiln_attention_options>();
   attention.causal = 1;
-  const kiln_varlen_options c{sizeof c, &queries, &keys, &used, &pages, 5, 6, 1, &attention};
+  const kiln_varlen_options c{sizeof c, &queries, &keys,      &used, &pages, 5,
+                              6,        1,        &attention, &of_q, &of_k,  &of_v};
   const VarlenOptions options = options_of(&c);
   CHECK(options.cu_seqlens_q.data == queries.data);
   CHECK(options.cu_seqlens_k.data == keys.data);
@@ -91,12 +93,16 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK(options.block_table.data == pages.data);
   CHECK((options.max_seqlen_q == 5 && options.max_seqlen_k == 6 && options.num_splits == 1));
   CHECK(options.attention.causal);
+  CHECK((options.q_scale.data == of_q.data && options.k_scale.data == of_k.data));
+  CHECK(options.v_scale.data == of_v.data);
   CHECK_FALSE(options_of((kiln_varlen_options*)nullptr).cu_seqlens_q.given());
 
-  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention};
+  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention, &of_q, &of_k, &of_v};
   const KvCacheOptions cached = options_of(&k);
   CHECK((cached.cache_seqlens.data == used.data && cached.block_table.data == pages.data));
   CHECK((cached.num_splits == 1 && cached.attention.causal));
+  CHECK((cached.q_scale.data == of_q.data && cached.k_scale.data == of_k.data));
+  CHECK(cached.v_scale.data == of_v.data);
   const auto zeros = zeroed<kiln_kvcache_options>();
   CHECK_FALSE(options_of(&zeros).attention.causal);
 

@@ -201,6 +201,11 @@ typedef struct kiln_varlen_options {
   int64_t max_seqlen_q, max_seqlen_k; /* bounds, which decide about launches, never about results */
   int64_t num_splits; /* 0; or 1: no result depends on other sequences, on bounds or on padding */
   const kiln_attention_options* attention; /* without layout, top_left and attn_mask */
+  /* f32 [], [1], [heads_kv] or [batch, heads_kv]: what elements of a quantised cache, and of q, are
+   * multiples of; NULL = 1 */
+  const kiln_tensor* q_scale;
+  const kiln_tensor* k_scale;
+  const kiln_tensor* v_scale;
 } kiln_varlen_options;
 
 /* out = softmax(scale * q k^T, options) v, for each of `batch` sequences.
@@ -208,8 +213,8 @@ typedef struct kiln_varlen_options {
  *     [tokens_k, heads_kv, head_dim]           packed, with cu_seqlens_k
  *     [batch, len, heads_kv, head_dim]         a cache with seqused_k or cu_seqlens_k
  *     [pages, page_size, heads_kv, head_dim]   a cache with block_table, and one of these
- * with a last stride of 1. `lse` may be NULL; it is f32 [heads, tokens]. causal and window count
- * from the last query and key of each sequence. kiln/varlen.h has the other rules. */
+ * with a last stride of 1, in q's dtype or, quantised, f8_e4m3, f8_e5m2 or i8. `lse` may be NULL; it
+ * is f32 [heads, tokens]. causal and window count from the last query and key of each sequence. kiln/varlen.h has the other rules. */
 kiln_status kiln_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
                                         const kiln_tensor* v, const kiln_tensor* out,
                                         const kiln_tensor* lse, const kiln_varlen_options* options,
@@ -221,6 +226,9 @@ typedef struct kiln_kvcache_options {
   const kiln_tensor* block_table;   /* this and the others as in kiln_varlen_options */
   int64_t num_splits;
   const kiln_attention_options* attention;
+  const kiln_tensor* q_scale;
+  const kiln_tensor* k_scale;
+  const kiln_tensor* v_scale;
 } kiln_kvcache_options;
 
 /* The same for sequences of len_q queries each: q [batch, len_q, heads, head_dim], k_cache and
@@ -354,7 +362,8 @@ size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
 /* `pointers` has `count` pointers, of those tensors that the plan function got, in this order:
  * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
  * - for attention with lengths: q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_k or
- *   cache_seqlens, block_table, alibi_slopes, sinks, then the variant's tensors
+ *   cache_seqlens, block_table, q_scale, k_scale, v_scale, alibi_slopes, sinks, then the
+ *   variant's tensors
  * - for gemm: a, b, out, bias, residual, scale_a, scale_b
  * - for norms: x, weight, bias, out, residual, residual_out; for others, see kiln/c_serving.h
  * Shapes and strides are the planned ones. A pointer must be a multiple of 16 bytes if the planned

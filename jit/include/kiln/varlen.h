@@ -21,6 +21,10 @@ struct VarlenOptions {
   // [batch, width]: the pages of each sequence's keys in their order. What lies behind the used
   // entries is not read.
   TensorView block_table{};
+  // f32, of a quantised cache: what elements of q, k and v are multiples of. One for all ([] or [1]),
+  // one for each KV head ([heads_kv]), or those of each sequence ([batch, heads_kv]), with any
+  // strides, 0 included; left out, 1. q_scale is of the query heads that share the KV head.
+  TensorView q_scale{}, k_scale{}, v_scale{};
   // Bounds of the lengths. They decide about launches, never about results.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   // 0: several thread blocks may share the keys of a sequence. 1: none do, and the result of a
@@ -39,7 +43,9 @@ struct VarlenOptions {
 //     [batch, len, heads_kv, head_dim]         a cache with seqused_k or cu_seqlens_k
 //     [pages, page_size, heads_kv, head_dim]   a cache with block_table, and one of these
 // with a last stride of 1 and any others: head-major caches and rows that hold K and V side by side
-// are views. All four have the same dtype, f16 or bf16. `lse` may be left out; it is f32 [heads,
+// are views. All four have the same dtype, f16 or bf16, or k and v are a quantised cache: f8_e4m3,
+// f8_e5m2 or i8, whose elements are converted exactly and computed with in f16, sums in f32. `lse`
+// may be left out; it is f32 [heads,
 // tokens] with a last stride of 1, the natural logarithm, without the sink. Sequences may have no
 // queries or no keys: a query without visible keys gives out = 0 and lse = -infinity. Queries
 // behind the last sequence are padding, for which nothing is written. Unused cache rows may hold
@@ -55,6 +61,7 @@ Status try_flash_attention_varlen(const TensorView& q, const TensorView& k, cons
 struct KvCacheOptions {
   TensorView cache_seqlens{};    // [batch]: how many keys of each sequence are in the cache
   TensorView block_table{};      // as VarlenOptions'
+  TensorView q_scale{}, k_scale{}, v_scale{};  // as VarlenOptions'
   std::int64_t num_splits = 0;   // as VarlenOptions'
   AttentionOptions attention{};  // as VarlenOptions'
 };
@@ -79,7 +86,7 @@ TensorView flash_attention_with_kvcache_output(const TensorView& q, const Tensor
 TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
 
 // Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
-// seqused_k, block_table, alibi_slopes and sinks that were given, and then those of the variant's
+// seqused_k, block_table, q_scale, k_scale, v_scale, alibi_slopes and sinks that were given, and then those of the variant's
 // tensors; with a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
 // plan_flash_attention.
 Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,

@@ -16,18 +16,18 @@ struct FlashAttentionVarlenSignature {
 
   enum Slot {
     kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable, kCausal,
-    kWindow, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kNumSplits, kOut, kLse, kReturnLse,
-    kSlots
+    kWindow, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kQScale, kKScale, kVScale,
+    kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
       "block_table", "causal", "window", "softcap", "scale", "sinks", "alibi_slopes", "variant",
-      "num_splits", "out", "lse", "return_lse"};
+      "q_scale", "k_scale", "v_scale", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 11> all;
+    std::array<Argument, 14> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -47,10 +47,16 @@ struct FlashAttentionVarlenSignature {
     const Argument& sinks() const { return all[7]; }
     Argument& alibi_slopes() { return all[8]; }
     const Argument& alibi_slopes() const { return all[8]; }
-    Argument& out() { return all[9]; }
-    const Argument& out() const { return all[9]; }
-    Argument& lse() { return all[10]; }
-    const Argument& lse() const { return all[10]; }
+    Argument& q_scale() { return all[9]; }
+    const Argument& q_scale() const { return all[9]; }
+    Argument& k_scale() { return all[10]; }
+    const Argument& k_scale() const { return all[10]; }
+    Argument& v_scale() { return all[11]; }
+    const Argument& v_scale() const { return all[11]; }
+    Argument& out() { return all[12]; }
+    const Argument& out() const { return all[12]; }
+    Argument& lse() { return all[13]; }
+    const Argument& lse() const { return all[13]; }
   };
 
   template <class Argument>
@@ -65,6 +71,9 @@ struct FlashAttentionVarlenSignature {
         {"block_table", slots[kBlockTable]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
+        {"q_scale", slots[kQScale]},
+        {"k_scale", slots[kKScale]},
+        {"v_scale", slots[kVScale]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

@@ -16,16 +16,17 @@ struct FlashAttentionWithKvcacheSignature {
 
   enum Slot {
     kQ, kKCache, kVCache, kCacheSeqlens, kBlockTable, kCausal, kWindow, kSoftcap, kScale, kSinks,
-    kAlibiSlopes, kVariant, kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kAlibiSlopes, kVariant, kQScale, kKScale, kVScale, kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k_cache", "v_cache", "cache_seqlens", "block_table", "causal", "window", "softcap",
-      "scale", "sinks", "alibi_slopes", "variant", "num_splits", "out", "lse", "return_lse"};
+      "scale", "sinks", "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "num_splits",
+      "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 9> all;
+    std::array<Argument, 12> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -41,10 +42,16 @@ struct FlashAttentionWithKvcacheSignature {
     const Argument& sinks() const { return all[5]; }
     Argument& alibi_slopes() { return all[6]; }
     const Argument& alibi_slopes() const { return all[6]; }
-    Argument& out() { return all[7]; }
-    const Argument& out() const { return all[7]; }
-    Argument& lse() { return all[8]; }
-    const Argument& lse() const { return all[8]; }
+    Argument& q_scale() { return all[7]; }
+    const Argument& q_scale() const { return all[7]; }
+    Argument& k_scale() { return all[8]; }
+    const Argument& k_scale() const { return all[8]; }
+    Argument& v_scale() { return all[9]; }
+    const Argument& v_scale() const { return all[9]; }
+    Argument& out() { return all[10]; }
+    const Argument& out() const { return all[10]; }
+    Argument& lse() { return all[11]; }
+    const Argument& lse() const { return all[11]; }
   };
 
   template <class Argument>
@@ -57,6 +64,9 @@ struct FlashAttentionWithKvcacheSignature {
         {"block_table", slots[kBlockTable]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
+        {"q_scale", slots[kQScale]},
+        {"k_scale", slots[kKScale]},
+        {"v_scale", slots[kVScale]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

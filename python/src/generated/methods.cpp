@@ -34,8 +34,8 @@ constexpr const char* kExplainFlashAttentionDoc =
 constexpr const char* kFlashAttentionVarlenDoc =
     "flash_attention_varlen(q, k, v, *, cu_seqlens_q, max_seqlen_q, max_seqlen_k, "
     "cu_seqlens_k=None, seqused_k=None, block_table=None, causal=False, window=(-1, -1), "
-    "softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, num_splits=0, "
-    "out=None, lse=None, return_lse=False)"
+    "softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, "
+    "k_scale=None, v_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_varlen.inc"
     ;
@@ -43,8 +43,8 @@ constexpr const char* kFlashAttentionVarlenDoc =
 constexpr const char* kExplainFlashAttentionVarlenDoc =
     "explain_flash_attention_varlen(q, k, v, *, cu_seqlens_q, max_seqlen_q, max_seqlen_k, "
     "cu_seqlens_k=None, seqused_k=None, block_table=None, causal=False, window=(-1, -1), "
-    "softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, num_splits=0, "
-    "out=None, lse=None, return_lse=False)"
+    "softcap=0.0, scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, "
+    "k_scale=None, v_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -52,8 +52,8 @@ constexpr const char* kExplainFlashAttentionVarlenDoc =
 constexpr const char* kFlashAttentionWithKvcacheDoc =
     "flash_attention_with_kvcache(q, k_cache, v_cache, *, cache_seqlens, "
     "block_table=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
-    "sinks=None, alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, "
-    "return_lse=False)"
+    "sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
+    "v_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_with_kvcache.inc"
     ;
@@ -61,8 +61,8 @@ constexpr const char* kFlashAttentionWithKvcacheDoc =
 constexpr const char* kExplainFlashAttentionWithKvcacheDoc =
     "explain_flash_attention_with_kvcache(q, k_cache, v_cache, *, cache_seqlens, "
     "block_table=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
-    "sinks=None, alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, "
-    "return_lse=False)"
+    "sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
+    "v_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;

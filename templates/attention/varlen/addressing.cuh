@@ -3,6 +3,7 @@
 // innermost.
 #pragma once
 #include "/kiln/attention/addressing.cuh"
+#include "/kiln/attention/cache.cuh"
 #include "/kiln/attention/varlen/work.cuh"
 
 namespace kiln {
@@ -34,6 +35,8 @@ template <class Config>
 class VarlenAddressing {
  public:
   using Element = typename Config::Element;
+  using Keys = KeysOf<Config>;
+  using Key = typename Keys::Element;
 
   __device__ __forceinline__ VarlenAddressing(const AttentionVarlenParams& params,
                                               const Piece& piece)
@@ -68,7 +71,8 @@ class VarlenAddressing {
   __device__ __forceinline__ auto q_rows() const {
     const AttentionParams& p = p_.call;
     return PackedRows{nullptr, *this,
-                      static_cast<const Element*>(p.q) + s_.b * p.q_batch + s_.first_q * p.q_row,
+                      static_cast<const typename Keys::Query*>(p.q) + s_.b * p.q_batch +
+                          s_.first_q * p.q_row,
                       0};
   }
   __device__ __forceinline__ auto k_rows() const {
@@ -87,6 +91,13 @@ class VarlenAddressing {
     return static_cast<Element*>(p.out) + s_.b * p.out_batch + at.h * p.out_head +
            static_cast<i64>(s_.first_q + at.row) * p.out_row;
   }
+  // What logits and values of a quantised cache are multiplied by.
+  __device__ __forceinline__ float logit_scale() const {
+    return scale_at(p_.q_scale) * scale_at(p_.k_scale) * Keys::kUnit;
+  }
+  __device__ __forceinline__ float value_scale() const {
+    return scale_at(p_.v_scale) * Keys::kUnit;
+  }
   __device__ __forceinline__ bool wants_lse() const { return p_.call.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {
     const Query at = query(first_row_ + tile_row);
@@ -94,14 +105,18 @@ class VarlenAddressing {
   }
 
  private:
+  __device__ __forceinline__ float scale_at(const AttentionScale& scale) const {
+    return scale.at == nullptr ? 1.0f : __ldg(scale.at + s_.b * scale.batch + h_kv_ * scale.head);
+  }
+
   struct Query {
     int row, h;
   };
   // As DenseAddressing's.
   struct PackedRows {
-    const Element* pointer;
+    const typename Keys::Query* pointer;
     const VarlenAddressing& tile;
-    const Element* base;
+    const typename Keys::Query* base;
     int row;
 
     __device__ __forceinline__ void seek(int to) {
@@ -113,17 +128,17 @@ class VarlenAddressing {
   };
 
   // Keys or values of this piece's head: of the sequence or, paged, of the first page.
-  __device__ __forceinline__ const Element* keys_at(const void* keys, i64 batch, i64 row,
-                                                    i64 head) const {
-    const Element* const of_head = static_cast<const Element*>(keys) + opaque(h_kv_) * head;
+  __device__ __forceinline__ const Key* keys_at(const void* keys, i64 batch, i64 row,
+                                                i64 head) const {
+    const Key* const of_head = static_cast<const Key*>(keys) + opaque(h_kv_) * head;
     return Config::kPaged ? of_head : of_head + opaque(s_.b) * batch + s_.first_k * row;
   }
-  __device__ __forceinline__ auto key_rows(const Element* base, i64 batch, i64 row) const {
+  __device__ __forceinline__ auto key_rows(const Key* base, i64 batch, i64 row) const {
     if constexpr (Config::kPaged) {
       const int* const pages = p_.block_table + s_.b * p_.block_table_row;
-      return PagedRows<Element>{nullptr, p_, pages, base, batch, row, 0, s_.len_kv - 1};
+      return PagedRows<Key>{nullptr, p_, pages, base, batch, row, 0, s_.len_kv - 1};
     } else {
-      return StridedRows<Element>{base, row};
+      return StridedRows<Key>{base, row};
     }
   }
   __device__ __forceinline__ int all_rows() const { return s_.len_q * static_cast<int>(group_); }
@@ -140,7 +155,7 @@ class VarlenAddressing {
   Sequence s_;
   u32 group_;
   int h_kv_, first_row_;
-  const Element *k_, *v_;
+  const Key *k_, *v_;
 };
 
 }  // namespace kiln

@@ -31,6 +31,9 @@ def flash_attention_varlen(
     sinks: Any = None,
     alibi_slopes: Any = None,
     variant: Any = None,
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     num_splits: Any = 0,
     out: Any = None,
     lse: Any = None,
@@ -48,6 +51,9 @@ def flash_attention_varlen(
         "block_table": block_table,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
         "out": out,
         "lse": lse,
     }
@@ -65,6 +71,9 @@ def flash_attention_varlen(
         "scale": scale,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
         "num_splits": num_splits,
     }
     if out is None and lse is None:
