@@ -61,6 +61,9 @@ __device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int 
   const int first_row = thread / kSharing;
   // An unaligned load passes through registers; unrolled, it would take those of the accumulators.
   constexpr int kUnroll = Shape::kAligned ? 64 : 1;
+  // Where an address takes long to form, the column is part of its base.
+  constexpr bool kShifts = Shape::kPerChunk == 16;
+  if constexpr (kShifts) rows.shift(column * Shape::kPerChunk);
   rows.seek(first + first_row);
 #pragma unroll(kUnroll)
   for (int i = 0; i < ceil_div(Shape::kRows, kRowStep); ++i) {
@@ -74,7 +77,8 @@ __device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int 
       const int left = Shape::kDim - chunk * kCount;
       const int count = Shape::kDim % kCount == 0 ? (left > 0 ? kCount : 0) : min(left, kCount);
       load_chunk<Shape::kAligned>(tile + Shape::Layout::offset(row, chunk),
-                                  rows.pointer + chunk * kCount, row_valid ? max(count, 0) : 0);
+                                  rows.pointer + (kShifts ? j * kSharing : chunk) * kCount,
+                                  row_valid ? max(count, 0) : 0);
     }
     rows.skip(kRowStep);
   }

@@ -29,6 +29,40 @@ struct PagedRows {
     pointer = base + __ldg(pages + page) * page_stride + in_page * row_stride;
   }
   __device__ __forceinline__ void skip(int count) { seek(row + count); }
+  __device__ __forceinline__ void shift(int elements) { base += elements; }
+};
+
+// The same for aligned rows of bytes, whose strides fit 32 bits. With those of PagedRows, addresses
+// take as many instructions as all that is done with the bytes.
+template <class Element>
+struct PagedByteRows {
+  const Element* pointer;
+  const AttentionVarlenParams& p;
+  const int* pages;
+  const Element* base;
+  int page_stride, row_stride;
+  int row, last;
+
+  __device__ __forceinline__ void seek(int to) {
+    row = to;
+    const u32 at = min(row, last);
+    const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
+    const int in_page = at - page * p.page_size;
+    const int stored = __ldg(beyond(pages, page, sizeof(int)));
+    pointer = beyond(beyond(base, stored, page_stride), in_page, row_stride);
+  }
+  __device__ __forceinline__ void skip(int count) { seek(row + count); }
+  __device__ __forceinline__ void shift(int elements) { base += elements; }
+
+ private:
+  // `stride` in bytes. One instruction: the compiler would take three, and form `from` anew, as it
+  // sees that strides have come from 64 bits.
+  template <class T>
+  __device__ __forceinline__ static const T* beyond(const T* from, int count, int stride) {
+    const T* at;
+    asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(at) : "r"(count), "r"(stride), "l"(from));
+    return at;
+  }
 };
 
 template <class Config>
@@ -50,6 +84,7 @@ class VarlenAddressing {
       k_ = keys_at(p.k, p.k_batch, p.k_row, p.k_head);
       v_ = keys_at(p.v, p.v_batch, p.v_row, p.v_head);
     }
+    if constexpr (kKeepsPages) pages_ = p_.block_table + s_.b * p_.block_table_row;
   }
 
   template <bool kExact>
@@ -134,7 +169,11 @@ class VarlenAddressing {
     return Config::kPaged ? of_head : of_head + opaque(s_.b) * batch + s_.first_k * row;
   }
   __device__ __forceinline__ auto key_rows(const Key* base, i64 batch, i64 row) const {
-    if constexpr (Config::kPaged) {
+    if constexpr (kKeepsPages) {
+      const int page_stride = static_cast<int>(batch), row_stride = static_cast<int>(row);
+      return PagedByteRows<Key>{nullptr,    p_, pages_,         base, page_stride,
+                                row_stride, 0,  s_.len_kv - 1};
+    } else if constexpr (Config::kPaged) {
       const int* const pages = p_.block_table + s_.b * p_.block_table_row;
       return PagedRows<Key>{nullptr, p_, pages, base, batch, row, 0, s_.len_kv - 1};
     } else {
@@ -150,12 +189,14 @@ class VarlenAddressing {
 
   // Wider tiles form the bases for each tile of keys, as they have no four registers for them.
   static constexpr bool kKeepsBases = Config::kTeams > 1;
+  static constexpr bool kKeepsPages = Keys::kQuantized && Config::kPaged && Config::kAligned;
 
   const AttentionVarlenParams& p_;
   Sequence s_;
   u32 group_;
   int h_kv_, first_row_;
   const Key *k_, *v_;
+  const int* pages_;
 };
 
 }  // namespace kiln

@@ -149,7 +149,7 @@ def caches(kind, pages, page, heads, dims, dtype):
     """K's and V's caches [pages, page, heads, dim], all NaN.
 
     nhd: contiguous. hnd: heads before tokens. interleaved: K and V side by side in each row. pool:
-    the pages of another layer lie between.
+    the pages of another layer lie between. padded: rows begin at multiples of 16 elements.
     """
     k_dim, v_dim = dims
     nan = functools.partial(unused, dtype=dtype)
@@ -160,6 +160,8 @@ def caches(kind, pages, page, heads, dims, dtype):
         return tuple(nan([pages, heads, page, dim]).transpose(1, 2) for dim in dims)
     if kind == "pool":
         return tuple(nan([pages, 2, page, heads, dim])[:, 1] for dim in dims)
+    if kind == "padded":
+        return tuple(nan([pages, page, heads, -(-dim // 16) * 16])[..., :dim] for dim in dims)
     if kind == "offset":  # bases off by one element
         sizes = [pages * page * heads * dim for dim in dims]
         return tuple(
