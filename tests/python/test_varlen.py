@@ -48,6 +48,15 @@ def kvcache(**changes):
     return jit.flash_attention_with_kvcache(**arguments)
 
 
+def quantised(**changes):
+    cache = array(3, 4, 2, 64, dtype=np.int8)
+    return paged(**{"k": cache, "v": cache, **changes})
+
+
+def scale(*shape):
+    return np.ones(shape, np.float32)
+
+
 def indexed(index):
     """A variant whose only tensor has this index."""
     declared = jit.Variant("mine", tensors={"t": f"f32[{index}]"}, logits="logit + t")
@@ -65,6 +74,17 @@ REFUSED = [
      "q must be float16 or bfloat16, got float32; cast the inputs to one of them"),
     (lambda: varlen(v=array(5, 2, 64, dtype=np.float32)), TypeError,
      "v must be float16 like q, got float32"),
+    (lambda: varlen(k=array(5, 2, 64, dtype=np.float32)), TypeError,
+     "k must be float16 like q, or quantised: float8_e4m3fn, float8_e5m2 or int8; got float32"),
+    (lambda: paged(k=array(3, 4, 2, 64, dtype=np.int8)), TypeError,
+     "v must be int8 like the keys, got float16"),
+    (lambda: varlen(k_scale=scale(1)), ValueError,
+     "flash_attention_varlen: k_scale is of quantised caches, and this one is float16; leave it"),
+    (lambda: quantised(k_scale=scale(3, 4, 2)), ValueError,
+     "k_scale must have shape [] or [1] (one for all), [2] (one for each KV head) or [2, 2] (and "
+     "for each sequence), got [3, 4, 2]; scales of single tokens are not supported"),
+    (lambda: quantised(v_scale=scale(12, 2)), ValueError, "v_scale must have shape [] or [1] (one"),
+    (lambda: quantised(q_scale=np.ones(2, HALF)), TypeError, "q_scale must be float32, got float16"),
     (lambda: varlen(k=array(5, 2, 32)), ValueError,
      "k must have the head dim of q, which is [5, 4, 64]; it is [5, 2, 32]"),
     (lambda: varlen(v=array(6, 2, 64)), ValueError,
@@ -139,6 +159,16 @@ def test_what_may_not_be_given_is_refused_before_anything_compiles():
                 call()
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (2, 2)], ids=str)
+def test_scales_that_are_taken(shape):
+    """Of all, of each KV head, of each sequence, too."""
+    q = np.ones((5, 4, 64), HALF)
+    v = np.ones((3, 4, 2, 64), np.int8)
+    three = np.full(shape, 3, np.float32)
+    out = quantised(q=q, v=v, q_scale=scale(*shape), k_scale=scale(*shape), v_scale=three)
+    assert (out == 3).all()
+
+
 def test_a_variant_indexed_by_row_is_taken():
     assert varlen(variant=indexed("row")).shape == (5, 4, 64)
 
@@ -168,7 +198,12 @@ def test_explanations_name_the_path_and_the_storage():
     call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), cache, cache,
                         block_table=pages, **arguments)  # fmt: skip
     assert call["spec"]["storage"] == "paged"
+    assert call["spec"]["cache_dtype"] is None
     assert call["path"] == "varlen"
+    stored = cache.astype(np.int8)
+    call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), stored, stored,
+                        block_table=pages, **arguments)  # fmt: skip
+    assert call["spec"]["cache_dtype"] == "int8"
 
 
 # ------------------------------------------------------------------------- PyTorch's operators
@@ -206,6 +241,8 @@ OPERATORS_REFUSE = [
     ("flash_attention_with_kvcache_lse",
      cached(k_cache=CACHE_OF_THREE, v_cache=CACHE_OF_THREE), ValueError,
      "pages need a block_table"),
+    ("flash_attention_varlen", packed(v_scale=torch.ones(())), ValueError,
+     "v_scale is of quantised caches, and this one is float16; leave it out"),
 ]  # fmt: skip
 
 
@@ -214,6 +251,17 @@ def test_operators_raise_the_same(name, arguments, kind, text):
     with pytest.raises(kind) as error:
         getattr(torch.ops.kiln, name)(**arguments)
     check(error.value, kind, text)
+
+
+def test_an_operator_takes_a_quantised_cache():
+    stored = torch.randint(-9, 9, (2, 8, 2, 64), dtype=torch.int8)
+    scales = {"k_scale": torch.tensor(0.25), "v_scale": torch.tensor([0.5, 2.0])}
+    arguments = cached(k_cache=stored, v_cache=stored)
+    found = torch.ops.kiln.flash_attention_with_kvcache(**arguments, **scales)
+    arguments["k_cache"] = (stored * 0.25).half()
+    arguments["v_cache"] = (stored * scales["v_scale"][:, None]).half()
+    expected = torch.ops.kiln.flash_attention_with_kvcache(**arguments)
+    torch.testing.assert_close(found, expected, atol=5e-3, rtol=5e-3)
 
 
 def test_fake_tensors_give_fake_results():

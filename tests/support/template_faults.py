@@ -35,6 +35,7 @@ SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
 VARLEN = f"{FOLDER}/test_attention_varlen.py::"
 VARLEN_MIXED = f"{VARLEN}test_shapes -k mixed-d64"
 VARLEN_MANY = f"{VARLEN}test_shapes -k many-d64"
+QUANTIZED = f"{FOLDER}/test_attention_quantized.py::"
 VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
 NORM = f"{FOLDER}/test_norm.py::"
 NORM_ROWS = f"{NORM}test_more_rows_than_fit_the_device"
@@ -296,6 +297,21 @@ FAULTS = [
     fault("varlen-a-piece-ends-a-step-early", "attention/tiles.cuh",
           "visible + min(run.end, steps) * kStep", "visible + (min(run.end, steps) - 1) * kStep",
           f"{VARLEN}test_shapes -k alone-d64"),
+    # Quantised caches.
+    fault("quantised-values-are-not-dealt-to-even-and-odd-columns", "attention/cache_products.cuh",
+          "widen<Keys, true>(bytes[2 * i], even[0], odd[0]);",
+          "widen<Keys, false>(bytes[2 * i], even[0], odd[0]);",
+          f"{QUANTIZED}test_shapes -k decode-d64"),
+    fault("quantised-queries-keep-their-order", "attention/cache.cuh",
+          "words[i / 2 + i % 2 * 4] =", "words[i] =", f"{QUANTIZED}test_shapes -k decode-d80"),
+    fault("quantised-queries-share-a-power-of-two", "attention/cache.cuh",
+          "factors[Map::row(r)] * size", "factors[0] * size",
+          f"{QUANTIZED}test_queries_of_any_magnitude"),
+    fault("quantised-scales-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
+          "scale.at + s_.b * scale.batch", "scale.at", f"{QUANTIZED}test_scales -k sequences"),
+    fault("quantised-chunk-takes-what-follows-the-row", "attention/load.cuh",
+          ": min(left, kCount);", ": kCount;",
+          f"{QUANTIZED}test_the_last_chunk_of_a_row_is_half_full"),
     # Norms.
     fault("norm-stage-stays", "norm/norm.cuh",
           "stage = stage + 1 == kStages ? 0 : stage + 1;", "stage = 0;", NORM_ROWS),
