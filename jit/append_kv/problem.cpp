@@ -12,7 +12,6 @@ namespace {
 constexpr std::int64_t kMostHeadDim = 512;
 constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
 
-
 // Every tensor of a call has to pass these checks, beside that of its shape.
 void check_given(Subject subject, const TensorView& tensor, const AppendProblem& problem) {
   check_tensor(subject, tensor, problem.device_ordinal);

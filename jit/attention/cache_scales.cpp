@@ -7,7 +7,7 @@ namespace kiln {
 namespace {
 
 void check_cache_scale(const char* argument, const TensorView& scale, DType dtype,
-                 const AttentionProblem& problem) {
+                       const AttentionProblem& problem) {
   if (!scale.given()) return;
   const Subject subject{problem.names.op, argument};
   if (!is_quantized(dtype)) {
@@ -18,8 +18,8 @@ void check_cache_scale(const char* argument, const TensorView& scale, DType dtyp
   check_dtype(subject, scale, DType::f32, "");
   check_data(subject, scale, problem.may_be_null);
   const bool is_one = scale.rank == 0 || (scale.rank == 1 && scale.shape[0] == 1);
-  const bool by_head = scale.rank >= 1 && scale.rank <= 2 &&
-                       scale.shape[scale.rank - 1] == problem.heads_kv;
+  const bool by_head =
+      scale.rank >= 1 && scale.rank <= 2 && scale.shape[scale.rank - 1] == problem.heads_kv;
   if (is_one || (by_head && (scale.rank == 1 || scale.shape[0] == problem.batch))) return;
   const std::string heads = std::to_string(problem.heads_kv);
   throw_value(subject, "must have shape [] or [1] (one for all), [" + heads +

@@ -21,9 +21,8 @@ constexpr Named kAttnMaskNames[] = {{"bool", DType::boolean},
                                     {"bfloat16", DType::bf16},
                                     {"float32", DType::f32}};
 
-constexpr Named kCacheDtypeNames[] = {{"float8_e4m3fn", DType::f8_e4m3},
-                                      {"float8_e5m2", DType::f8_e5m2},
-                                      {"int8", DType::i8}};
+constexpr Named kCacheDtypeNames[] = {
+    {"float8_e4m3fn", DType::f8_e4m3}, {"float8_e5m2", DType::f8_e5m2}, {"int8", DType::i8}};
 
 constexpr Field kFirstFields[] = {
     {.name = "dtype",
@@ -194,8 +193,9 @@ void settle(Traits& words, const UserTexts&, int) {
   traits.set_dtype(traits.q);
   traits.k = traits.v = cache;
   if (traits.has_quantized_cache() && traits.storage == Storage::dense) {
-    refuse_field("cache_dtype", "must be left out where storage is dense; set storage to ragged or "
-                                "paged, as sequences have lengths of their own in a cache");
+    refuse_field("cache_dtype",
+                 "must be left out where storage is dense; set storage to ragged or "
+                 "paged, as sequences have lengths of their own in a cache");
   }
   if (traits.head_dim_v == 0) traits.head_dim_v = traits.head_dim;
   if (traits.attn_mask == DType::none) traits.mask_pairs = false;

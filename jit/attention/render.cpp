@@ -175,8 +175,8 @@ std::string render_attention_varlen(const Specialization& spec, const UserTexts&
   std::string fields = std::string("  static constexpr bool kPaged = ") +
                        boolean(traits.storage == Storage::paged) + ";\n";
   if (traits.has_quantized_cache()) {
-    const bool hardware = is_f8(traits.k) &&
-                          arch_table()[static_cast<std::size_t>(spec.arch())].number >= 89;
+    const bool hardware =
+        is_f8(traits.k) && arch_table()[static_cast<std::size_t>(spec.arch())].number >= 89;
     fields += "  using QueryElement = " + device_type(traits.q) +
               ";\n  using CacheElement = " + device_type(traits.k) +
               ";\n  static constexpr bool kHardware = " + boolean(hardware) + ";\n";

@@ -19,7 +19,8 @@ inline bool has_vectors(const TensorView& t) {
   bool aligned = is_aligned(t, kVectorBytes);
   for (int i = 0; i + 1 < t.rank; ++i) {
     const std::int64_t stride = t.strides[i];
-    const bool fits = stride % elements == 0 && (elements == 8 || stride == static_cast<int>(stride));
+    const bool fits =
+        stride % elements == 0 && (elements == 8 || stride == static_cast<int>(stride));
     aligned = aligned && (t.shape[i] <= 1 || fits);
   }
   return aligned;

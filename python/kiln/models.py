@@ -73,8 +73,9 @@ def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
 def model_specs(
     model: dict[str, Any], dtype: str | None = None, cache_dtype: str | None = None
 ) -> list[dict[str, Any]]:
-    """The kernels of a model's attention and of its projections, in `dtype` or else the model's, and
-    of attention over a KV cache in `cache_dtype`.
+    """The kernels of a model's attention and of its projections, in `dtype` or else the model's.
+
+    Those of an engine's calls are also there for a KV cache in `cache_dtype`.
 
     Weights are stored [N, K], but [K, N] for those that `weights_kn` names.
     """

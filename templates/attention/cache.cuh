@@ -197,7 +197,8 @@ __device__ __forceinline__ void load_queries(u8* tile, float* factors, int count
     // stay numbers: they are as exact all the same.
     const int up = min(127 + 14 - static_cast<int>(__float_as_uint(largest) >> 23), 60);
     if (group < kGroups && row < Config::kBlockQ) {
-      queries.store(tile + Layout::offset(row, 2 * group), tile + Layout::offset(row, 2 * group + 1),
+      queries.store(tile + Layout::offset(row, 2 * group),
+                    tile + Layout::offset(row, 2 * group + 1),
                     sign * __uint_as_float(static_cast<u32>(127 + up) << 23));
       if (group == 0) factors[row] = __uint_as_float(static_cast<u32>(127 - up) << 23);
     }

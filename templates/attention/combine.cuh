@@ -51,8 +51,8 @@ struct CombinedOutputs {
   // Normalises and rounds the columns. The caller stores them, because ptxas spilled with head dim
   // 256 and a mask when this took the address too. `scale`: of the values.
   template <class Element, class Variant>
-  __device__ __forceinline__ void round(const Variant& variant, const Position& at,
-                                        u32 (&words)[2], float scale = 1.0f) const {
+  __device__ __forceinline__ void round(const Variant& variant, const Position& at, u32 (&words)[2],
+                                        float scale = 1.0f) const {
     const float factor = row_factor(sum, variant, at) * scale;
     float values[4] = {outputs.x * factor, outputs.y * factor, outputs.z * factor,
                        outputs.w * factor};

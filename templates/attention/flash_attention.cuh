@@ -68,7 +68,8 @@ struct AttentionTiles {
   static constexpr int kKeyBytes = sizeof(typename Keys::Element);
 
   using Q = TileShape<Config::kBlockQ, Config::kHeadDim, kThreads, Config::kAligned>;
-  using K = TileShape<Config::kBlockKv, Config::kHeadDim, kTeamThreads, Config::kAligned, kKeyBytes>;
+  using K =
+      TileShape<Config::kBlockKv, Config::kHeadDim, kTeamThreads, Config::kAligned, kKeyBytes>;
   using V =
       TileShape<Config::kBlockKv, Config::kHeadDimV, kTeamThreads, Config::kAligned, kKeyBytes>;
   static constexpr int kWarpKeys = Config::kBlockKv / kPartners;
@@ -86,7 +87,7 @@ struct AttentionTiles {
   static constexpr u32 kWeightsOffset = Q::kBytes + Config::kTeams * kRingBytes;
   static constexpr u32 kScratchOffset =
       kWeightsOffset + (kPartners > 1 ? kRows * Weights::kRowBytes : 0);
-  static_assert(kScratchOffset + (kPartners > 1       ? kPartners * kRows * 4
+  static_assert(kScratchOffset + (kPartners > 1      ? kPartners * kRows * 4
                                   : Keys::kQuantized ? kRows * 4
                                                      : 0) <=
                     attention_shared_bytes(Config::kHeadDim, Config::kHeadDimV, Config::kBlockQ,

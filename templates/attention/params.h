@@ -33,9 +33,9 @@ constexpr int attention_partial_floats(int block_q, int head_dim_v) {
 }
 
 // Dynamic shared memory of one CTA: the Q tile, `stages` K and V tiles for each team, and what
-// partners exchange, with elements of `element_bytes` bytes and keys of `key_bytes`, of which 1 needs
-// a factor for each query row. The epilogue reuses it for the output tile or, with `splits`, for the
-// teams' partial results.
+// partners exchange, with elements of `element_bytes` bytes and keys of `key_bytes`, of which 1
+// needs a factor for each query row. The epilogue reuses it for the output tile or, with `splits`,
+// for the teams' partial results.
 constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
                                      int stages, int teams, int partners, bool splits,
                                      int element_bytes, int key_bytes) {
@@ -69,7 +69,8 @@ constexpr long long attention_workspace_bytes(long long tiles, int splits, int b
          tiles * splits * attention_partial_floats(block_q, head_dim_v) * 4;
 }
 
-// What elements of a sequence's head are multiples of: `at` plus strides; null: 1. Strides may be 0.
+// What elements of a sequence's head are multiples of: `at` plus strides; null: 1. Strides may be
+// 0.
 struct AttentionScale {
   const float* at;
   long long batch, head;

@@ -62,8 +62,7 @@ static const struct field kVarlen[] = {
     FIELD(kiln_varlen_options, k_scale),
     FIELD(kiln_varlen_options, v_scale),
     {"end of kiln_varlen_options", sizeof(kiln_varlen_options), 0}};
-static const size_t kVarlenOffsets[] = {0,  8,  16, 24, 32, 40, 48,
-                                         56, 64, 72, 80, 88, 96};
+static const size_t kVarlenOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96};
 
 static const struct field kKvCache[] = {
     FIELD(kiln_kvcache_options, struct_size),

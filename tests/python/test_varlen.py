@@ -84,7 +84,8 @@ REFUSED = [
      "k_scale must have shape [] or [1] (one for all), [2] (one for each KV head) or [2, 2] (and "
      "for each sequence), got [3, 4, 2]; scales of single tokens are not supported"),
     (lambda: quantised(v_scale=scale(12, 2)), ValueError, "v_scale must have shape [] or [1] (one"),
-    (lambda: quantised(q_scale=np.ones(2, HALF)), TypeError, "q_scale must be float32, got float16"),
+    (lambda: quantised(q_scale=np.ones(2, HALF)), TypeError,
+     "q_scale must be float32, got float16"),
     (lambda: varlen(k=array(5, 2, 32)), ValueError,
      "k must have the head dim of q, which is [5, 4, 64]; it is [5, 2, 32]"),
     (lambda: varlen(v=array(6, 2, 64)), ValueError,

@@ -213,8 +213,9 @@ typedef struct kiln_varlen_options {
  *     [tokens_k, heads_kv, head_dim]           packed, with cu_seqlens_k
  *     [batch, len, heads_kv, head_dim]         a cache with seqused_k or cu_seqlens_k
  *     [pages, page_size, heads_kv, head_dim]   a cache with block_table, and one of these
- * with a last stride of 1, in q's dtype or, quantised, f8_e4m3, f8_e5m2 or i8. `lse` may be NULL; it
- * is f32 [heads, tokens]. causal and window count from the last query and key of each sequence. kiln/varlen.h has the other rules. */
+ * with a last stride of 1, in q's dtype or, quantised, f8_e4m3, f8_e5m2 or i8. `lse` may be NULL;
+ * it is f32 [heads, tokens]. causal and window count from the last query and key of each sequence.
+ * kiln/varlen.h has the other rules. */
 kiln_status kiln_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
                                         const kiln_tensor* v, const kiln_tensor* out,
                                         const kiln_tensor* lse, const kiln_varlen_options* options,

@@ -21,9 +21,9 @@ struct VarlenOptions {
   // [batch, width]: the pages of each sequence's keys in their order. What lies behind the used
   // entries is not read.
   TensorView block_table{};
-  // f32, of a quantised cache: what elements of q, k and v are multiples of. One for all ([] or [1]),
-  // one for each KV head ([heads_kv]), or those of each sequence ([batch, heads_kv]), with any
-  // strides, 0 included; left out, 1. q_scale is of the query heads that share the KV head.
+  // f32, of a quantised cache: what elements of q, k and v are multiples of. One for all ([] or
+  // [1]), one for each KV head ([heads_kv]), or those of each sequence ([batch, heads_kv]), with
+  // any strides, 0 included; left out, 1. q_scale is of the query heads that share the KV head.
   TensorView q_scale{}, k_scale{}, v_scale{};
   // Bounds of the lengths. They decide about launches, never about results.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
@@ -59,11 +59,11 @@ Status try_flash_attention_varlen(const TensorView& q, const TensorView& k, cons
 
 // Likewise, of tensors on the host's device: see VarlenOptions.
 struct KvCacheOptions {
-  TensorView cache_seqlens{};    // [batch]: how many keys of each sequence are in the cache
-  TensorView block_table{};      // as VarlenOptions'
+  TensorView cache_seqlens{};  // [batch]: how many keys of each sequence are in the cache
+  TensorView block_table{};    // as VarlenOptions'
   TensorView q_scale{}, k_scale{}, v_scale{};  // as VarlenOptions'
-  std::int64_t num_splits = 0;   // as VarlenOptions'
-  AttentionOptions attention{};  // as VarlenOptions'
+  std::int64_t num_splits = 0;                 // as VarlenOptions'
+  AttentionOptions attention{};                // as VarlenOptions'
 };
 
 // The same for sequences that all have len_q queries:
@@ -86,9 +86,9 @@ TensorView flash_attention_with_kvcache_output(const TensorView& q, const Tensor
 TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
 
 // Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
-// seqused_k, block_table, q_scale, k_scale, v_scale, alibi_slopes and sinks that were given, and then those of the variant's
-// tensors; with a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
-// plan_flash_attention.
+// seqused_k, block_table, q_scale, k_scale, v_scale, alibi_slopes and sinks that were given, and
+// then those of the variant's tensors; with a KV cache, cache_seqlens stands in the place of
+// seqused_k. Rules are those of plan_flash_attention.
 Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const TensorView& out, const TensorView& lse,
                                  const VarlenOptions& options);

@@ -105,10 +105,9 @@ class VarlenAddressing {
 
   __device__ __forceinline__ auto q_rows() const {
     const AttentionParams& p = p_.call;
-    return PackedRows{nullptr, *this,
-                      static_cast<const typename Keys::Query*>(p.q) + s_.b * p.q_batch +
-                          s_.first_q * p.q_row,
-                      0};
+    return PackedRows{
+        nullptr, *this,
+        static_cast<const typename Keys::Query*>(p.q) + s_.b * p.q_batch + s_.first_q * p.q_row, 0};
   }
   __device__ __forceinline__ auto k_rows() const {
     const AttentionParams& p = p_.call;
@@ -171,8 +170,8 @@ class VarlenAddressing {
   __device__ __forceinline__ auto key_rows(const Key* base, i64 batch, i64 row) const {
     if constexpr (kKeepsPages) {
       const int page_stride = static_cast<int>(batch), row_stride = static_cast<int>(row);
-      return PagedByteRows<Key>{nullptr,    p_, pages_,         base, page_stride,
-                                row_stride, 0,  s_.len_kv - 1};
+      return PagedByteRows<Key>{nullptr,     p_,         pages_, base,
+                                page_stride, row_stride, 0,      s_.len_kv - 1};
     } else if constexpr (Config::kPaged) {
       const int* const pages = p_.block_table + s_.b * p_.block_table_row;
       return PagedRows<Key>{nullptr, p_, pages, base, batch, row, 0, s_.len_kv - 1};
