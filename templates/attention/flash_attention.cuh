@@ -111,6 +111,31 @@ __device__ __forceinline__ void sync_team() {
   }
 }
 
+// Waits for Q where the main loop will not, or loads it. Q takes the sign of the scale. Returns its
+// magnitude, by which scores are multiplied: in the exponent, if no hook sees the logits.
+template <class Config, int kAhead, class Place, class Addressing>
+__device__ __forceinline__ auto settle_queries(u8* shared_memory, const Place& place, float scale,
+                                               const Addressing& rows) {
+  using Tiles = AttentionTiles<Config>;
+  if constexpr (Tiles::Keys::kQuantized) {
+    float* const factors = reinterpret_cast<float*>(shared_memory + Tiles::kScratchOffset);
+    load_queries<Config, typename Tiles::Q::Layout>(shared_memory, factors, rows.rows(),
+                                                    scale < 0.0f ? -1.0f : 1.0f, rows.q_rows());
+    __syncthreads();
+    return row_scales<typename Tiles::ScoreMap>(factors + place.row, fabsf(scale));
+  } else {
+    if (Config::kTeams > 1 || scale < 0.0f) {
+      wait_copies<Config::kAligned, kAhead>();
+      __syncthreads();  // all teams have loaded their part of Q
+      if (scale < 0.0f) {
+        negate_tile<typename Tiles::Q>(shared_memory, threadIdx.x);
+        if constexpr (Config::kTeams > 1) __syncthreads();  // one team synchronises in the loop
+      }
+    }
+    return fabsf(scale);
+  }
+}
+
 // The main loop, generic over the variant, the addressing and the walk over the keys.
 template <class Config, class Place, class Variant, class Addressing, class Walk, class Softmax,
           class Out>
@@ -138,9 +163,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
   };
 
   using Keys = typename Tiles::Keys;
-  constexpr bool kQuantized = Keys::kQuantized;
-  float* const factors = reinterpret_cast<float*>(shared_memory + Tiles::kScratchOffset);
-  if constexpr (!kQuantized) {
+  if constexpr (!Keys::kQuantized) {
     load_tile<typename Tiles::Q>(q_tile, 0, {0, rows.rows()}, threadIdx.x, rows.q_rows());
     commit_copies<Config::kAligned>();
   }
@@ -152,27 +175,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     if (kStages > 1) load_v(tiles[i], i * Tiles::kStageBytes);
     commit_copies<Config::kAligned>();
   }
-  // Q takes the sign of the scale. Its magnitude goes into the exponent if no hook sees the logits.
-  const float size = fabsf(scale);
-  if constexpr (kQuantized) {
-    load_queries<Config, typename Tiles::Q::Layout>(shared_memory, factors, rows.rows(),
-                                                    scale < 0.0f ? -1.0f : 1.0f, rows.q_rows());
-    __syncthreads();
-  } else if (Config::kTeams > 1 || scale < 0.0f) {
-    wait_copies<Config::kAligned, kAhead>();
-    __syncthreads();  // all teams have loaded their part of Q
-    if (scale < 0.0f) {
-      negate_tile<typename Tiles::Q>(shared_memory, threadIdx.x);
-      if constexpr (Config::kTeams > 1) __syncthreads();  // one team synchronises in the loop
-    }
-  }
-  const auto sizes = [&] {
-    if constexpr (kQuantized) {
-      return row_scales<typename Tiles::ScoreMap>(factors + place.row, size);
-    } else {
-      return size;
-    }
-  }();
+  const auto sizes = settle_queries<Config, kAhead>(shared_memory, place, scale, rows);
   const auto exponent_scale = exponent_scales<Variant::kTransformsLogits>(sizes);
   u32 read = 0;
   while (tiles[0] != Walk::kEnd) {
@@ -192,7 +195,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     Fragment<typename Tiles::ScoreMap> scores;
     if (kind != Tile::skip) {
       const u32 k_tile = ring + read + place.key() * Tiles::K::Layout::kRowBytes;
-      if constexpr (kQuantized) {
+      if constexpr (Keys::kQuantized) {
         multiply_qk_bytes<Keys, typename Tiles::Q::Layout, typename Tiles::K::Layout>(
             scores, q_tile, k_tile, place.row);
       } else {
@@ -221,7 +224,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
             maximum, [](float a, float b) { return fmaxf(a, b); });
       });
       const u32 v_tile = ring + read + Tiles::K::kBytes;
-      if constexpr (kQuantized) {
+      if constexpr (Keys::kQuantized) {
         multiply_pv_bytes<Keys, typename Tiles::V::Layout>(out, scores, v_tile);
       } else if constexpr (Tiles::kPartners == 1) {
         multiply_pv<Element, typename Tiles::V::Layout>(out, scores, v_tile);
