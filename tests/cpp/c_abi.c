@@ -58,11 +58,9 @@ static const struct field kVarlen[] = {
     FIELD(kiln_varlen_options, max_seqlen_k),
     FIELD(kiln_varlen_options, num_splits),
     FIELD(kiln_varlen_options, attention),
-    FIELD(kiln_varlen_options, q_scale),
-    FIELD(kiln_varlen_options, k_scale),
-    FIELD(kiln_varlen_options, v_scale),
+    FIELD(kiln_varlen_options, scales),
     {"end of kiln_varlen_options", sizeof(kiln_varlen_options), 0}};
-static const size_t kVarlenOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96};
+static const size_t kVarlenOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80};
 
 static const struct field kKvCache[] = {
     FIELD(kiln_kvcache_options, struct_size),
@@ -70,11 +68,9 @@ static const struct field kKvCache[] = {
     FIELD(kiln_kvcache_options, block_table),
     FIELD(kiln_kvcache_options, num_splits),
     FIELD(kiln_kvcache_options, attention),
-    FIELD(kiln_kvcache_options, q_scale),
-    FIELD(kiln_kvcache_options, k_scale),
-    FIELD(kiln_kvcache_options, v_scale),
+    FIELD(kiln_kvcache_options, scales),
     {"end of kiln_kvcache_options", sizeof(kiln_kvcache_options), 0}};
-static const size_t kKvCacheOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64};
+static const size_t kKvCacheOffsets[] = {0, 8, 16, 24, 32, 40, 48};
 
 static const struct field kGemm[] = {FIELD(kiln_gemm_options, struct_size),
                                      FIELD(kiln_gemm_options, trans_a),

@@ -2,6 +2,7 @@
 // from C, in tests/cpp/c_api.c.
 #include "jit/api/c_norm.h"
 #include "jit/api/c_structs.h"
+#include "kiln/c_serving.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_driver.h"
 
@@ -84,8 +85,9 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   const kiln_tensor of_q = tensor(5), of_k = tensor(6), of_v = tensor(7);
   kiln_attention_options attention = zeroed<kiln_attention_options>();
   attention.causal = 1;
-  const kiln_varlen_options c{sizeof c, &queries, &keys,      &used, &pages, 5,
-                              6,        1,        &attention, &of_q, &of_k,  &of_v};
+  const kiln_cache_scales scales{sizeof scales, &of_q, &of_k, &of_v};
+  const kiln_varlen_options c{sizeof c, &queries, &keys, &used,      &pages,
+                              5,        6,        1,     &attention, &scales};
   const VarlenOptions options = options_of(&c);
   CHECK(options.cu_seqlens_q.data == queries.data);
   CHECK(options.cu_seqlens_k.data == keys.data);
@@ -97,7 +99,7 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK(options.v_scale.data == of_v.data);
   CHECK_FALSE(options_of((kiln_varlen_options*)nullptr).cu_seqlens_q.given());
 
-  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention, &of_q, &of_k, &of_v};
+  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention, &scales};
   const KvCacheOptions cached = options_of(&k);
   CHECK((cached.cache_seqlens.data == used.data && cached.block_table.data == pages.data));
   CHECK((cached.num_splits == 1 && cached.attention.causal));

@@ -88,7 +88,7 @@ FAULTS = [
           "h_ = h_kv_ * group_ + column % sharing;",
           "h_ = h_kv_ + column % sharing * p_.heads_kv;", SINKS),
     fault("head-dim-is-read-to-the-padding", "attention/load.cuh",
-          "row_valid && chunk * 8 < Shape::kDim", "row_valid",
+          "(left > 0 ? kCount : 0)", "kCount",
           STRIDES),
     fault("output-has-the-strides-of-q", "attention/addressing.cuh",
           "at.row * p_.out_row;", "at.row * p_.q_row;", STRIDES),

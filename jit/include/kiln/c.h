@@ -163,8 +163,7 @@ typedef struct kiln_attention_options {
  * (KILN_BHSD: heads before lengths). All four have the same dtype, f16 or bf16. heads must be a
  * multiple of heads_kv, and head dims must be multiples of 8 up to 256. The last stride must be 1;
  * the others are free. `lse` may be NULL; it is f32 [batch, heads, len_q] with a last stride of 1,
- * the natural logarithm, without the sink. A row without visible keys gives out = 0 and lse =
- * -infinity.
+ * the natural logarithm, without the sink. A row without visible keys gives 0, and -infinity in it.
  *
  * The work is enqueued on `stream` (a CUstream or cudaStream_t; NULL means the default stream), and
  * the call returns without waiting for it. On the emulated device it returns when the work is done.
@@ -183,8 +182,7 @@ typedef struct kiln_sdpa_options {
 } kiln_sdpa_options;
 
 /* The forward pass of PyTorch's scaled_dot_product_attention, without dropout: tensors of 2 to 5
- * dimensions, [batch.., heads, length, head_dim]. `attn_mask` may be NULL; it broadcasts to
- * [batch.., heads, len_q, len_kv]. The other rules are in kiln/attention.h. */
+ * dimensions, [batch.., heads, length, head_dim]; `attn_mask` may be NULL. See kiln/attention.h. */
 kiln_status kiln_scaled_dot_product_attention(const kiln_tensor* query, const kiln_tensor* key,
                                               const kiln_tensor* value,
                                               const kiln_tensor* attn_mask, const kiln_tensor* out,
@@ -201,11 +199,7 @@ typedef struct kiln_varlen_options {
   int64_t max_seqlen_q, max_seqlen_k; /* bounds, which decide about launches, never about results */
   int64_t num_splits; /* 0; or 1: no result depends on other sequences, on bounds or on padding */
   const kiln_attention_options* attention; /* without layout, top_left and attn_mask */
-  /* f32 [], [1], [heads_kv] or [batch, heads_kv]: what elements of a quantised cache, and of q, are
-   * multiples of; NULL = 1 */
-  const kiln_tensor* q_scale;
-  const kiln_tensor* k_scale;
-  const kiln_tensor* v_scale;
+  const struct kiln_cache_scales* scales;  /* of a quantised cache: in kiln/c_serving.h */
 } kiln_varlen_options;
 
 /* out = softmax(scale * q k^T, options) v, for each of `batch` sequences.
@@ -213,9 +207,8 @@ typedef struct kiln_varlen_options {
  *     [tokens_k, heads_kv, head_dim]           packed, with cu_seqlens_k
  *     [batch, len, heads_kv, head_dim]         a cache with seqused_k or cu_seqlens_k
  *     [pages, page_size, heads_kv, head_dim]   a cache with block_table, and one of these
- * with a last stride of 1, in q's dtype or, quantised, f8_e4m3, f8_e5m2 or i8. `lse` may be NULL;
- * it is f32 [heads, tokens]. causal and window count from the last query and key of each sequence.
- * kiln/varlen.h has the other rules. */
+ * with a last stride of 1. `lse` may be NULL; it is f32 [heads, tokens]. causal and window count
+ * from the last query and key of each sequence. kiln/varlen.h has the other rules. */
 kiln_status kiln_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
                                         const kiln_tensor* v, const kiln_tensor* out,
                                         const kiln_tensor* lse, const kiln_varlen_options* options,
@@ -227,9 +220,7 @@ typedef struct kiln_kvcache_options {
   const kiln_tensor* block_table;   /* this and the others as in kiln_varlen_options */
   int64_t num_splits;
   const kiln_attention_options* attention;
-  const kiln_tensor* q_scale;
-  const kiln_tensor* k_scale;
-  const kiln_tensor* v_scale;
+  const struct kiln_cache_scales* scales;
 } kiln_kvcache_options;
 
 /* The same for sequences of len_q queries each: q [batch, len_q, heads, head_dim], k_cache and
@@ -363,8 +354,7 @@ size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
 /* `pointers` has `count` pointers, of those tensors that the plan function got, in this order:
  * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
  * - for attention with lengths: q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_k or
- *   cache_seqlens, block_table, q_scale, k_scale, v_scale, alibi_slopes, sinks, then the
- *   variant's tensors
+ *   cache_seqlens, block_table, alibi_slopes, sinks, then the variant's tensors
  * - for gemm: a, b, out, bias, residual, scale_a, scale_b
  * - for norms: x, weight, bias, out, residual, residual_out; for others, see kiln/c_serving.h
  * Shapes and strides are the planned ones. A pointer must be a multiple of 16 bytes if the planned

@@ -8,6 +8,18 @@
 
 namespace kiln {
 
+// The column of a key's page in the table, and its place there. Behind key `last` the table may
+// hold anything, or end.
+struct PagePlace {
+  u32 column;
+  int row;
+};
+__device__ __forceinline__ PagePlace page_place(const AttentionVarlenParams& p, int key, int last) {
+  const u32 at = min(key, last);
+  const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
+  return {page, static_cast<int>(at - page * p.page_size)};
+}
+
 // Walks over the keys of a sequence, whose pages a table lists, for load_tile(). Every row is
 // looked up when it is copied: with the pages of the next tile looked up ahead, and passed between
 // lanes, decoding took longer on an H200, as a second CTA of the multiprocessor already hides the
@@ -19,14 +31,12 @@ struct PagedRows {
   const int* pages;  // of the sequence
   const Element* base;
   i64 page_stride, row_stride;
-  int row, last;  // last: behind this key the table may hold anything, or end
+  int row, last;
 
   __device__ __forceinline__ void seek(int to) {
     row = to;
-    const u32 at = min(row, last);
-    const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
-    const int in_page = at - page * p.page_size;
-    pointer = base + __ldg(pages + page) * page_stride + in_page * row_stride;
+    const PagePlace at = page_place(p, row, last);
+    pointer = base + __ldg(pages + at.column) * page_stride + at.row * row_stride;
   }
   __device__ __forceinline__ void skip(int count) { seek(row + count); }
   __device__ __forceinline__ void shift(int elements) { base += elements; }
@@ -45,11 +55,9 @@ struct PagedByteRows {
 
   __device__ __forceinline__ void seek(int to) {
     row = to;
-    const u32 at = min(row, last);
-    const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
-    const int in_page = at - page * p.page_size;
-    const int stored = __ldg(beyond(pages, page, sizeof(int)));
-    pointer = beyond(beyond(base, stored, page_stride), in_page, row_stride);
+    const PagePlace at = page_place(p, row, last);
+    const int page = __ldg(beyond(pages, at.column, sizeof(int)));
+    pointer = beyond(beyond(base, page, page_stride), at.row, row_stride);
   }
   __device__ __forceinline__ void skip(int count) { seek(row + count); }
   __device__ __forceinline__ void shift(int elements) { base += elements; }
@@ -84,7 +92,7 @@ class VarlenAddressing {
       k_ = keys_at(p.k, p.k_batch, p.k_row, p.k_head);
       v_ = keys_at(p.v, p.v_batch, p.v_row, p.v_head);
     }
-    if constexpr (kKeepsPages) pages_ = p_.block_table + s_.b * p_.block_table_row;
+    if constexpr (kKeepsPages) pages_ = pages();
   }
 
   template <bool kExact>
@@ -161,6 +169,9 @@ class VarlenAddressing {
     __device__ __forceinline__ void skip(int count) { seek(row + count); }
   };
 
+  __device__ __forceinline__ const int* pages() const {
+    return p_.block_table + s_.b * p_.block_table_row;
+  }
   // Keys or values of this piece's head: of the sequence or, paged, of the first page.
   __device__ __forceinline__ const Key* keys_at(const void* keys, i64 batch, i64 row,
                                                 i64 head) const {
@@ -173,8 +184,7 @@ class VarlenAddressing {
       return PagedByteRows<Key>{nullptr,     p_,         pages_, base,
                                 page_stride, row_stride, 0,      s_.len_kv - 1};
     } else if constexpr (Config::kPaged) {
-      const int* const pages = p_.block_table + s_.b * p_.block_table_row;
-      return PagedRows<Key>{nullptr, p_, pages, base, batch, row, 0, s_.len_kv - 1};
+      return PagedRows<Key>{nullptr, p_, pages(), base, batch, row, 0, s_.len_kv - 1};
     } else {
       return StridedRows<Key>{base, row};
     }
