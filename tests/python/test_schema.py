@@ -31,6 +31,8 @@ def test_every_enumerated_value_is_taken(op):
                 extra = {"dtype": "float8_e4m3fn"}
             elif name == "dtype_b":
                 extra = {"dtype": value}
+            elif name == "cache_dtype" and op == "flash_attention":
+                extra = {"storage": "paged"}
             elif name == "gate":
                 extra = {"activation": "swiglu"}
             assert takes(op, **{**extra, name: value}), (name, value)
