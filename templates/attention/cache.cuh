@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-// What the keys of a kernel consist of: Config::CacheElement, or what its queries do.
+// The elements of a kernel's keys: Config::CacheElement, or those of its queries.
 template <class Config, class = void>
 struct KeysOf {
   using Element = typename Config::Element;
@@ -28,7 +28,7 @@ struct KeysOf<Config, AlwaysVoid<typename Config::CacheElement>> {
   static_assert(sizeof(Element) == 1, "flash_attention: elements of a quantised cache are bytes");
   // Converts 8-bit floats by an instruction, from sm_89 on.
   static constexpr bool kHardware = Config::kHardware;
-  // What a converted byte must be multiplied by.
+  // A converted byte must be multiplied by this.
   static constexpr float kUnit = is_same<Element, f8_e4m3> && !kHardware ? 256.0f : 1.0f;
 };
 
@@ -76,7 +76,7 @@ __device__ __forceinline__ float scale_of(const RowScales<kRows>& scales, int r)
   return scales.row[r];
 }
 
-// What scores are multiplied by: `size` and, for each of a lane's rows, the factor of its queries.
+// The factors of scores: `size` and, for each of a lane's rows, the factor of its queries.
 template <class Map>
 __device__ __forceinline__ RowScales<Map::kRows> row_scales(const float* factors, float size) {
   RowScales<Map::kRows> scales;
@@ -85,7 +85,7 @@ __device__ __forceinline__ RowScales<Map::kRows> row_scales(const float* factors
   return scales;
 }
 
-// What they are multiplied by in the exponent: the logits themselves if a hook has seen them. A 0
+// Their factors in the exponent, which takes the logits themselves if a hook has seen them. A 0
 // is replaced by a tiny scale, because 0 * -inf is NaN.
 template <bool kAreLogits>
 __device__ __forceinline__ float exponent_scales(float size) {

@@ -69,8 +69,7 @@ constexpr long long attention_workspace_bytes(long long tiles, int splits, int b
          tiles * splits * attention_partial_floats(block_q, head_dim_v) * 4;
 }
 
-// What elements of a sequence's head are multiples of: `at` plus strides; null: 1. Strides may be
-// 0.
+// The number of which a head's elements are multiples, at `at` plus strides, which may be 0; null: 1.
 struct AttentionScale {
   const float* at;
   long long batch, head;

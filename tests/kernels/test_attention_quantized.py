@@ -64,7 +64,7 @@ def test_caches(cache, keys, page):
 
 @pytest.mark.parametrize("keys", ["cache", "paged"])
 def test_the_last_chunk_of_a_row_is_half_full(keys):
-    """What follows is the next head's, or nothing's."""
+    """Behind it lies the next head, or nothing."""
     case = VarlenCase(cache="padded", keys=keys, head_dim=72, head_dim_v=40, stored="e4m3")
     dataclasses.replace(case, **SEQUENCES["decode"]).check()
     dataclasses.replace(case, **SEQUENCES["mixed"]).check()

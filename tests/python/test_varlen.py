@@ -162,7 +162,7 @@ def test_what_may_not_be_given_is_refused_before_anything_compiles():
 
 @pytest.mark.parametrize("shape", [(), (1,), (2,), (2, 2)], ids=str)
 def test_scales_that_are_taken(shape):
-    """Of all, of each KV head, of each sequence, too."""
+    """For all, for each KV head, for each sequence, too."""
     q = np.ones((5, 4, 64), HALF)
     v = np.ones((3, 4, 2, 64), np.int8)
     three = np.full(shape, 3, np.float32)

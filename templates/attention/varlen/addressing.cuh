@@ -133,7 +133,7 @@ class VarlenAddressing {
     return static_cast<Element*>(p.out) + s_.b * p.out_batch + at.h * p.out_head +
            static_cast<i64>(s_.first_q + at.row) * p.out_row;
   }
-  // What logits and values of a quantised cache are multiplied by.
+  // The factors of logits and of values of a quantised cache.
   __device__ __forceinline__ float logit_scale() const {
     return scale_at(p_.q_scale) * scale_at(p_.k_scale) * Keys::kUnit;
   }

@@ -98,9 +98,9 @@ class VarlenCase:
         return numbers.expand(self.batch, self.heads_kv)
 
     def scale_of(self, b, i):
-        """What stored keys (i = 0) or values (i = 1) are multiples of, [heads_kv, 1].
+        """The scales of stored keys (i = 0) or values (i = 1), [heads_kv, 1].
 
-        The scale of q is counted among the keys'."""
+        That of q is counted among the keys'."""
         if not self.scales:
             return torch.ones([self.heads_kv, 1], device=DEVICE)
         all_of = [
