@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from cells import ITEM_BYTES, length_label, touched_pairs
+from cells import CACHE_BYTES, ITEM_BYTES, length_label, touched_pairs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +19,14 @@ class ServingCell:
     left: int | None = None  # a window's reach before the diagonal
     graph: bool = False  # timed as a replayed graph
     dtype: str = "bf16"
+    cache: str = ""  # the dtype of keys and values; "": dtype
     group: str = ""
     label: str = ""
 
     @property
     def name(self):
-        return f"{self.group}: {self.label}, {f'page {self.page}' if self.page else 'contiguous'}"
+        keys = f"page {self.page}" if self.page else "contiguous"
+        return f"{self.group}: {self.label}, {keys}" + (f", {self.cache}" if self.cache else "")
 
     @property
     def batch(self):
@@ -41,7 +43,7 @@ class ServingCell:
         reach = (q + self.left if self.left is not None else k
                  for q, k in zip(self.lens_q, self.lens_k))  # fmt: skip
         rows = sum(min(k, seen) for k, seen in zip(self.lens_k, reach))
-        return 2 * rows * self.heads_kv * self.dim * ITEM_BYTES[self.dtype]
+        return 2 * rows * self.heads_kv * self.dim * CACHE_BYTES[self.cache or self.dtype]
 
     @property
     def bytes(self):
@@ -75,6 +77,13 @@ def serving(short=False):
     for batch, keys in ((1, 1024), (1, 8192), (1, 32768), (3, 5056)):
         label = f"{batch} x {length_label(keys)}"
         add("decode in a graph", label, [1] * batch, [keys] * batch, (0, 64), graph=True)
+    for batch, graph in ((64, False), (1, True)):
+        group = "decode in a graph" if graph else "decode"
+        cells.extend(
+            ServingCell((1,) * batch, (8192,) * batch, page, graph=graph, cache="e4m3",
+                        group=f"{group} of 8 bits", label=f"{batch} x 8k")
+            for page in ((0, 64) if short else (0, 64, 16))
+        )  # fmt: skip
     lengths = log_normal(64, 4096, 32768)
     equal = sum(lengths) // 64 // 64 * 64
     add("64 requests", "log-normal", [1] * 64, lengths, (0, 64))

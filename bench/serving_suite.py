@@ -14,6 +14,8 @@ from cells import AttentionCell
 from kiln import jit
 from measure import Contender, Entry, Unavailable
 
+CACHES = {"e4m3": torch.float8_e4m3fn}
+
 
 def entries(batch, short):
     """Entries for cells of the same inputs."""
@@ -39,13 +41,18 @@ class Inputs:
 
         self.q = randn(sum(cell.lens_q), cell.heads)
         self.rows = [randn(sum(cell.lens_k), cell.heads_kv) for _ in range(2)]
+        if cell.cache:  # exact in q's dtype too
+            self.rows = [x.to(CACHES[cell.cache]).to(x.dtype) for x in self.rows]
         self.out = torch.full_like(self.q, math.nan)
         self.starts_q, self.starts_k = _starts(cell.lens_q), _starts(cell.lens_k)
         self.used = torch.tensor(cell.lens_k, dtype=torch.int32, device="cuda")
+        self.one = torch.ones([], device="cuda")
         self.most = max(cell.lens_q), max(cell.lens_k)
         self.keys, self.table = self.rows, None
         if cell.page:
             self._to_pages(cell, generator)
+        if cell.cache:
+            self.keys = [x.to(CACHES[cell.cache]) for x in self.keys]
 
     def _to_pages(self, cell, generator):
         counts = [-(-length // cell.page) for length in cell.lens_k]
@@ -71,6 +78,8 @@ class Inputs:
         )  # fmt: skip
         if cell.left is not None:
             words["window"] = (cell.left, 0)
+        if cell.cache:
+            words["k_scale"] = words["v_scale"] = self.one
         if self.table is None:
             return {**words, "cu_seqlens_k": self.starts_k}
         return {**words, "seqused_k": self.used, "block_table": self.table}
@@ -117,6 +126,8 @@ def _contender(cell, calls, view=lambda result: result):
 
 
 def _fa3(cell, inputs):
+    if cell.cache:
+        raise Unavailable("takes an 8-bit cache with 8-bit queries alone")
     attention = flash_peers.fa3_of_folder()
     options: dict[str, Any] = {"causal": True, "num_splits": 0}
     if cell.left is not None:
@@ -135,8 +146,8 @@ def _fa3(cell, inputs):
 
 def _dense(cell, inputs):
     """Kiln's own call for equal lengths, where these are equal."""
-    if len(set(cell.lens_q)) > 1 or len(set(cell.lens_k)) > 1 or cell.page:
-        raise Unavailable("lengths differ, or keys lie in pages")
+    if len(set(cell.lens_q)) > 1 or len(set(cell.lens_k)) > 1 or cell.page or cell.cache:
+        raise Unavailable("lengths differ, keys lie in pages, or they are of 8 bits")
     options: dict[str, Any] = {"causal": True}
     if cell.left is not None:
         options["window"] = (cell.left, 0)

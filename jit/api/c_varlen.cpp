@@ -50,6 +50,15 @@ void set_cache_options(const kiln_cache_options* given, KvCacheOptions& options)
   options.rotary_interleaved = c.rotary_halves == 0;
 }
 
+template <class Options>
+void read_scales(const kiln_cache_scales* given, const char* op, Options& options) {
+  if (given == nullptr) return;
+  const auto c = copy_of(given, "kiln_cache_scales");
+  options.q_scale = view_of(op, "q_scale", c.q_scale);
+  options.k_scale = view_of(op, "k_scale", c.k_scale);
+  options.v_scale = view_of(op, "v_scale", c.v_scale);
+}
+
 }  // namespace
 
 VarlenOptions options_of(const kiln_varlen_options* given) {
@@ -60,6 +69,7 @@ VarlenOptions options_of(const kiln_varlen_options* given) {
   options.cu_seqlens_k = view_of(kVarlen, "cu_seqlens_k", c.cu_seqlens_k);
   options.seqused_k = view_of(kVarlen, "seqused_k", c.seqused_k);
   options.block_table = view_of(kVarlen, "block_table", c.block_table);
+  read_scales(c.scales, kVarlen, options);
   options.max_seqlen_q = c.max_seqlen_q;
   options.max_seqlen_k = c.max_seqlen_k;
   options.num_splits = c.num_splits;
@@ -74,6 +84,7 @@ KvCacheOptions options_of(const kiln_kvcache_options* given) {
   const auto c = copy_of(given, "kiln_kvcache_options");
   options.cache_seqlens = view_of(kKvCache, "cache_seqlens", c.cache_seqlens);
   options.block_table = view_of(kKvCache, "block_table", c.block_table);
+  read_scales(c.scales, kKvCache, options);
   options.num_splits = c.num_splits;
   options.attention = options_of(c.attention, kKvCache);
   set_sequence_options(kKvCache, c.sequences, options);

@@ -12,8 +12,6 @@ namespace {
 constexpr std::int64_t kMostHeadDim = 512;
 constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
 
-bool is_quantized(DType dtype) { return is_f8(dtype) || dtype == DType::i8; }
-
 // key, value or query: [tokens, heads, head_dim]. Returns the head dim.
 std::uint16_t check_heads(const char* name, const TensorView& tensor, const char* layout,
                           const AppendProblem& problem) {

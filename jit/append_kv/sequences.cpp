@@ -96,6 +96,11 @@ AppendSequencesParams sequence_params(const AppendSequences& t, const AppendProb
 }  // namespace
 
 void check_append_sequences(const AppendSequences& t, AppendProblem& problem) {
+  if (is_quantized(t.k_cache.dtype)) {
+    throw_value({problem.op, "k_new"},
+                "must not be given with a quantised cache; jit.append_kv quantises new keys, in a "
+                "call before this one");
+  }
   check_new("k_new", t.key, t.k_cache, t, problem);
   check_new("v_new", t.value, t.v_cache, t, problem);
   check_written({problem.op, "k_cache"}, t.k_cache);

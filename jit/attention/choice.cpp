@@ -47,7 +47,8 @@ class Rows {
  private:
   bool serves(const AttentionConfig& config) const {
     if (dim_ < config.min_dim || config.max_dim < dim_ || limits_.number < config.since ||
-        major_ == config.spills_on || work_ > config.work) {
+        major_ == config.spills_on || work_ > config.work ||
+        config.key_bytes != size_of(traits_.k)) {
       return false;
     }
     if (config.dense && traits_.storage != Storage::dense) return false;
@@ -100,7 +101,7 @@ Work work_of(const AttentionTraits& traits) {
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits) {
   return attention_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q, config.block_kv,
                                 config.stages, config.teams, config.partners, config.splits,
-                                size_of(traits.q));
+                                size_of(traits.out), size_of(traits.k));
 }
 
 std::string tile_name(const AttentionConfig& config) {

@@ -32,6 +32,7 @@ struct AttentionConfig {
   int since = 80;      // the first arch that it serves, as a number: ptxas may spill for older ones
   int max_keys = 0;    // for windows in which a query sees at most so many; 0: any problem
   bool dense = false;  // spills where sequences have lengths of their own: not used there
+  int key_bytes = 2;   // of an element: 1 in a quantised cache, see cache.cuh
   int spills_on = 0;   // major compute capability for which ptxas spills it: not used there
   std::string_view reason;
 };

@@ -21,6 +21,9 @@ constexpr Named kAttnMaskNames[] = {{"bool", DType::boolean},
                                     {"bfloat16", DType::bf16},
                                     {"float32", DType::f32}};
 
+constexpr Named kCacheDtypeNames[] = {
+    {"float8_e4m3fn", DType::f8_e4m3}, {"float8_e5m2", DType::f8_e5m2}, {"int8", DType::i8}};
+
 constexpr Field kFirstFields[] = {
     {.name = "dtype",
      .kind = FieldKind::choice,
@@ -30,6 +33,14 @@ constexpr Field kFirstFields[] = {
      .help = "of q, k, v and out",
      .says = " {}",
      .when = Says::always},
+    {.name = "cache_dtype",
+     .kind = FieldKind::choice,
+     .offset = offsetof(AttentionTraits, k),
+     .values = kCacheDtypeNames,
+     .help = "of k and v in a quantised cache, with storage ragged or paged; null = dtype",
+     .says = " of {}",
+     .when = Says::when_set,
+     .applies = [](const Traits& t) { return as<AttentionTraits>(t).has_quantized_cache(); }},
     {.name = "head_dim",
      .kind = FieldKind::integer,
      .offset = offsetof(AttentionTraits, head_dim),
@@ -105,7 +116,7 @@ constexpr Field kLastFields[] = {
      .when = Says::when_unset,
      .flag = "--unaligned",
      .unset_reason = "element-wise loads: a base is not 16-byte aligned or a stride is not a "
-                     "multiple of 8 elements"},
+                     "multiple of 16 bytes"},
 };
 
 // The built-in options stand between.
@@ -178,7 +189,14 @@ Footprint sm90_footprint(const Specialization& spec) {
 
 void settle(Traits& words, const UserTexts&, int) {
   auto traits = as<AttentionTraits>(words);
+  const DType cache = traits.has_quantized_cache() ? traits.k : traits.q;
   traits.set_dtype(traits.q);
+  traits.k = traits.v = cache;
+  if (traits.has_quantized_cache() && traits.storage == Storage::dense) {
+    refuse_field("cache_dtype",
+                 "must be left out where storage is dense; set storage to ragged or "
+                 "paged, as sequences have lengths of their own in a cache");
+  }
   if (traits.head_dim_v == 0) traits.head_dim_v = traits.head_dim;
   if (traits.attn_mask == DType::none) traits.mask_pairs = false;
   if (traits.mask == Mask::causal_each && traits.storage == Storage::dense) {

@@ -2,6 +2,8 @@
 
 #include "jit/attention/config.h"
 #include "jit/attention/variant_arguments.h"
+#include "jit/op/arch.h"
+#include "jit/op/checks.h"
 #include "jit/op/source_text.h"
 
 namespace kiln {
@@ -143,7 +145,7 @@ std::string render_portable(const Specialization& spec, const UserTexts& texts,
   SourceText text;
   text << "#include \"/kiln/attention/" << file << "\"\n\n"
        << "struct Config {\n"
-       << "  using Element = " << device_type(traits.q) << ";\n"
+       << "  using Element = " << device_type(traits.out) << ";\n"
        << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
        << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"
        << "  static constexpr int kBlockQ = " << config.block_q << ";\n"
@@ -170,10 +172,18 @@ std::string render_attention(const Specialization& spec, const UserTexts& texts)
 }
 
 std::string render_attention_varlen(const Specialization& spec, const UserTexts& texts) {
-  const bool is_paged = spec.traits_as<AttentionTraits>().storage == Storage::paged;
+  const auto traits = spec.traits_as<AttentionTraits>();
+  std::string fields = std::string("  static constexpr bool kPaged = ") +
+                       boolean(traits.storage == Storage::paged) + ";\n";
+  if (traits.has_quantized_cache()) {
+    const bool hardware =
+        is_f8(traits.k) && arch_table()[static_cast<std::size_t>(spec.arch())].number >= 89;
+    fields += "  using QueryElement = " + device_type(traits.q) +
+              ";\n  using CacheElement = " + device_type(traits.k) +
+              ";\n  static constexpr bool kHardware = " + boolean(hardware) + ";\n";
+  }
   return render_portable(
-      spec, texts, "varlen/flash_attention.cuh",
-      std::string("  static constexpr bool kPaged = ") + boolean(is_paged) + ";\n",
+      spec, texts, "varlen/flash_attention.cuh", fields,
       "AttentionVarlenArgs<Variant> args) {\n  kiln::flash_attention_varlen<Config, "
       "Variant>(args);");
 }

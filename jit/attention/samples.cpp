@@ -14,6 +14,24 @@ constexpr std::pair<int, int> kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {
                                              {40, 40}, {72, 72},   {96, 96},   {192, 192},
                                              {8, 8},   {160, 160}, {64, 128},  {112, 112}};
 
+// A quantised cache: its dtypes, and the code that leaves the least room for registers. Rows whose
+// bytes are no multiple of a vector's are mostly unaligned.
+void add_quantized(Storage storage, AttentionTraits traits, std::vector<AttentionTraits>& list) {
+  traits.storage = storage;
+  traits.k = traits.v = storage == Storage::paged ? DType::f8_e4m3 : DType::f8_e5m2;
+  traits.aligned = traits.head_dim % kVectorBytes == 0 && traits.head_dim_v % kVectorBytes == 0;
+  list.push_back(traits);
+  traits.q = traits.out = DType::f16;
+  traits.k = traits.v = DType::i8;
+  traits.mask = Mask::window;
+  for (const BuiltinVariant& variant : kBuiltinVariants) set_byte(variant, traits, variant.sample);
+  list.push_back(traits);
+  if (storage != Storage::paged || !traits.aligned) return;
+  traits.k = traits.v = DType::f8_e4m3;
+  traits.aligned = false;
+  list.push_back(traits);
+}
+
 std::vector<AttentionTraits> attention_traits() {
   std::vector<AttentionTraits> list;
   for (const auto& [dim, dim_v] : kHeadDims) {
@@ -56,6 +74,7 @@ std::vector<AttentionTraits> attention_traits() {
       traits.aligned = false;
       traits.set_dtype(DType::f16);
       list.push_back(traits);
+      add_quantized(storage, base, list);
     }
     if (dim != dim_v || dim % 64 != 0) continue;
     base.mask = Mask::none;

@@ -20,7 +20,8 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
   if (limits(arch).number != 90) return;
-  if (!traits.aligned || (splits && traits.storage != Storage::dense)) return;
+  if (!traits.aligned || traits.has_quantized_cache()) return;
+  if (splits && traits.storage != Storage::dense) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   // Three math warpgroups leave registers for code that reads nothing at a key.
   const bool is_light_code =
@@ -117,6 +118,7 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
     return "q, k, v or out admits no tensor map: its base and its strides must be multiples of 16 "
            "bytes";
   }
+  if (traits.has_quantized_cache()) return "the keys are quantised";
   return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
                                                    : "";
 }

@@ -44,15 +44,9 @@ float checked_scale(Subject subject, std::optional<float> given, std::int64_t he
 void settle_alignment(const TensorView& q, const TensorView& k, const TensorView& v,
                       const TensorView& out, AttentionProblem& problem) {
   AttentionTraits& traits = problem.traits;
-  const TensorView* const tensors[] = {&q, &k, &v, &out};
-  int vector_bytes[4];
-  traits.aligned = true;
-  for (std::size_t i = 0; i < 4; ++i) {
-    vector_bytes[i] = kVectorElements * size_of(tensors[i]->dtype);
-    traits.aligned = traits.aligned && has_vectors(*tensors[i], vector_bytes[i]);
-  }
+  traits.aligned = has_vectors(q) && has_vectors(k) && has_vectors(v) && has_vectors(out);
   for (std::size_t i = 0; traits.aligned && i < 4; ++i) {
-    problem.arguments().require_alignment(i, static_cast<std::size_t>(vector_bytes[i]));
+    problem.arguments().require_alignment(i, kVectorBytes);
   }
 }
 

@@ -13,12 +13,16 @@ namespace kiln {
 inline constexpr std::int64_t kMaxLength =
     (std::int64_t{1} << 30) - 1;  // q + right must fit an int
 
-// Whether the kernel may read or write the rows of `t` by vectors of so many bytes. Strides of
-// dimensions of one entry are never used.
-inline bool has_vectors(const TensorView& t, int vector_bytes) {
-  bool aligned = is_aligned(t, vector_bytes);
+// Whether the kernel may read or write the rows of `t` by vectors. Strides of dimensions of one
+// entry are never used. Kernels form addresses of vectors of bytes with strides of 32 bits.
+inline bool has_vectors(const TensorView& t) {
+  const int elements = kVectorBytes / size_of(t.dtype);
+  bool aligned = is_aligned(t, kVectorBytes);
   for (int i = 0; i + 1 < t.rank; ++i) {
-    aligned = aligned && (t.shape[i] <= 1 || t.strides[i] % kVectorElements == 0);
+    const std::int64_t stride = t.strides[i];
+    const bool fits =
+        stride % elements == 0 && (elements == 8 || stride == static_cast<int>(stride));
+    aligned = aligned && (t.shape[i] <= 1 || fits);
   }
   return aligned;
 }

@@ -29,8 +29,8 @@ enum class Storage : std::uint8_t { dense, ragged, paged };
 inline constexpr Named kStorageNames[] = {
     {"dense", Storage::dense}, {"ragged", Storage::ragged}, {"paged", Storage::paged}};
 
-// What kernels read or write at once of a row of q, k, v or out where these are aligned.
-inline constexpr int kVectorElements = 8;
+// The bytes that kernels read or write at once of a row of q, k, v or out where these are aligned.
+inline constexpr int kVectorBytes = 16;
 
 // As Traits.
 struct AttentionTraits {
@@ -38,7 +38,7 @@ struct AttentionTraits {
   Mask mask = Mask::none;
   bool softcap = false;
   bool alibi = false;
-  bool aligned = true;  // q, k, v and out may be read and written by kVectorElements at once
+  bool aligned = true;  // q, k, v and out may be read and written by kVectorBytes at once
   DType sinks = DType::none;
   DType attn_mask = DType::none;  // boolean: hides logits; a float: is added to them
   bool mask_pairs = false;        // attn_mask is read two keys at a time, see reads_pairs()
@@ -54,6 +54,7 @@ struct AttentionTraits {
   static constexpr std::uint64_t kIndexesByKey = 1;
   bool variant_indexes_by_key() const { return (variant[1] & kIndexesByKey) != 0; }
   void set_dtype(DType dtype) { q = k = v = out = dtype; }
+  bool has_quantized_cache() const { return size_of(k) == 1; }
   bool operator==(const AttentionTraits&) const = default;
 };
 static_assert(is_traits<AttentionTraits>);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "jit/attention/cache_scales.h"
 #include "jit/attention/sequence_tensors.h"
 #include "jit/attention/tensor_checks.h"
 #include "jit/op/checks.h"
@@ -29,10 +30,8 @@ struct RowDims {
         batch(t.rank == 4 ? t.strides[0] : 0) {}
 };
 
-void check_rows(Subject subject, const TensorView& t, DType dtype,
-                const AttentionProblem& problem) {
+void check_rows(Subject subject, const TensorView& t, const AttentionProblem& problem) {
   check_tensor(subject, t, problem.device_ordinal);
-  check_dtype(subject, t, dtype, " like q");
   check_last_stride(subject, t);
   check_data(subject, t, problem.may_be_null);
 }
@@ -43,9 +42,10 @@ void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
   const bool is_cache = sequences.is_paged() || k.rank == 4;
   const char* const layout = is_cache ? kCacheLayout : kPackedLayout;
   for (auto [argument, tensor] : {std::pair{names.k, &k}, {names.v, &v}}) {
-    check_rows({names.op, argument}, *tensor, q.dtype, problem);
+    check_rows({names.op, argument}, *tensor, problem);
     check_rank({names.op, argument}, *tensor, is_cache ? 4 : 3, layout);
   }
+  check_cache_dtypes(q, k, v, problem);
   const RowDims keys(k), values(v);
   if (keys.dim != q.shape[q.rank - 1]) {
     throw_value({names.op, names.k}, std::string("must have the head dim of ") + names.q +
@@ -120,7 +120,8 @@ void check_options(const AttentionOptions& options, std::int64_t splits,
 void check_results(const TensorView& q, const TensorView& out, const TensorView& lse,
                    std::int64_t dim_v, AttentionProblem& problem) {
   const char* const op = problem.names.op;
-  check_rows({op, "out"}, out, q.dtype, problem);
+  check_rows({op, "out"}, out, problem);
+  check_dtype({op, "out"}, out, q.dtype, " like q");
   if (q.rank == 3) {
     check_shape({op, "out"}, out, {q.shape[0], q.shape[1], dim_v});
   } else {
@@ -160,7 +161,8 @@ void set_page_size(std::uint64_t page_size, AttentionVarlenParams& p) {
 
 void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& out, const TensorView& lse, const SequenceTensors& sequences,
-                const AttentionOptions& options, AttentionProblem& problem) {
+                const CacheScales& scales, const AttentionOptions& options,
+                AttentionProblem& problem) {
   const RowDims queries(sequences.rotates ? out : q), keys(k), values(v), results(out);
   const auto indices = [](const TensorView& t) { return static_cast<const int*>(t.data); };
   AttentionVarlenParams p{};
@@ -191,6 +193,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.packed_queries = q.rank == 3 ? 1 : 0;
   p.rows_k = static_cast<int>(keys.rows);
   p.entries_k = k.rank == 4 ? static_cast<int>(k.shape[0]) : 1;
+  set_scales(scales, p);
   problem.arguments().set_params(p);
   const CallTensor given_q{problem.names.q, &q, Use::replaceable};
   if (sequences.rotates) {
@@ -213,24 +216,28 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   add(offsetof(AttentionVarlenParams, cu_seqlens_k), "cu_seqlens_k", sequences.cu_seqlens_k);
   add(offsetof(AttentionVarlenParams, seqused_k), sequences.seqused_name, sequences.seqused_k);
   add_places(sequences, problem);
+  add_scales(scales, problem);
 }
 
 // The checks that both operations share, once the number of sequences and their bounds are known.
 void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& out, const TensorView& lse, const SequenceTensors& sequences,
-                std::int64_t splits, const AttentionOptions& options, AttentionProblem& problem) {
+                const CacheScales& scales, std::int64_t splits, const AttentionOptions& options,
+                AttentionProblem& problem) {
   check_options(options, splits, problem);
   problem.whole_tiles = splits == 1;
   problem.heads = check_length({problem.names.op, problem.names.q}, q.shape[q.rank - 2], "heads");
   check_keys(q, k, v, sequences, problem);
   check_sequences(k, sequences, problem);
+  check_scales(scales, k.dtype, problem);
   const std::int64_t dim_v = v.shape[v.rank - 1];
   check_results(q, out, lse, dim_v, problem);
   if (sequences.rotates) check_rotated(q, dim_v, problem);
   problem.keys = problem.len_kv;
-  set_params(q, k, v, out, lse, sequences, options, problem);
+  set_params(q, k, v, out, lse, sequences, scales, options, problem);
   AttentionTraits& traits = problem.traits;
   traits.set_dtype(q.dtype);
+  traits.k = traits.v = k.dtype;
   traits.storage = sequences.is_paged() ? Storage::paged : Storage::ragged;
   traits.head_dim = static_cast<std::uint16_t>(q.shape[q.rank - 1]);
   traits.head_dim_v = static_cast<std::uint16_t>(dim_v);
@@ -284,7 +291,8 @@ void check_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
               .kv_indptr = options.kv_indptr,
               .kv_indices = options.kv_indices,
               .causal_each = options.causal_each},
-             options.num_splits, options.attention, problem);
+             {options.q_scale, options.k_scale, options.v_scale}, options.num_splits,
+             options.attention, problem);
 }
 
 void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorView& v_cache,
@@ -314,7 +322,8 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
               .causal_each = options.causal_each,
               .new_keys = new_keys_of(options, problem),
               .rotates = options.k_new.given() && options.rotary_cos.given()},
-             options.num_splits, options.attention, problem);
+             {options.q_scale, options.k_scale, options.v_scale}, options.num_splits,
+             options.attention, problem);
   // One query sees all keys either way, and models are prewarmed for causal calls.
   Mask& mask = problem.traits.mask;
   if (problem.len_q == 1 && mask == Mask::none) mask = Mask::causal;

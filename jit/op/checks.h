@@ -124,6 +124,7 @@ inline void check_shape(Subject subject, const TensorView& tensor,
 
 inline bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 inline bool is_f8(DType dtype) { return dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2; }
+inline bool is_quantized(DType dtype) { return is_f8(dtype) || dtype == DType::i8; }
 inline bool is_float(DType dtype) { return is_half(dtype) || dtype == DType::f32; }
 
 inline bool is_aligned(const TensorView& tensor, int bytes) {

@@ -12,6 +12,7 @@ from .json_file import read_json
 _DATA = os.path.join(os.path.dirname(__file__), "data", "models.json")
 _VECTOR_BYTES = 16  # a row must be a multiple of this to be loaded or stored in whole vectors
 _ELEMENT_BYTES = {"float16": 2, "bfloat16": 2}
+CACHE_DTYPES = ("float8_e4m3fn", "float8_e5m2", "int8")
 
 
 _SIZES = ("num_key_value_heads", "head_dim", "intermediate_size", "vocab_size")
@@ -69,8 +70,12 @@ def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-def model_specs(model: dict[str, Any], dtype: str | None = None) -> list[dict[str, Any]]:
+def model_specs(
+    model: dict[str, Any], dtype: str | None = None, cache_dtype: str | None = None
+) -> list[dict[str, Any]]:
     """The kernels of a model's attention and of its projections, in `dtype` or else the model's.
+
+    Those of an engine's calls are also there for a KV cache in `cache_dtype`.
 
     Weights are stored [N, K], but [K, N] for those that `weights_kn` names.
     """
@@ -81,6 +86,9 @@ def model_specs(model: dict[str, Any], dtype: str | None = None) -> list[dict[st
             "bfloat16 and float16 only: choose one of the two with --dtype"
         )
     specs = _attention_specs(model, dtype)
+    if cache_dtype is not None:
+        served = [spec for spec in specs if spec["storage"] != "dense"]
+        specs += [{**spec, "cache_dtype": cache_dtype} for spec in served]
     for name, shape in model["gemm"].items():
         is_kn = name in model.get("weights_kn", ())
         spec = _gemm_spec(shape, dtype, biased=name in model["bias"], is_kn=is_kn)

@@ -14,6 +14,7 @@ struct StridedRows {
 
   __device__ __forceinline__ void seek(int row) { pointer += static_cast<u32>(row) * stride; }
   __device__ __forceinline__ void skip(int count) { pointer += count * stride; }
+  __device__ __forceinline__ void shift(int elements) { pointer += elements; }
 };
 
 // Every batch entry has the same lengths, and every tensor has its own strides. The rows of a tile

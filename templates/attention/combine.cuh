@@ -1,6 +1,7 @@
 // The epilogue where several teams or several CTAs have each processed some of the keys. It joins
 // their partial results, always in the same order, and writes the output and the LSE.
 #pragma once
+#include "/kiln/attention/cache_products.cuh"
 #include "/kiln/attention/params.h"
 #include "/kiln/attention/softmax.cuh"
 #include "/kiln/attention/store.cuh"
@@ -48,11 +49,11 @@ struct CombinedOutputs {
     outputs.w += weight * of_part.w;
   }
   // Normalises and rounds the columns. The caller stores them, because ptxas spilled with head dim
-  // 256 and a mask when this took the address too.
+  // 256 and a mask when this took the address too. `scale`: of the values.
   template <class Element, class Variant>
-  __device__ __forceinline__ void round(const Variant& variant, const Position& at,
-                                        u32 (&words)[2]) const {
-    const float factor = row_factor(sum, variant, at);
+  __device__ __forceinline__ void round(const Variant& variant, const Position& at, u32 (&words)[2],
+                                        float scale = 1.0f) const {
+    const float factor = row_factor(sum, variant, at) * scale;
     float values[4] = {outputs.x * factor, outputs.y * factor, outputs.z * factor,
                        outputs.w * factor};
     if constexpr (Variant::kTransformsOutput) {
@@ -90,13 +91,15 @@ __device__ __forceinline__ void for_each_quad(const Addressing& addressing, Visi
 template <class Config, class Variant, class Addressing, class Row>
 __device__ __forceinline__ void store_combined(const Variant& variant, const Addressing& addressing,
                                                int count, Row row_of) {
+  float scale = 1.0f;
+  if constexpr (KeysOf<Config>::kQuantized) scale = addressing.value_scale();
   for_each_quad<Config>(addressing, [&](int row, int column) {
     const CombinedOutputs all =
         combine_partials(count, column, [&](int i) { return row_of(i, row); });
     const Position at = addressing.position(row, 0);
     if (addressing.wants_lse() && column == 0) *addressing.lse(row) = lse_of(all.sum);
     u32 words[2];
-    all.template round<typename Config::Element>(variant, at, words);
+    all.template round<typename Config::Element>(variant, at, words, scale);
     store_words<Config::kAligned>(addressing.out_row(row) + column, words);
   });
 }
@@ -127,10 +130,18 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
   for (int r = 0; r < OutMap::kRows; ++r) {
     const Row row = of_team(place.team, place.row + OutMap::row(r));
     if (OutMap::leads_row() && place.partner == 0) row.set_sum(softmax.row[r]);
+    float* const columns = row.at + place.column();
+    if constexpr (is_alternating<OutMap>) {
 #pragma unroll
-    for (int c = 0; c < OutMap::kCols; c += 2) {
-      *reinterpret_cast<float2*>(row.at + place.column() + OutMap::col(c)) = {out.at(r, c),
-                                                                              out.at(r, c + 1)};
+      for (int c = 0; c < OutMap::kCols; c += 4) {
+        *reinterpret_cast<float4*>(columns + OutMap::col(c)) = {out.at(r, c), out.at(r, c + 2),
+                                                                out.at(r, c + 1), out.at(r, c + 3)};
+      }
+    } else {
+#pragma unroll
+      for (int c = 0; c < OutMap::kCols; c += 2) {
+        *reinterpret_cast<float2*>(columns + OutMap::col(c)) = {out.at(r, c), out.at(r, c + 1)};
+      }
     }
   }
   __syncthreads();

@@ -22,6 +22,8 @@
 #include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/arguments.cuh"
 #include "/kiln/attention/builtin_variants.cuh"
+#include "/kiln/attention/cache.cuh"
+#include "/kiln/attention/cache_products.cuh"
 #include "/kiln/attention/combine.cuh"
 #include "/kiln/attention/load.cuh"
 #include "/kiln/attention/mask.cuh"
@@ -60,16 +62,23 @@ struct AttentionTiles {
                 "flash_attention: kBlockQ must be 16 or 32 rows for each group of kPartners warps");
   static_assert(kPartners == 1 || Config::kTeams == 1,
                 "flash_attention: partners share rows within one team");
+  using Keys = KeysOf<Config>;
+  static_assert(!Keys::kQuantized || (kPartners == 1 && Config::kSplits),
+                "flash_attention: kernels of a quantised cache have the epilogue of kSplits");
+  static constexpr int kKeyBytes = sizeof(typename Keys::Element);
 
   using Q = TileShape<Config::kBlockQ, Config::kHeadDim, kThreads, Config::kAligned>;
-  using K = TileShape<Config::kBlockKv, Config::kHeadDim, kTeamThreads, Config::kAligned>;
-  using V = TileShape<Config::kBlockKv, Config::kHeadDimV, kTeamThreads, Config::kAligned>;
+  using K =
+      TileShape<Config::kBlockKv, Config::kHeadDim, kTeamThreads, Config::kAligned, kKeyBytes>;
+  using V =
+      TileShape<Config::kBlockKv, Config::kHeadDimV, kTeamThreads, Config::kAligned, kKeyBytes>;
   static constexpr int kWarpKeys = Config::kBlockKv / kPartners;
-  static constexpr int kWarpColumns = V::kChunks * 8 / kPartners;
+  static constexpr int kWarpColumns = V::kChunks * V::kPerChunk / kPartners;
   static_assert(kPartners == 1 || (kWarpKeys % 16 == 0 && kWarpColumns % 64 == 0),
                 "flash_attention: partners need 16 keys and 64 columns each, or multiples");
   using ScoreMap = FragMap<kWarpRows / 16, kWarpKeys / 8>;
-  using OutMap = FragMap<kWarpRows / 16, kWarpColumns / 8>;
+  using OutMap = conditional<Keys::kQuantized, AlternatingFragMap<kWarpRows / 16, kWarpColumns / 8>,
+                             FragMap<kWarpRows / 16, kWarpColumns / 8>>;
   using Weights =
       SwizzledRows<Config::kBlockKv / 8>;  // a tile's weights, exchanged between partners
 
@@ -78,11 +87,13 @@ struct AttentionTiles {
   static constexpr u32 kWeightsOffset = Q::kBytes + Config::kTeams * kRingBytes;
   static constexpr u32 kScratchOffset =
       kWeightsOffset + (kPartners > 1 ? kRows * Weights::kRowBytes : 0);
-  static_assert(kScratchOffset + (kPartners > 1 ? kPartners * kRows * 4 : 0) <=
+  static_assert(kScratchOffset + (kPartners > 1      ? kPartners * kRows * 4
+                                  : Keys::kQuantized ? kRows * 4
+                                                     : 0) <=
                     attention_shared_bytes(Config::kHeadDim, Config::kHeadDimV, Config::kBlockQ,
                                            Config::kBlockKv, Config::kStages, Config::kTeams,
                                            kPartners, Config::kSplits,
-                                           sizeof(typename Config::Element)),
+                                           sizeof(typename Config::Element), kKeyBytes),
                 "flash_attention: the tiles must fit what attention_shared_bytes() asks for");
 };
 
@@ -97,6 +108,31 @@ __device__ __forceinline__ void sync_team() {
   } else {
     const u32 barrier = 1 + threadIdx.x / kThreads;
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+  }
+}
+
+// Waits for Q where the main loop will not, or loads it. Q takes the sign of the scale. Returns its
+// magnitude, by which scores are multiplied: in the exponent, if no hook sees the logits.
+template <class Config, int kAhead, class Place, class Addressing>
+__device__ __forceinline__ auto settle_queries(u8* shared_memory, const Place& place, float scale,
+                                               const Addressing& rows) {
+  using Tiles = AttentionTiles<Config>;
+  if constexpr (Tiles::Keys::kQuantized) {
+    float* const factors = reinterpret_cast<float*>(shared_memory + Tiles::kScratchOffset);
+    load_queries<Config, typename Tiles::Q::Layout>(shared_memory, factors, rows.rows(),
+                                                    scale < 0.0f ? -1.0f : 1.0f, rows.q_rows());
+    __syncthreads();
+    return row_scales<typename Tiles::ScoreMap>(factors + place.row, fabsf(scale));
+  } else {
+    if (Config::kTeams > 1 || scale < 0.0f) {
+      wait_copies<Config::kAligned, kAhead>();
+      __syncthreads();  // all teams have loaded their part of Q
+      if (scale < 0.0f) {
+        negate_tile<typename Tiles::Q>(shared_memory, threadIdx.x);
+        if constexpr (Config::kTeams > 1) __syncthreads();  // one team synchronises in the loop
+      }
+    }
+    return fabsf(scale);
   }
 }
 
@@ -126,13 +162,11 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
                                  rows.v_rows());
   };
 
-  // Q takes the sign of the scale. Its magnitude goes into the exponent if no hook sees the logits;
-  // 0 is then replaced by a tiny scale, because 0 * -inf is NaN.
-  const float size = fabsf(scale);
-  const float exponent_scale = Variant::kTransformsLogits ? kLog2e : fmaxf(size * kLog2e, 1e-30f);
-
-  load_tile<typename Tiles::Q>(q_tile, 0, {0, rows.rows()}, threadIdx.x, rows.q_rows());
-  commit_copies<Config::kAligned>();
+  using Keys = typename Tiles::Keys;
+  if constexpr (!Keys::kQuantized) {
+    load_tile<typename Tiles::Q>(q_tile, 0, {0, rows.rows()}, threadIdx.x, rows.q_rows());
+    commit_copies<Config::kAligned>();
+  }
   int tiles[kAhead + 1];  // first keys: tiles[0] is the current tile, the others are in flight
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
@@ -141,14 +175,8 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     if (kStages > 1) load_v(tiles[i], i * Tiles::kStageBytes);
     commit_copies<Config::kAligned>();
   }
-  if (Config::kTeams > 1 || scale < 0.0f) {
-    wait_copies<Config::kAligned, kAhead>();
-    __syncthreads();  // all teams have loaded their part of Q
-    if (scale < 0.0f) {
-      negate_tile<typename Tiles::Q>(shared_memory, threadIdx.x);
-      if constexpr (Config::kTeams > 1) __syncthreads();  // one team synchronises in the loop
-    }
-  }
+  const auto sizes = settle_queries<Config, kAhead>(shared_memory, place, scale, rows);
+  const auto exponent_scale = exponent_scales<Variant::kTransformsLogits>(sizes);
   u32 read = 0;
   while (tiles[0] != Walk::kEnd) {
     wait_copies<Config::kAligned, kAhead - 1>();
@@ -166,8 +194,14 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     const Tile kind = walk.kind(tiles[0], warp_rows);
     Fragment<typename Tiles::ScoreMap> scores;
     if (kind != Tile::skip) {
-      multiply_qk<Element, typename Tiles::Q::Layout, typename Tiles::K::Layout>(
-          scores, q_tile, ring + read + place.key() * Tiles::K::Layout::kRowBytes, place.row);
+      const u32 k_tile = ring + read + place.key() * Tiles::K::Layout::kRowBytes;
+      if constexpr (Keys::kQuantized) {
+        multiply_qk_bytes<Keys, typename Tiles::Q::Layout, typename Tiles::K::Layout>(
+            scores, q_tile, k_tile, place.row);
+      } else {
+        multiply_qk<Element, typename Tiles::Q::Layout, typename Tiles::K::Layout>(
+            scores, q_tile, k_tile, place.row);
+      }
     }
     if constexpr (kStages == 1) {
       tiles[kAhead] = walk.next();
@@ -178,7 +212,8 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     }
     if (kind != Tile::skip) {
       if constexpr (Variant::kTransformsLogits) {
-        transform_logits(scores, variant, rows, place.row, tiles[0] + place.key(), size);
+        const float all = multiply_rows(scores, sizes);
+        transform_logits(scores, variant, rows, place.row, tiles[0] + place.key(), all);
       }
       // This is one loop with a branch: two loops, with and without mask, compile 40 % longer.
       if (kind == Tile::partial) {
@@ -189,7 +224,9 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
             maximum, [](float a, float b) { return fmaxf(a, b); });
       });
       const u32 v_tile = ring + read + Tiles::K::kBytes;
-      if constexpr (Tiles::kPartners == 1) {
+      if constexpr (Keys::kQuantized) {
+        multiply_pv_bytes<Keys, typename Tiles::V::Layout>(out, scores, v_tile);
+      } else if constexpr (Tiles::kPartners == 1) {
         multiply_pv<Element, typename Tiles::V::Layout>(out, scores, v_tile);
       } else {
         const u32 weights = q_tile + Tiles::kWeightsOffset;

@@ -6,28 +6,36 @@
 
 namespace kiln {
 
-// A tile of rows of kDim 16-bit elements, padded in shared memory to whole tensor-core steps.
-// kThreads threads copy it together.
-template <int kRows_, int kDim_, int kThreads_, bool kAligned_>
+// A tile of rows of kDim elements, of 16 bits mostly, padded in shared memory to whole tensor-core
+// steps. kThreads threads copy it together.
+template <int kRows_, int kDim_, int kThreads_, bool kAligned_, int kElementBytes = 2>
 struct TileShape {
   static constexpr int kRows = kRows_;
   static constexpr int kDim = kDim_;
   static constexpr int kThreads = kThreads_;
   static constexpr bool kAligned = kAligned_;
-  static constexpr int kChunks = round_up(kDim, 16) / 8;
+  static constexpr int kPerChunk = 16 / kElementBytes;
+  static constexpr int kChunks = round_up(kDim, 16) / kPerChunk;
   using Layout = SwizzledRows<kChunks>;
   static constexpr u32 kBytes = kRows * Layout::kRowBytes;
 };
 
-// Starts the copy of one 16-byte chunk, or writes zeros if it is not valid. Chunks of an unaligned
-// row are gathered element by element and have arrived on return.
+// Starts the copy of one 16-byte chunk of which `count` elements exist, all or none of 16-bit ones;
+// zeros take the place of the others. Chunks of an unaligned row are gathered element by element
+// and have arrived on return.
 template <bool kAligned, class Element>
-__device__ __forceinline__ void load_chunk(u32 destination, const Element* source, bool valid) {
+__device__ __forceinline__ void load_chunk(u32 destination, const Element* source, int count) {
   if constexpr (kAligned) {
-    copy_async_16(destination, source, valid ? 16 : 0);
+    copy_async_16(destination, source, count * static_cast<int>(sizeof(Element)));
   } else {
     u32 words[4] = {0, 0, 0, 0};
-    if (valid) {
+    if constexpr (sizeof(Element) == 1) {
+      const u8* const bytes = reinterpret_cast<const u8*>(source);
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        if (i < count) words[i / 4] |= static_cast<u32>(bytes[i]) << i % 4 * 8;
+      }
+    } else if (count != 0) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         words[i] = source[2 * i].bits | static_cast<u32>(source[2 * i + 1].bits) << 16;
@@ -53,6 +61,9 @@ __device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int 
   const int first_row = thread / kSharing;
   // An unaligned load passes through registers; unrolled, it would take those of the accumulators.
   constexpr int kUnroll = Shape::kAligned ? 64 : 1;
+  // Where an address takes long to form, the column is part of its base.
+  constexpr bool kShifts = Shape::kPerChunk == 16;
+  if constexpr (kShifts) rows.shift(column * Shape::kPerChunk);
   rows.seek(first + first_row);
 #pragma unroll(kUnroll)
   for (int i = 0; i < ceil_div(Shape::kRows, kRowStep); ++i) {
@@ -62,8 +73,12 @@ __device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int 
 #pragma unroll(kUnroll)
     for (int j = 0; j < Shape::kChunks / kSharing; ++j) {
       const int chunk = column + j * kSharing;
+      constexpr int kCount = Shape::kPerChunk;
+      const int left = Shape::kDim - chunk * kCount;
+      const int count = Shape::kDim % kCount == 0 ? (left > 0 ? kCount : 0) : min(left, kCount);
       load_chunk<Shape::kAligned>(tile + Shape::Layout::offset(row, chunk),
-                                  rows.pointer + chunk * 8, row_valid && chunk * 8 < Shape::kDim);
+                                  rows.pointer + (kShifts ? j * kSharing : chunk) * kCount,
+                                  row_valid ? max(count, 0) : 0);
     }
     rows.skip(kRowStep);
   }

@@ -33,15 +33,18 @@ constexpr int attention_partial_floats(int block_q, int head_dim_v) {
 }
 
 // Dynamic shared memory of one CTA: the Q tile, `stages` K and V tiles for each team, and what
-// partners exchange, with elements of `element_bytes` bytes. The epilogue reuses it for the output
-// tile or, with `splits`, for the teams' partial results.
+// partners exchange, with elements of `element_bytes` bytes and keys of `key_bytes`, of which 1
+// needs a factor for each query row. The epilogue reuses it for the output tile or, with `splits`,
+// for the teams' partial results.
 constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
                                      int stages, int teams, int partners, bool splits,
-                                     int element_bytes) {
+                                     int element_bytes, int key_bytes) {
   const int dim = attention_padded_dim(head_dim), dim_v = attention_padded_dim(head_dim_v);
-  const int exchanged = partners > 1 ? block_q * (element_bytes * block_kv + 4 * partners) : 0;
+  const int exchanged = partners > 1     ? block_q * (element_bytes * block_kv + 4 * partners)
+                        : key_bytes == 1 ? block_q * 4
+                                         : 0;
   const int keys = teams * stages * block_kv * (dim + dim_v);
-  const int inputs = element_bytes * (block_q * dim + keys) + exchanged;
+  const int inputs = element_bytes * block_q * dim + key_bytes * keys + exchanged;
   const int outputs = splits ? 4 * teams * attention_partial_floats(block_q, head_dim_v)
                              : element_bytes * block_q * dim_v;
   return inputs > outputs ? inputs : outputs;
@@ -65,6 +68,12 @@ constexpr long long attention_workspace_bytes(long long tiles, int splits, int b
   return attention_flag_bytes(tiles, splits) +
          tiles * splits * attention_partial_floats(block_q, head_dim_v) * 4;
 }
+
+// The number of which a head's elements are multiples, at `at` plus strides, which may be 0; null: 1.
+struct AttentionScale {
+  const float* at;
+  long long batch, head;
+};
 
 // The arguments of calls whose sequences have lengths of their own, which lie in device memory: the
 // host knows bounds alone. Of `call`, batch is the number of sequences. Queries are packed,
@@ -102,6 +111,7 @@ struct AttentionVarlenParams {
   // all packed keys; batch entries or pages.
   int tokens, rows_k, entries_k;
   int packed_queries;
+  AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
 };
 // Either argument block begins with what all calls have.
 constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }

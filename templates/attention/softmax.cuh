@@ -1,6 +1,7 @@
 // Online softmax: the running maximum and sum of each row of a warp, and the rescaling of the
 // output when the maximum grows. The state is kept in powers of two.
 #pragma once
+#include "/kiln/attention/cache.cuh"
 #include "/kiln/attention/variant.cuh"
 #include "/kiln/base/frag.cuh"
 
@@ -24,10 +25,10 @@ struct OnlineSoftmax {
 
   // Turns a tile's scores into weights 2^(scale * score - maximum), scale > 0, and rescales `out`
   // to the new maximum. `share(maximum)` exchanges the rows' maxima with the other warps that have
-  // scores of these rows.
-  template <class OutMap, class Share>
-  __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out, float scale,
-                                       Share share) {
+  // scores of these rows. A Scale is a float or RowScales.
+  template <class OutMap, class Scale, class Share>
+  __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out,
+                                       const Scale& scale, Share share) {
     grow(scores, scale, share, [&](int r, float shrink) {
 #pragma unroll
       for (int c = 0; c < OutMap::kCols; ++c) out.at(r, c) *= shrink;
@@ -40,8 +41,8 @@ struct OnlineSoftmax {
   // maximum is kept while it is too small by at most 2^kSlack for every row of the warp: weights up
   // to that size lose no precision, and most tiles then leave the outputs alone. Returns whether
   // shrink() was called.
-  template <class Share, class Shrink>
-  __device__ __forceinline__ bool grow(Fragment<Map>& scores, float scale, Share share,
+  template <class Scale, class Share, class Shrink>
+  __device__ __forceinline__ bool grow(Fragment<Map>& scores, const Scale& scale, Share share,
                                        Shrink shrink) {
     float maximum[Map::kRows];
     bool grows = false;
@@ -56,7 +57,7 @@ struct OnlineSoftmax {
       }
       // The scaled maximum is kept, so that rescaling agrees with the weights to the last bit even
       // where logits are so large that the product is rounded.
-      maximum[r] = fmaxf(row[r].max, fmaxf(largest, other) * scale);
+      maximum[r] = fmaxf(row[r].max, fmaxf(largest, other) * scale_of(scale, r));
       if constexpr (kShares) maximum[r] = Map::row_max(maximum[r]);
     }
     share(maximum);
@@ -77,14 +78,15 @@ struct OnlineSoftmax {
   }
 
   // The second half turns the scores into weights and adds these up.
-  __device__ __forceinline__ void weigh(Fragment<Map>& scores, float scale) {
+  template <class Scale>
+  __device__ __forceinline__ void weigh(Fragment<Map>& scores, const Scale& scale) {
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
       const float subtrahend = finite(row[r].max);
       float sum = 0.0f;
 #pragma unroll
       for (int c = 0; c < Map::kCols; ++c) {
-        const float weight = exp2_approx(fmaf(scores.at(r, c), scale, -subtrahend));
+        const float weight = exp2_approx(fmaf(scores.at(r, c), scale_of(scale, r), -subtrahend));
         scores.at(r, c) = weight;
         sum += weight;
       }

@@ -28,6 +28,10 @@ SPECS = {
     "attention_paged": {
         **ATTENTION, "mask": "causal", "storage": "paged", "splits": True, "block_q": 16,
     },
+    "attention_e4m3_cache": {
+        **ATTENTION, "mask": "causal", "storage": "paged", "splits": True, "block_q": 16,
+        "block_kv": 32, "stages": 3, "cache_dtype": "float8_e4m3fn",
+    },
     "attention_sm90": {
         "op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "mask": "causal",
         "block_q": 192, "splits": False,

@@ -59,8 +59,9 @@ static const struct field kVarlen[] = {
     FIELD(kiln_varlen_options, num_splits),
     FIELD(kiln_varlen_options, attention),
     FIELD(kiln_varlen_options, sequences),
+    FIELD(kiln_varlen_options, scales),
     {"end of kiln_varlen_options", sizeof(kiln_varlen_options), 0}};
-static const size_t kVarlenOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80};
+static const size_t kVarlenOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88};
 
 static const struct field kKvCache[] = {
     FIELD(kiln_kvcache_options, struct_size),
@@ -70,8 +71,9 @@ static const struct field kKvCache[] = {
     FIELD(kiln_kvcache_options, attention),
     FIELD(kiln_kvcache_options, sequences),
     FIELD(kiln_kvcache_options, cache),
+    FIELD(kiln_kvcache_options, scales),
     {"end of kiln_kvcache_options", sizeof(kiln_kvcache_options), 0}};
-static const size_t kKvCacheOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56};
+static const size_t kKvCacheOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64};
 
 static const struct field kSequences[] = {
     FIELD(kiln_sequence_options, struct_size),

@@ -82,12 +82,14 @@ TEST_CASE("SDPA's options arrive from C") {
 
 TEST_CASE("the options of attention with lengths arrive from C") {
   const kiln_tensor queries = tensor(1), keys = tensor(2), used = tensor(3), pages = tensor(4);
+  const kiln_tensor of_q = tensor(5), of_k = tensor(6), of_v = tensor(7);
   kiln_attention_options attention = zeroed<kiln_attention_options>();
   attention.causal = 1;
   const kiln_tensor starts = tensor(5), list = tensor(6), flags = tensor(7);
   const kiln_sequence_options sequences{sizeof sequences, &starts, &list, &flags};
-  const kiln_varlen_options c{sizeof c, &queries, &keys, &used,      &pages,
-                              5,        6,        1,     &attention, &sequences};
+  const kiln_cache_scales scales{sizeof scales, &of_q, &of_k, &of_v};
+  const kiln_varlen_options c{sizeof c, &queries, &keys,      &used,      &pages, 5,
+                              6,        1,        &attention, &sequences, &scales};
   const VarlenOptions options = options_of(&c);
   CHECK(options.cu_seqlens_q.data == queries.data);
   CHECK(options.cu_seqlens_k.data == keys.data);
@@ -97,12 +99,14 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK(options.attention.causal);
   CHECK((options.kv_indptr.data == starts.data && options.kv_indices.data == list.data));
   CHECK(options.causal_each.data == flags.data);
+  CHECK((options.q_scale.data == of_q.data && options.k_scale.data == of_k.data));
+  CHECK(options.v_scale.data == of_v.data);
   CHECK_FALSE(options_of((kiln_varlen_options*)nullptr).cu_seqlens_q.given());
 
   kiln_cache_options cache = zeroed<kiln_cache_options>();
   cache.cache_batch_idx = &queries, cache.cache_leftpad = &keys;
   cache.k_new = &used, cache.v_new = &pages, cache.rotary_cos = &starts, cache.rotary_sin = &list;
-  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention, &sequences, &cache};
+  const kiln_kvcache_options k{sizeof k, &used, &pages, 1, &attention, &sequences, &cache, &scales};
   const KvCacheOptions cached = options_of(&k);
   CHECK((cached.cache_seqlens.data == used.data && cached.block_table.data == pages.data));
   CHECK((cached.num_splits == 1 && cached.attention.causal));
@@ -117,6 +121,8 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK(mentions(message_of<std::invalid_argument>([&] { options_of(&k); }),
                  "kiln_cache_options: reserved must be 0, got 1"));
   cache.reserved = 0;
+  CHECK((cached.q_scale.data == of_q.data && cached.k_scale.data == of_k.data));
+  CHECK(cached.v_scale.data == of_v.data);
   const auto zeros = zeroed<kiln_kvcache_options>();
   CHECK_FALSE(options_of(&zeros).attention.causal);
 

@@ -359,7 +359,10 @@ TEST_CASE("every row of the tables is used somewhere") {
       }
       AttentionTraits ragged = attention(dim, dim);
       ragged.storage = Storage::ragged;
-      for (int row : varlen_rows(ragged, arch)) seen[&kFlashAttention].insert(row);
+      for (const DType stored : {ragged.q, DType::f8_e4m3}) {
+        ragged.k = ragged.v = stored;
+        for (int row : varlen_rows(ragged, arch)) seen[&kFlashAttention].insert(row);
+      }
     }
   }
   CHECK(seen[&kFlashAttention].size() == attention_configs().size());

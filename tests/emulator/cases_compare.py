@@ -170,6 +170,13 @@ LOGIC = [
         [P & Q, P | Q, P ^ Q, ~P, np.where(P, ~Q, Q)],
     ),
     Case(
+        "a predicate inverted by xor",
+        "xor.pred %o0, %i0, -1; @%i1 xor.pred %o0, %o0, -1;",
+        [P, Q],
+        ["pred"],
+        [~P ^ Q],
+    ),
+    Case(
         "setp with a sink",
         "setp.lt.s32 _|%o0, %i0, 4; setp.lt.s32 %o1|_, %i0, 4;",
         [EIGHT.astype(np.int32)],

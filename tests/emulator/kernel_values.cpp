@@ -55,6 +55,7 @@ std::uint32_t random_bits(DType dtype, std::mt19937& random) {
     return dtype == DType::f8_e4m3 ? (sign_and_digits & 0x87) | (2 + exponent) << 3
                                    : (sign_and_digits & 0x83) | (10 + exponent) << 2;
   }
+  if (dtype == DType::i8) return random() % 256;
   const int sixty_fourths = static_cast<int>(random() % 129) - 64;
   const float value = static_cast<float>(sixty_fourths) / 64;
   std::uint32_t bits;

@@ -110,8 +110,8 @@ void KernelCase::make_varlen(int size) {
   problem.heads = kHeads;
   problem.scale = (size == 1 ? -1 : 1) / std::sqrt(static_cast<double>(traits.head_dim));
   const auto keys = [&](int dim) -> Tensor& {
-    return is_paged ? tensor(traits.q, {kSequences * width, page_size, 1, dim})
-                    : tensor(traits.q, {rows_k, 1, dim});
+    return is_paged ? tensor(traits.k, {kSequences * width, page_size, 1, dim})
+                    : tensor(traits.k, {rows_k, 1, dim});
   };
   Tensor& q = tensor(traits.q, {tokens, kHeads, traits.head_dim});
   Tensor& k = keys(traits.head_dim);
@@ -125,6 +125,16 @@ void KernelCase::make_varlen(int size) {
     options.kv_indices = integers({kSequences * width}, table).view;
   } else if (is_paged) {
     options.block_table = integers({kSequences, width}, table).view;
+  }
+  if (traits.has_quantized_cache()) {
+    // Its values then are as large as other tensors' are.
+    const float scale = traits.k == DType::i8 ? 1.0f / 128 : 0.5f;
+    Tensor& scales = tensor(DType::f32, {1});
+    std::memcpy(scales.bytes.data(), &scale, sizeof scale);
+    options.k_scale = options.v_scale = scales.view;
+    for (Tensor* const stored : {&k, &v}) {
+      for (float& value : stored->values) value *= scale;
+    }
   }
   AttentionOptions& attention = options.attention;
   attention.scale = static_cast<float>(problem.scale);

@@ -29,6 +29,15 @@ def test_the_table_is_consistent(name):
     assert set(model["bias"]) <= set(model["gemm"])
 
 
+def test_a_quantised_cache_adds_kernels_of_the_engines_calls():
+    model = models.load_model("llama-3.1-8b")[1]
+    plain = models.model_specs(model)
+    added = [s for s in models.model_specs(model, None, "float8_e4m3fn") if s not in plain]
+    assert {spec["storage"] for spec in added} == {"ragged", "paged"}
+    assert {spec["cache_dtype"] for spec in added} == {"float8_e4m3fn"}
+    assert {spec["mask"] for spec in added} == {"causal"}
+
+
 def test_names_and_aliases_are_unique():
     table = models.known_models()
     names = [n.lower() for name, m in table.items() for n in (name, *m["aliases"])]

@@ -1,15 +1,12 @@
-"""Arguments of jit.flash_attention_varlen and jit.flash_attention_with_kvcache, and the operators
-behind them: each mistake gets one sentence, which docs/troubleshooting.md lists. What the kernels
-compute is tested in tests/kernels."""
+"""Arguments of jit.flash_attention_varlen and jit.flash_attention_with_kvcache: each mistake gets one
+sentence, which docs/troubleshooting.md lists. What the kernels compute is tested in tests/kernels."""
 
 import kiln
-import kiln.operators
 import numpy as np
 import pytest
 import torch
 from kiln import jit
 from message_page import check
-from torch._subclasses import FakeTensorMode
 
 HALF = np.float16
 
@@ -46,6 +43,15 @@ def kvcache(**changes):
         "cache_seqlens": numbers(3, 8), **changes,
     }  # fmt: skip
     return jit.flash_attention_with_kvcache(**arguments)
+
+
+def quantised(**changes):
+    cache = array(3, 4, 2, 64, dtype=np.int8)
+    return paged(**{"k": cache, "v": cache, **changes})
+
+
+def scale(*shape):
+    return np.ones(shape, np.float32)
 
 
 def indexed(index):
@@ -93,6 +99,9 @@ PLACES_REFUSED = [
     (lambda: varlen(causal="yes"), TypeError, "causal must be True or False, got 'yes'"),
     (lambda: kvcache(causal=1), TypeError, "causal must be True or False, got 1"),
     (lambda: appending(v_new=None), ValueError, "k_new goes with v_new: give both, or none"),
+    (lambda: appending(k_cache=array(2, 8, 2, 64, dtype=np.int8),
+                       v_cache=array(2, 8, 2, 64, dtype=np.int8)), ValueError,
+     "k_new must not be given with a quantised cache; jit.append_kv quantises new keys"),
     (lambda: appending(rotary_sin=None), ValueError,
      "rotary_cos goes with rotary_sin: give both, or none"),
     (lambda: appending(k_new=None, v_new=None), ValueError,
@@ -132,6 +141,18 @@ REFUSED = [
      "q must be float16 or bfloat16, got float32; cast the inputs to one of them"),
     (lambda: varlen(v=array(5, 2, 64, dtype=np.float32)), TypeError,
      "v must be float16 like q, got float32"),
+    (lambda: varlen(k=array(5, 2, 64, dtype=np.float32)), TypeError,
+     "k must be float16 like q, or quantised: float8_e4m3fn, float8_e5m2 or int8; got float32"),
+    (lambda: paged(k=array(3, 4, 2, 64, dtype=np.int8)), TypeError,
+     "v must be int8 like the keys, got float16"),
+    (lambda: varlen(k_scale=scale(1)), ValueError,
+     "flash_attention_varlen: k_scale is of quantised caches, and this one is float16; leave it"),
+    (lambda: quantised(k_scale=scale(3, 4, 2)), ValueError,
+     "k_scale must have shape [] or [1] (one for all), [2] (one for each KV head) or [2, 2] (and "
+     "for each sequence), got [3, 4, 2]; scales of single tokens are not supported"),
+    (lambda: quantised(v_scale=scale(12, 2)), ValueError, "v_scale must have shape [] or [1] (one"),
+    (lambda: quantised(q_scale=np.ones(2, HALF)), TypeError,
+     "q_scale must be float32, got float16"),
     (lambda: varlen(k=array(5, 2, 32)), ValueError,
      "k must have the head dim of q, which is [5, 4, 64]; it is [5, 2, 32]"),
     (lambda: varlen(v=array(6, 2, 64)), ValueError,
@@ -253,6 +274,16 @@ def test_new_keys_without_queries_are_appended():
         assert np.count_nonzero(cache) == 2 * 2 * 64
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (2, 2)], ids=str)
+def test_scales_that_are_taken(shape):
+    """For all, for each KV head, for each sequence, too."""
+    q = np.ones((5, 4, 64), HALF)
+    v = np.ones((3, 4, 2, 64), np.int8)
+    three = np.full(shape, 3, np.float32)
+    out = quantised(q=q, v=v, q_scale=scale(*shape), k_scale=scale(*shape), v_scale=three)
+    assert (out == 3).all()
+
+
 def test_a_variant_indexed_by_row_is_taken():
     assert varlen(variant=indexed("row")).shape == (5, 4, 64)
 
@@ -282,100 +313,9 @@ def test_explanations_name_the_path_and_the_storage():
     call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), cache, cache,
                         block_table=pages, **arguments)  # fmt: skip
     assert call["spec"]["storage"] == "paged"
+    assert call["spec"]["cache_dtype"] is None
     assert call["path"] == "varlen"
-
-
-# ------------------------------------------------------------------------- PyTorch's operators
-
-
-def half(*shape):
-    return torch.randn(shape).half()
-
-
-def packed(**changes):
-    starts = torch.tensor([0, 2, 5], dtype=torch.int32)
-    return {"q": half(5, 4, 64), "k": half(5, 2, 64), "v": half(5, 2, 64), "cu_seqlens_q": starts,
-            "cu_seqlens_k": starts, "max_seqlen_q": 3, "max_seqlen_k": 3, **changes}  # fmt: skip
-
-
-def cached(**changes):
-    lengths = torch.tensor([3, 8], dtype=torch.int32)
-    return {"q": half(2, 1, 4, 64), "k_cache": half(2, 8, 2, 64), "v_cache": half(2, 8, 2, 64),
-            "cache_seqlens": lengths, **changes}  # fmt: skip
-
-
-CACHE_OF_THREE = torch.zeros(3, 8, 2, 64).half()
-OPERATORS_REFUSE = [
-    ("flash_attention_varlen", packed(num_splits=2), ValueError, "num_splits must be 0"),
-    ("flash_attention_varlen", packed(max_seqlen_q=-1), ValueError, "max_seqlen_q must be 0 or"),
-    ("flash_attention_varlen", packed(cu_seqlens_k=None), ValueError,
-     "cu_seqlens_k is needed where k is packed"),
-    ("flash_attention_varlen", packed(cu_seqlens_q=torch.zeros(3)), TypeError,
-     "cu_seqlens_q must be int32"),
-    ("flash_attention_varlen_out", packed(out=half(5, 4, 32)), ValueError, "out must have shape"),
-    ("flash_attention_with_kvcache", cached(q=half(2, 4, 64)), ValueError,
-     "q must have 4 dimensions [batch, len_q, heads, head_dim], got"),
-    ("flash_attention_with_kvcache", cached(cache_seqlens=torch.zeros(2)), TypeError,
-     "cache_seqlens must be int32"),
-    ("flash_attention_with_kvcache_lse",
-     cached(k_cache=CACHE_OF_THREE, v_cache=CACHE_OF_THREE), ValueError,
-     "pages need a block_table"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name, arguments, kind, text", OPERATORS_REFUSE)
-def test_operators_raise_the_same(name, arguments, kind, text):
-    with pytest.raises(kind) as error:
-        getattr(torch.ops.kiln, name)(**arguments)
-    check(error.value, kind, text)
-
-
-def test_fake_tensors_give_fake_results():
-    with FakeTensorMode():
-        starts = torch.empty(3, dtype=torch.int32)
-        q, v = (
-            torch.empty(5, 4, 64, dtype=torch.float16),
-            torch.empty(5, 2, 32, dtype=torch.float16),
-        )
-        out, lse = jit.flash_attention_varlen(
-            q, q[:, :2], v, cu_seqlens_q=starts, cu_seqlens_k=starts, max_seqlen_q=3,
-            max_seqlen_k=3, return_lse=True,
-        )  # fmt: skip
-        assert type(out).__name__ == "FakeTensor" and out.shape == (5, 4, 32)
-        assert lse.shape == (4, 5) and lse.dtype == torch.float32
-
-
-def test_a_decoding_step_is_compiled_once_for_all_lengths():
-    """Lengths and pages are tensors, so that another step of other lengths needs no new graph."""
-
-    @torch.compile(fullgraph=True, backend="aot_eager")
-    def step(q, cache, lengths, pages):
-        return jit.flash_attention_with_kvcache(
-            q, cache, cache, cache_seqlens=lengths, block_table=pages
-        )
-
-    torch._dynamo.reset()
-    q, cache = half(2, 1, 4, 64), half(6, 4, 2, 64)
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        for lengths, pages in ([3, 8], [[1, 0], [4, 2]]), ([5, 1], [[0, 3], [5, 0]]):
-            lengths = torch.tensor(lengths, dtype=torch.int32)
-            pages = torch.tensor(pages, dtype=torch.int32)
-            for b in range(2):
-                keys = cache[pages[b].long()].flatten(0, 1)[None, : lengths[b]]
-                expected = jit.flash_attention(q[b : b + 1], keys, keys)
-                torch.testing.assert_close(step(q, cache, lengths, pages)[b : b + 1], expected,
-                                           atol=2e-3, rtol=1e-2)  # fmt: skip
-
-
-def test_what_is_eager_is_refused_where_pytorch_traces():
-    """New keys and causal flags; what operators take works there."""
-    arguments = cached()
-    flags, new = torch.ones(2, dtype=torch.int32), half(2, 1, 2, 64)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = {name: mode.from_tensor(tensor) for name, tensor in arguments.items()}
-        entries = mode.from_tensor(flags)
-        assert jit.flash_attention_with_kvcache(**fake, cache_batch_idx=entries).shape[0] == 2
-        for name, value in (("causal", entries), ("k_new", mode.from_tensor(new))):
-            with pytest.raises(TypeError) as error:
-                jit.flash_attention_with_kvcache(**fake, **{name: value})
-            check(error.value, TypeError, "outside of torch.compile")
+    stored = cache.astype(np.int8)
+    call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), stored, stored,
+                        block_table=pages, **arguments)  # fmt: skip
+    assert call["spec"]["cache_dtype"] == "int8"

@@ -35,6 +35,7 @@ SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
 VARLEN = f"{FOLDER}/test_attention_varlen.py::"
 VARLEN_MIXED = f"{VARLEN}test_shapes -k mixed-d64"
 VARLEN_MANY = f"{VARLEN}test_shapes -k many-d64"
+QUANTIZED = f"{FOLDER}/test_attention_quantized.py::"
 VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
 PREFILL = f"{VARLEN}test_shapes -k prefill-d64"
 GATHERED = f"{VARLEN}test_gathered_pages"
@@ -91,7 +92,7 @@ FAULTS = [
           "h_ = h_kv_ * group_ + column % sharing;",
           "h_ = h_kv_ + column % sharing * p_.heads_kv;", SINKS),
     fault("head-dim-is-read-to-the-padding", "attention/load.cuh",
-          "row_valid && chunk * 8 < Shape::kDim", "row_valid",
+          "(left > 0 ? kCount : 0)", "kCount",
           STRIDES),
     fault("output-has-the-strides-of-q", "attention/addressing.cuh",
           "at.row * p_.out_row;", "at.row * p_.q_row;", STRIDES),
@@ -349,7 +350,8 @@ FAULTS = [
     fault("varlen-padding-counts-as-keys", f"{VARLEN_FOLDER}sequences.cuh",
           "s.len_kv -= s.first_k;", "", f"{NEW_KEYS}test_padding_on_the_left"),
     fault("varlen-pages-of-the-padding", f"{VARLEN_FOLDER}addressing.cuh",
-          "place(first + to)", "place(to)", f"{NEW_KEYS}test_padding_of_entries"),
+          "const int first = s_.first_k, last = first", "const int first = 0, last = s_.first_k",
+          f"{NEW_KEYS}test_padding_of_entries"),
     fault("varlen-pages-of-the-first-list", f"{VARLEN_FOLDER}sequences.cuh",
           "__ldg(p.kv_indptr + s.entry)", "__ldg(p.kv_indptr)",
           f"{NEW_KEYS}test_lists_of_pages"),
@@ -359,6 +361,21 @@ FAULTS = [
     fault("causal-flag-of-the-first-sequence", OPTIONS,
           "load_constant(flags.value + b)", "load_constant(flags.value)",
           f"{NEW_KEYS}test_causal_flags -k bf16-packed"),
+    # Quantised caches.
+    fault("quantised-values-are-not-dealt-to-even-and-odd-columns", "attention/cache_products.cuh",
+          "widen<Keys, true>(bytes[2 * i], even[0], odd[0]);",
+          "widen<Keys, false>(bytes[2 * i], even[0], odd[0]);",
+          f"{QUANTIZED}test_shapes -k decode-d64"),
+    fault("quantised-queries-keep-their-order", "attention/cache.cuh",
+          "words[i / 2 + i % 2 * 4] =", "words[i] =", f"{QUANTIZED}test_shapes -k decode-d80"),
+    fault("quantised-queries-share-a-power-of-two", "attention/cache.cuh",
+          "factors[Map::row(r)] * size", "factors[0] * size",
+          f"{QUANTIZED}test_queries_of_any_magnitude"),
+    fault("quantised-scales-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
+          "scale.at + s_.b * scale.batch", "scale.at", f"{QUANTIZED}test_scales -k sequences"),
+    fault("quantised-chunk-takes-what-follows-the-row", "attention/load.cuh",
+          ": min(left, kCount);", ": kCount;",
+          f"{QUANTIZED}test_the_last_chunk_of_a_row_is_half_full"),
     # Norms.
     fault("norm-stage-stays", "norm/norm.cuh",
           "stage = stage + 1 == kStages ? 0 : stage + 1;", "stage = 0;", NORM_ROWS),

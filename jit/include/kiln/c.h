@@ -161,8 +161,7 @@ typedef struct kiln_attention_options {
  * (KILN_BHSD: heads before lengths). All four have the same dtype, f16 or bf16. heads must be a
  * multiple of heads_kv, and head dims must be multiples of 8 up to 256. The last stride must be 1;
  * the others are free. `lse` may be NULL; it is f32 [batch, heads, len_q] with a last stride of 1,
- * the natural logarithm, without the sink. A row without visible keys gives out = 0 and lse =
- * -infinity.
+ * the natural logarithm, without the sink. A row without visible keys gives 0, and -infinity in it.
  *
  * The work is enqueued on `stream` (a CUstream or cudaStream_t; NULL means the default stream), and
  * the call returns without waiting for it. On the emulated device it returns when the work is done.
@@ -181,8 +180,7 @@ typedef struct kiln_sdpa_options {
 } kiln_sdpa_options;
 
 /* The forward pass of PyTorch's scaled_dot_product_attention, without dropout: tensors of 2 to 5
- * dimensions, [batch.., heads, length, head_dim]. `attn_mask` may be NULL; it broadcasts to
- * [batch.., heads, len_q, len_kv]. The other rules are in kiln/attention.h. */
+ * dimensions, [batch.., heads, length, head_dim]; `attn_mask` may be NULL. See kiln/attention.h. */
 kiln_status kiln_scaled_dot_product_attention(const kiln_tensor* query, const kiln_tensor* key,
                                               const kiln_tensor* value,
                                               const kiln_tensor* attn_mask, const kiln_tensor* out,
@@ -200,6 +198,7 @@ typedef struct kiln_varlen_options {
   int64_t num_splits; /* 0; or 1: no result depends on other sequences, on bounds or on padding */
   const kiln_attention_options* attention;       /* without layout, top_left and attn_mask */
   const struct kiln_sequence_options* sequences; /* this one is in kiln/c_serving.h */
+  const struct kiln_cache_scales* scales;  /* of a quantised cache: in kiln/c_serving.h */
 } kiln_varlen_options;
 
 /* out = softmax(scale * q k^T, options) v, for each of `batch` sequences.
@@ -221,6 +220,7 @@ typedef struct kiln_kvcache_options {
   const kiln_attention_options* attention;
   const struct kiln_sequence_options* sequences;
   const struct kiln_cache_options* cache; /* new keys, rotation: in kiln/c_serving.h */
+  const struct kiln_cache_scales* scales;
 } kiln_kvcache_options;
 
 /* The same for sequences of len_q queries each: q [batch, len_q, heads, head_dim], k_cache and

@@ -57,6 +57,11 @@ def add_parser(commands: Any) -> None:
         help="of --model's kernels; default: the dtype in its config.json, else bfloat16",
     )
     parser.add_argument(
+        "--cache-dtype",
+        choices=models.CACHE_DTYPES,
+        help="of a quantised KV cache, with --model: compiles its kernels, too",
+    )
+    parser.add_argument(
         "--jobs",
         type=_positive,
         help="how many kernels are compiled at a time; default: one per core",
@@ -104,7 +109,7 @@ def _specs(options: argparse.Namespace) -> Any:
         if options.dtype == "float32":
             raise ValueError("--dtype must be bfloat16 or float16 for --model")
         _, model = models.load_model(options.model)
-        return models.model_specs(model, options.dtype)
+        return models.model_specs(model, options.dtype, options.cache_dtype)
     if options.spec == "-":
         return parse_json(sys.stdin.read(), "stdin")
     return read_json(options.spec)

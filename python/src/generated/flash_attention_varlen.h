@@ -17,17 +17,18 @@ struct FlashAttentionVarlenSignature {
   enum Slot {
     kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable,
     kKvIndptr, kKvIndices, kCausal, kWindow, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant,
-    kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kQScale, kKScale, kVScale, kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
       "block_table", "kv_indptr", "kv_indices", "causal", "window", "softcap", "scale", "sinks",
-      "alibi_slopes", "variant", "num_splits", "out", "lse", "return_lse"};
+      "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "num_splits", "out", "lse",
+      "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 14> all;
+    std::array<Argument, 17> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -53,10 +54,16 @@ struct FlashAttentionVarlenSignature {
     const Argument& sinks() const { return all[10]; }
     Argument& alibi_slopes() { return all[11]; }
     const Argument& alibi_slopes() const { return all[11]; }
-    Argument& out() { return all[12]; }
-    const Argument& out() const { return all[12]; }
-    Argument& lse() { return all[13]; }
-    const Argument& lse() const { return all[13]; }
+    Argument& q_scale() { return all[12]; }
+    const Argument& q_scale() const { return all[12]; }
+    Argument& k_scale() { return all[13]; }
+    const Argument& k_scale() const { return all[13]; }
+    Argument& v_scale() { return all[14]; }
+    const Argument& v_scale() const { return all[14]; }
+    Argument& out() { return all[15]; }
+    const Argument& out() const { return all[15]; }
+    Argument& lse() { return all[16]; }
+    const Argument& lse() const { return all[16]; }
   };
 
   template <class Argument>
@@ -74,6 +81,9 @@ struct FlashAttentionVarlenSignature {
         {"causal", slots[kCausal]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
+        {"q_scale", slots[kQScale]},
+        {"k_scale", slots[kKScale]},
+        {"v_scale", slots[kVScale]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

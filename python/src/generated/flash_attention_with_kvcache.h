@@ -17,18 +17,19 @@ struct FlashAttentionWithKvcacheSignature {
   enum Slot {
     kQ, kKCache, kVCache, kCacheSeqlens, kBlockTable, kKvIndptr, kKvIndices, kCacheBatchIdx,
     kCacheLeftpad, kKNew, kVNew, kRotaryCos, kRotarySin, kRotaryInterleaved, kCausal, kWindow,
-    kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kQScale, kKScale, kVScale, kNumSplits, kOut,
+    kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k_cache", "v_cache", "cache_seqlens", "block_table", "kv_indptr", "kv_indices",
       "cache_batch_idx", "cache_leftpad", "k_new", "v_new", "rotary_cos", "rotary_sin",
       "rotary_interleaved", "causal", "window", "softcap", "scale", "sinks", "alibi_slopes",
-      "variant", "num_splits", "out", "lse", "return_lse"};
+      "variant", "q_scale", "k_scale", "v_scale", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 18> all;
+    std::array<Argument, 21> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -62,10 +63,16 @@ struct FlashAttentionWithKvcacheSignature {
     const Argument& sinks() const { return all[14]; }
     Argument& alibi_slopes() { return all[15]; }
     const Argument& alibi_slopes() const { return all[15]; }
-    Argument& out() { return all[16]; }
-    const Argument& out() const { return all[16]; }
-    Argument& lse() { return all[17]; }
-    const Argument& lse() const { return all[17]; }
+    Argument& q_scale() { return all[16]; }
+    const Argument& q_scale() const { return all[16]; }
+    Argument& k_scale() { return all[17]; }
+    const Argument& k_scale() const { return all[17]; }
+    Argument& v_scale() { return all[18]; }
+    const Argument& v_scale() const { return all[18]; }
+    Argument& out() { return all[19]; }
+    const Argument& out() const { return all[19]; }
+    Argument& lse() { return all[20]; }
+    const Argument& lse() const { return all[20]; }
   };
 
   template <class Argument>
@@ -87,6 +94,9 @@ struct FlashAttentionWithKvcacheSignature {
         {"causal", slots[kCausal]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
+        {"q_scale", slots[kQScale]},
+        {"k_scale", slots[kKScale]},
+        {"v_scale", slots[kVScale]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

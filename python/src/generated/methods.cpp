@@ -35,7 +35,8 @@ constexpr const char* kFlashAttentionVarlenDoc =
     "flash_attention_varlen(q, k, v, *, cu_seqlens_q, max_seqlen_q, max_seqlen_k, "
     "cu_seqlens_k=None, seqused_k=None, block_table=None, kv_indptr=None, "
     "kv_indices=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, "
-    "alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, return_lse=False)"
+    "alibi_slopes=None, variant=None, q_scale=None, k_scale=None, v_scale=None, "
+    "num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_varlen.inc"
     ;
@@ -44,7 +45,8 @@ constexpr const char* kExplainFlashAttentionVarlenDoc =
     "explain_flash_attention_varlen(q, k, v, *, cu_seqlens_q, max_seqlen_q, max_seqlen_k, "
     "cu_seqlens_k=None, seqused_k=None, block_table=None, kv_indptr=None, "
     "kv_indices=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, "
-    "alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, return_lse=False)"
+    "alibi_slopes=None, variant=None, q_scale=None, k_scale=None, v_scale=None, "
+    "num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -54,8 +56,8 @@ constexpr const char* kFlashAttentionWithKvcacheDoc =
     "block_table=None, kv_indptr=None, kv_indices=None, cache_batch_idx=None, "
     "cache_leftpad=None, k_new=None, v_new=None, rotary_cos=None, rotary_sin=None, "
     "rotary_interleaved=True, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
-    "sinks=None, alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, "
-    "return_lse=False)"
+    "sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
+    "v_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_with_kvcache.inc"
     ;
@@ -65,8 +67,8 @@ constexpr const char* kExplainFlashAttentionWithKvcacheDoc =
     "block_table=None, kv_indptr=None, kv_indices=None, cache_batch_idx=None, "
     "cache_leftpad=None, k_new=None, v_new=None, rotary_cos=None, rotary_sin=None, "
     "rotary_interleaved=True, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
-    "sinks=None, alibi_slopes=None, variant=None, num_splits=0, out=None, lse=None, "
-    "return_lse=False)"
+    "sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
+    "v_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;

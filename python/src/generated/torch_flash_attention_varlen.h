@@ -33,6 +33,9 @@ struct FlashAttentionVarlenArguments {
   std::optional<double> scale;
   TorchTensor sinks;
   TorchTensor alibi_slopes;
+  TorchTensor q_scale;
+  TorchTensor k_scale;
+  TorchTensor v_scale;
   std::int64_t num_splits;
   TorchTensor out;
   TorchTensor lse;
@@ -55,6 +58,9 @@ struct FlashAttentionVarlenArguments {
         scale(in.optional_number()),
         sinks(in.optional_tensor()),
         alibi_slopes(in.optional_tensor()),
+        q_scale(in.optional_tensor()),
+        k_scale(in.optional_tensor()),
+        v_scale(in.optional_tensor()),
         num_splits(in.integer()),
         out(writes ? in.tensor() : nullptr),
         lse(writes ? in.optional_tensor() : nullptr) {}
@@ -73,6 +79,9 @@ struct FlashAttentionVarlenArguments {
         {"causal", nullptr},
         {"sinks", sinks.get()},
         {"alibi_slopes", alibi_slopes.get()},
+        {"q_scale", q_scale.get()},
+        {"k_scale", k_scale.get()},
+        {"v_scale", v_scale.get()},
         {"out", out.get(), true},
         {"lse", lse.get(), true},
     }}};

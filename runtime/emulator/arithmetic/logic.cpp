@@ -211,12 +211,18 @@ void decode_logic(Decoder& decoder, const Instruction& instruction, Op& op) {
     return set_operands(decoder, instruction, op, type, {type, Type::u32});
   }
   set_handler(decoder, op, find_logic(opcode, type));
-  const bool one = opcode == "not" || opcode == "cnot";
+  bool one = opcode == "not" || opcode == "cnot";
   if (type != Type::pred) {
     if (one) return set_operands(decoder, instruction, op, type, {type});
     return set_operands(decoder, instruction, op, type, {type, type});
   }
   decoder.expect_operands(instruction, one ? 2 : 3, one ? 2 : 3);
+  // NVRTC writes xor.pred d, a, -1 for not.pred.
+  if (opcode == "xor" && instruction.operands[2].is(Operand::Kind::integer) &&
+      decoder.literal(instruction.operands[2]) == -1) {
+    one = true;
+    set_handler(decoder, op, find_logic("not", type));
+  }
   for (const Operand& operand : instruction.operands) {
     if (operand.negated) decoder.fail("logic takes predicates as they are: use not.pred");
   }

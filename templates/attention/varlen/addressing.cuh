@@ -3,9 +3,22 @@
 // innermost.
 #pragma once
 #include "/kiln/attention/addressing.cuh"
+#include "/kiln/attention/cache.cuh"
 #include "/kiln/attention/varlen/work.cuh"
 
 namespace kiln {
+
+// The column of a key's page in the table, and its place there. Behind key `last` the table may
+// hold anything, or end.
+struct PagePlace {
+  u32 column;
+  int row;
+};
+__device__ __forceinline__ PagePlace page_place(const AttentionVarlenParams& p, int key, int last) {
+  const u32 at = min(key, last);
+  const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
+  return {page, static_cast<int>(at - page * p.page_size)};
+}
 
 // Walks over the keys of a sequence, whose pages a table lists, for load_tile(). Every row is
 // looked up when it is copied: with the pages of the next tile looked up ahead, and passed between
@@ -19,18 +32,49 @@ struct PagedRows {
   const Element* base;
   i64 page_stride, row_stride;
   int first;      // keys before the sequence's first one
-  int row, last;  // counted with these. Behind `last` the table may hold anything, or end
+  int row, last;  // counted with these
 
   __device__ __forceinline__ void seek(int to) { place(first + to); }
   __device__ __forceinline__ void skip(int count) { place(row + count); }
+  __device__ __forceinline__ void shift(int elements) { base += elements; }
 
  private:
   __device__ __forceinline__ void place(int to) {
     row = to;
-    const u32 at = min(row, last);
-    const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
-    const int in_page = at - page * p.page_size;
-    pointer = base + __ldg(pages + page) * page_stride + in_page * row_stride;
+    const PagePlace at = page_place(p, row, last);
+    pointer = base + __ldg(pages + at.column) * page_stride + at.row * row_stride;
+  }
+};
+
+// The same for aligned rows of bytes, whose strides fit 32 bits. With those of PagedRows, addresses
+// take as many instructions as all that is done with the bytes.
+template <class Element>
+struct PagedByteRows {
+  const Element* pointer;
+  const AttentionVarlenParams& p;
+  const int* pages;
+  const Element* base;
+  int page_stride, row_stride;
+  int first, row, last;  // as PagedRows'
+
+  __device__ __forceinline__ void seek(int to) { place(first + to); }
+  __device__ __forceinline__ void skip(int count) { place(row + count); }
+  __device__ __forceinline__ void shift(int elements) { base += elements; }
+
+ private:
+  __device__ __forceinline__ void place(int to) {
+    row = to;
+    const PagePlace at = page_place(p, row, last);
+    const int page = __ldg(beyond(pages, at.column, sizeof(int)));
+    pointer = beyond(beyond(base, page, page_stride), at.row, row_stride);
+  }
+  // `stride` in bytes. One instruction: the compiler would take three, and form `from` anew, as it
+  // sees that strides have come from 64 bits.
+  template <class T>
+  __device__ __forceinline__ static const T* beyond(const T* from, int count, int stride) {
+    const T* at;
+    asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(at) : "r"(count), "r"(stride), "l"(from));
+    return at;
   }
 };
 
@@ -38,6 +82,8 @@ template <class Config>
 class VarlenAddressing {
  public:
   using Element = typename Config::Element;
+  using Keys = KeysOf<Config>;
+  using Key = typename Keys::Element;
 
   __device__ __forceinline__ VarlenAddressing(const AttentionVarlenParams& params,
                                               const Piece& piece)
@@ -51,6 +97,7 @@ class VarlenAddressing {
       k_ = keys_at(p.k, p.k_batch, p.k_row, p.k_head);
       v_ = keys_at(p.v, p.v_batch, p.v_row, p.v_head);
     }
+    if constexpr (kKeepsPages) pages_ = pages();
   }
 
   template <bool kExact>
@@ -71,9 +118,9 @@ class VarlenAddressing {
 
   __device__ __forceinline__ auto q_rows() const {
     const AttentionParams& p = p_.call;
-    return PackedRows{nullptr, *this,
-                      static_cast<const Element*>(p.q) + s_.b * p.q_batch + s_.first_q * p.q_row,
-                      0};
+    return PackedRows{
+        nullptr, *this,
+        static_cast<const typename Keys::Query*>(p.q) + s_.b * p.q_batch + s_.first_q * p.q_row, 0};
   }
   __device__ __forceinline__ auto k_rows() const {
     const AttentionParams& p = p_.call;
@@ -91,6 +138,13 @@ class VarlenAddressing {
     return static_cast<Element*>(p.out) + s_.b * p.out_batch + at.h * p.out_head +
            static_cast<i64>(s_.first_q + at.row) * p.out_row;
   }
+  // The factors of logits and of values of a quantised cache.
+  __device__ __forceinline__ float logit_scale() const {
+    return scale_at(p_.q_scale) * scale_at(p_.k_scale) * Keys::kUnit;
+  }
+  __device__ __forceinline__ float value_scale() const {
+    return scale_at(p_.v_scale) * Keys::kUnit;
+  }
   __device__ __forceinline__ bool wants_lse() const { return p_.call.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {
     const Query at = query(first_row_ + tile_row);
@@ -98,14 +152,18 @@ class VarlenAddressing {
   }
 
  private:
+  __device__ __forceinline__ float scale_at(const AttentionScale& scale) const {
+    return scale.at == nullptr ? 1.0f : __ldg(scale.at + s_.b * scale.batch + h_kv_ * scale.head);
+  }
+
   struct Query {
     int row, h;
   };
   // As DenseAddressing's.
   struct PackedRows {
-    const Element* pointer;
+    const typename Keys::Query* pointer;
     const VarlenAddressing& tile;
-    const Element* base;
+    const typename Keys::Query* base;
     int row;
 
     __device__ __forceinline__ void seek(int to) {
@@ -116,20 +174,25 @@ class VarlenAddressing {
     __device__ __forceinline__ void skip(int count) { seek(row + count); }
   };
 
+  __device__ __forceinline__ const int* pages() const {
+    return p_.block_table + s_.entry * p_.block_table_row;
+  }
   // Keys or values of this piece's head: of the sequence or, paged, of the first page.
-  __device__ __forceinline__ const Element* keys_at(const void* keys, i64 batch, i64 row,
-                                                    i64 head) const {
-    const Element* const of_head = static_cast<const Element*>(keys) + opaque(h_kv_) * head;
+  __device__ __forceinline__ const Key* keys_at(const void* keys, i64 batch, i64 row,
+                                                i64 head) const {
+    const Key* const of_head = static_cast<const Key*>(keys) + opaque(h_kv_) * head;
     return Config::kPaged ? of_head : of_head + opaque(s_.entry) * batch + s_.first_k * row;
   }
-  __device__ __forceinline__ auto key_rows(const Element* base, i64 batch, i64 row) const {
-    if constexpr (Config::kPaged) {
-      const int* const pages = p_.block_table + s_.entry * p_.block_table_row;
-      const int first = s_.first_k;
-      return PagedRows<Element>{
-          nullptr, p_, pages, base, batch, row, first, 0, first + s_.len_kv - 1};
+  __device__ __forceinline__ auto key_rows(const Key* base, i64 batch, i64 row) const {
+    const int first = s_.first_k, last = first + s_.len_kv - 1;
+    if constexpr (kKeepsPages) {
+      const int page_stride = static_cast<int>(batch), row_stride = static_cast<int>(row);
+      return PagedByteRows<Key>{nullptr,     p_,         pages_, base, page_stride,
+                                row_stride, first,      0,      last};
+    } else if constexpr (Config::kPaged) {
+      return PagedRows<Key>{nullptr, p_, pages(), base, batch, row, first, 0, last};
     } else {
-      return StridedRows<Element>{base, row};
+      return StridedRows<Key>{base, row};
     }
   }
   __device__ __forceinline__ int all_rows() const { return s_.len_q * static_cast<int>(group_); }
@@ -141,12 +204,14 @@ class VarlenAddressing {
 
   // Wider tiles form the bases for each tile of keys, as they have no four registers for them.
   static constexpr bool kKeepsBases = Config::kTeams > 1;
+  static constexpr bool kKeepsPages = Keys::kQuantized && Config::kPaged && Config::kAligned;
 
   const AttentionVarlenParams& p_;
   Sequence s_;
   u32 group_;
   int h_kv_, first_row_;
-  const Element *k_, *v_;
+  const Key *k_, *v_;
+  const int* pages_;
 };
 
 }  // namespace kiln

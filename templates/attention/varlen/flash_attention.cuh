@@ -56,8 +56,10 @@ __device__ __forceinline__ void flash_attention_varlen(const AttentionVarlenArgs
     });
     Fragment<typename Tiles::OutMap> out;
     out.clear();
+    float scale = params.call.scale;
+    if constexpr (KeysOf<Config>::kQuantized) scale *= rows.logit_scale();
     attend<Config>(
-        shared_memory, place, params.call.scale, variant, rows,
+        shared_memory, place, scale, variant, rows,
         TileIterator<Config::kBlockKv, Config::kTeams, Variant>(
             variant, rows.template tile_rows<true>(0, Config::kBlockQ), piece.steps, place.team),
         softmax, out);

@@ -13,10 +13,12 @@ import kiln
 import torch
 from attention_case import AttentionCase, judge
 from kiln import jit
-from storage import DEVICE, DTYPES, place, randn
+from storage import DEVICE, DTYPES, F8_DTYPES, place, randn
 
 PADDING = 3  # queries behind the last sequence
 GARBAGE = -123456789  # in unused entries of a block table
+QUANTIZED = {**F8_DTYPES, "int8": torch.int8}
+UNUSED_BYTE = 0xFF  # NaN of both floats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,8 @@ class VarlenCase:
     loose: int = 0  # by which the bounds are too high
     entries: str = ""  # "shuffled": cache_batch_idx names them, and there are more than sequences
     leftpad: tuple = ()  # keys of each sequence that are none, before lens_k
+    stored: str = ""  # a dtype of QUANTIZED, "" = dtype
+    scales: str = ""  # of stored elements and of q: "" = 1, or a shape of scale_tensor()
 
     def __str__(self):
         base = type(self)()
@@ -86,9 +90,44 @@ class VarlenCase:
         """q, k and v of each sequence."""
         given = []
         for b in range(self.batch):
-            q, k, v = self.sequence(b).inputs(seed + 10 * b)
-            given.append((q[0], k[0], v[0]))
+            q, k, v = (x[0] for x in self.sequence(b).inputs(seed + 10 * b))
+            if self.stored:
+                k, v = (self.multiples(self.bytes(x, b, i), b, i) for x, i in ((k, 0), (v, 1)))
+            given.append((q, k, v))
         return given
+
+    def scale_tensor(self, which):
+        """q_scale, k_scale or v_scale."""
+        shape = {"one": [], "heads": [self.heads_kv], "expanded": []}.get(
+            self.scales, [self.batch, self.heads_kv]
+        )
+        size = 0.7 if which == 0 else 0.03
+        numbers = size * (1 + torch.rand(shape, generator=torch.Generator().manual_seed(which)))
+        numbers = numbers.to(DEVICE)
+        if self.scales != "expanded":
+            return numbers
+        return numbers.expand(self.batch, self.heads_kv)
+
+    def scale_of(self, b, i):
+        """The scales of stored keys (i = 0) or values (i = 1), [heads_kv, 1].
+
+        That of q is counted among the keys'."""
+        if not self.scales:
+            return torch.ones([self.heads_kv, 1], device=DEVICE)
+        all_of = [
+            self.scale_tensor(which).expand(self.batch, self.heads_kv)[b, :, None]
+            for which in range(3)
+        ]
+        return all_of[0] * all_of[1] if i == 0 else all_of[2]
+
+    def bytes(self, x, b, i):
+        exact = x.float() / self.scale_of(b, i)
+        if self.stored == "int8":
+            exact = exact.round().clamp(-128, 127)
+        return exact.to(QUANTIZED[self.stored])
+
+    def multiples(self, stored, b, i):
+        return stored.float() * self.scale_of(b, i)
 
     def call(self, given):
         return Call(self, given)
@@ -107,14 +146,25 @@ class VarlenCase:
         return call
 
 
+def unused(shape, dtype):
+    if dtype.itemsize > 1:
+        return torch.full(shape, math.nan, dtype=dtype, device=DEVICE)
+    return torch.full(shape, UNUSED_BYTE, dtype=torch.uint8, device=DEVICE).view(dtype)
+
+
+def movable(x):
+    """PyTorch copies some 8-bit dtypes only as integers."""
+    return x.view(torch.uint8) if x.dtype.itemsize == 1 else x
+
+
 def caches(kind, pages, page, heads, dims, dtype):
     """K's and V's caches [pages, page, heads, dim], all NaN.
 
     nhd: contiguous. hnd: heads before tokens. interleaved: K and V side by side in each row. pool:
-    the pages of another layer lie between.
+    the pages of another layer lie between. padded: rows begin at multiples of 16 elements.
     """
     k_dim, v_dim = dims
-    nan = functools.partial(torch.full, fill_value=math.nan, dtype=dtype, device=DEVICE)
+    nan = functools.partial(unused, dtype=dtype)
     if kind == "interleaved":
         both = nan([pages, page, heads, k_dim + v_dim])
         return both[..., :k_dim], both[..., k_dim:]
@@ -122,6 +172,8 @@ def caches(kind, pages, page, heads, dims, dtype):
         return tuple(nan([pages, heads, page, dim]).transpose(1, 2) for dim in dims)
     if kind == "pool":
         return tuple(nan([pages, 2, page, heads, dim])[:, 1] for dim in dims)
+    if kind == "padded":
+        return tuple(nan([pages, page, heads, -(-dim // 16) * 16])[..., :dim] for dim in dims)
     if kind == "offset":  # bases off by one element
         sizes = [pages * page * heads * dim for dim in dims]
         return tuple(
@@ -174,7 +226,16 @@ class Call:
             self.q = torch.empty([*shape, dims[0]], dtype=dtype, device=DEVICE)
         for b, (q, _, _) in enumerate(given):
             self.queries(self.q, b).copy_(q)
-        getattr(self, "_" + case.keys.split()[0])(given, dims, dtype)
+        stored = given
+        if case.stored:
+            stored = [
+                (q, case.bytes(k, b, 0), case.bytes(v, b, 1)) for b, (q, k, v) in enumerate(given)
+            ]
+        if case.scales:
+            names = ("q_scale", "k_scale", "v_scale")
+            self.keywords.update({name: case.scale_tensor(i) for i, name in enumerate(names)})
+        kind = QUANTIZED.get(case.stored, dtype)
+        getattr(self, "_" + case.keys.split()[0])(stored, dims, kind)
         self.out = place("guarded", [*shape, dims[1]], dtype)
         self.lse = torch.full(lse_shape, math.nan, device=DEVICE)
 
@@ -192,7 +253,7 @@ class Call:
         return self.lse[:, first : first + self.case.lens_q[b]]
 
     def _packed(self, given, dims, dtype):
-        self.k, self.v = (torch.cat([x[i] for x in given]) for i in (1, 2))
+        self.k, self.v = (torch.cat([movable(x[i]) for x in given]).view(dtype) for i in (1, 2))
         self.keywords["cu_seqlens_k"] = starts(self.case.lens_k)
 
     def where(self, b, begin, end):
@@ -206,7 +267,7 @@ class Call:
     def _fill(self, given):
         for b, (_, k, v) in enumerate(given):
             where = self.where(b, 0, len(k))
-            self.k[where], self.v[where] = k, v
+            movable(self.k)[where], movable(self.v)[where] = movable(k), movable(v)
         self._say_lengths()
 
     def _cache(self, given, dims, dtype):

@@ -33,6 +33,9 @@ def flash_attention_varlen(
     sinks: Any = None,
     alibi_slopes: Any = None,
     variant: Any = None,
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     num_splits: Any = 0,
     out: Any = None,
     lse: Any = None,
@@ -52,6 +55,9 @@ def flash_attention_varlen(
         "kv_indices": kv_indices,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
         "out": out,
         "lse": lse,
     }
@@ -71,6 +77,9 @@ def flash_attention_varlen(
         "scale": scale,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
         "num_splits": num_splits,
     }
     if out is None and lse is None:

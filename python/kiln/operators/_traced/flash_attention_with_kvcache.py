@@ -36,6 +36,9 @@ def flash_attention_with_kvcache(
     sinks: Any = None,
     alibi_slopes: Any = None,
     variant: Any = None,
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     num_splits: Any = 0,
     out: Any = None,
     lse: Any = None,
@@ -59,6 +62,9 @@ def flash_attention_with_kvcache(
         "cache_leftpad": cache_leftpad,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
         "out": out,
         "lse": lse,
     }
@@ -76,6 +82,9 @@ def flash_attention_with_kvcache(
         "scale": scale,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
         "num_splits": num_splits,
     }
     if out is None and lse is None:

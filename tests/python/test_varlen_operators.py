@@ -1,0 +1,122 @@
+"""PyTorch's operators behind jit.flash_attention_varlen and jit.flash_attention_with_kvcache."""
+
+import kiln
+import kiln.operators
+import pytest
+import torch
+from kiln import jit
+from message_page import check
+from torch._subclasses import FakeTensorMode
+
+
+@pytest.fixture(autouse=True)
+def emulated():
+    with kiln.device("emulator:sm_80"), torch.no_grad():
+        torch.manual_seed(0)
+        yield
+
+
+def half(*shape):
+    return torch.randn(shape).half()
+
+
+def packed(**changes):
+    starts = torch.tensor([0, 2, 5], dtype=torch.int32)
+    return {"q": half(5, 4, 64), "k": half(5, 2, 64), "v": half(5, 2, 64), "cu_seqlens_q": starts,
+            "cu_seqlens_k": starts, "max_seqlen_q": 3, "max_seqlen_k": 3, **changes}  # fmt: skip
+
+
+def cached(**changes):
+    lengths = torch.tensor([3, 8], dtype=torch.int32)
+    return {"q": half(2, 1, 4, 64), "k_cache": half(2, 8, 2, 64), "v_cache": half(2, 8, 2, 64),
+            "cache_seqlens": lengths, **changes}  # fmt: skip
+
+
+CACHE_OF_THREE = torch.zeros(3, 8, 2, 64).half()
+OPERATORS_REFUSE = [
+    ("flash_attention_varlen", packed(num_splits=2), ValueError, "num_splits must be 0"),
+    ("flash_attention_varlen", packed(max_seqlen_q=-1), ValueError, "max_seqlen_q must be 0 or"),
+    ("flash_attention_varlen", packed(cu_seqlens_k=None), ValueError,
+     "cu_seqlens_k is needed where k is packed"),
+    ("flash_attention_varlen", packed(cu_seqlens_q=torch.zeros(3)), TypeError,
+     "cu_seqlens_q must be int32"),
+    ("flash_attention_varlen_out", packed(out=half(5, 4, 32)), ValueError, "out must have shape"),
+    ("flash_attention_with_kvcache", cached(q=half(2, 4, 64)), ValueError,
+     "q must have 4 dimensions [batch, len_q, heads, head_dim], got"),
+    ("flash_attention_with_kvcache", cached(cache_seqlens=torch.zeros(2)), TypeError,
+     "cache_seqlens must be int32"),
+    ("flash_attention_with_kvcache_lse",
+     cached(k_cache=CACHE_OF_THREE, v_cache=CACHE_OF_THREE), ValueError,
+     "pages need a block_table"),
+    ("flash_attention_varlen", packed(v_scale=torch.ones(())), ValueError,
+     "v_scale is of quantised caches, and this one is float16; leave it out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, arguments, kind, text", OPERATORS_REFUSE)
+def test_operators_raise_the_same(name, arguments, kind, text):
+    with pytest.raises(kind) as error:
+        getattr(torch.ops.kiln, name)(**arguments)
+    check(error.value, kind, text)
+
+
+def test_an_operator_takes_a_quantised_cache():
+    stored = torch.randint(-9, 9, (2, 8, 2, 64), dtype=torch.int8)
+    scales = {"k_scale": torch.tensor(0.25), "v_scale": torch.tensor([0.5, 2.0])}
+    arguments = cached(k_cache=stored, v_cache=stored)
+    found = torch.ops.kiln.flash_attention_with_kvcache(**arguments, **scales)
+    arguments["k_cache"] = (stored * 0.25).half()
+    arguments["v_cache"] = (stored * scales["v_scale"][:, None]).half()
+    expected = torch.ops.kiln.flash_attention_with_kvcache(**arguments)
+    torch.testing.assert_close(found, expected, atol=5e-3, rtol=5e-3)
+
+
+def test_fake_tensors_give_fake_results():
+    with FakeTensorMode():
+        starts = torch.empty(3, dtype=torch.int32)
+        q, v = (
+            torch.empty(5, 4, 64, dtype=torch.float16),
+            torch.empty(5, 2, 32, dtype=torch.float16),
+        )
+        out, lse = jit.flash_attention_varlen(
+            q, q[:, :2], v, cu_seqlens_q=starts, cu_seqlens_k=starts, max_seqlen_q=3,
+            max_seqlen_k=3, return_lse=True,
+        )  # fmt: skip
+        assert type(out).__name__ == "FakeTensor" and out.shape == (5, 4, 32)
+        assert lse.shape == (4, 5) and lse.dtype == torch.float32
+
+
+def test_a_decoding_step_is_compiled_once_for_all_lengths():
+    """Lengths and pages are tensors, so that another step of other lengths needs no new graph."""
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def step(q, cache, lengths, pages):
+        return jit.flash_attention_with_kvcache(
+            q, cache, cache, cache_seqlens=lengths, block_table=pages
+        )
+
+    torch._dynamo.reset()
+    q, cache = half(2, 1, 4, 64), half(6, 4, 2, 64)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for lengths, pages in ([3, 8], [[1, 0], [4, 2]]), ([5, 1], [[0, 3], [5, 0]]):
+            lengths = torch.tensor(lengths, dtype=torch.int32)
+            pages = torch.tensor(pages, dtype=torch.int32)
+            for b in range(2):
+                keys = cache[pages[b].long()].flatten(0, 1)[None, : lengths[b]]
+                expected = jit.flash_attention(q[b : b + 1], keys, keys)
+                torch.testing.assert_close(step(q, cache, lengths, pages)[b : b + 1], expected,
+                                           atol=2e-3, rtol=1e-2)  # fmt: skip
+
+
+def test_what_is_eager_is_refused_where_pytorch_traces():
+    """New keys and causal flags; what operators take works there."""
+    arguments = cached()
+    flags, new = torch.ones(2, dtype=torch.int32), half(2, 1, 2, 64)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = {name: mode.from_tensor(tensor) for name, tensor in arguments.items()}
+        entries = mode.from_tensor(flags)
+        assert jit.flash_attention_with_kvcache(**fake, cache_batch_idx=entries).shape[0] == 2
+        for name, value in (("causal", entries), ("k_new", mode.from_tensor(new))):
+            with pytest.raises(TypeError) as error:
+                jit.flash_attention_with_kvcache(**fake, **{name: value})
+            check(error.value, TypeError, "outside of torch.compile")
