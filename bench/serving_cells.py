@@ -102,7 +102,8 @@ def serving(short=False):
     uneven = log_normal(12, 3000, 16384, seed=7)
     add("prefill", "12 log-normal", uneven, uneven, (0, 64))
     add("prefill", "5 x 700 of 9000", [700] * 5, [9000] * 5, (0, 64))
-    add("gpt-oss prefill", "4 x 4k, window 128", [4096] * 4, [4096] * 4, (0, 64), left=127, **gpt_oss)
+    four = [4096] * 4
+    add("gpt-oss prefill", "4 x 4k, window 128", four, four, (0, 64), left=127, **gpt_oss)
     add("mixed", "2k prefill + 63 x 2k decode", [2048] + [1] * 63, [2048] * 64, (64,))
     add("mixed", "2k prefill alone", [2048], [2048], (64,))
     add("mixed", "63 x 2k decode alone", [1] * 63, [2048] * 63, (64,))

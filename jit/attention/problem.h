@@ -27,7 +27,7 @@ struct AttentionProblem : Problem {
   // queries all sequences have, and that no two CTAs share the keys of a query tile.
   std::int64_t tokens = 0;
   bool whole_tiles = false;
-  bool padded_keys = false;  // a cache_leftpad is given
+  bool padded_keys = false;                 // a cache_leftpad is given
   const TensorView* causal_each = nullptr;  // which of them are causal, if the call says so
   // resolve() sets the entry of the tuning table that named the row; it is null where none did.
   const TunedAttention* measured = nullptr;

@@ -19,7 +19,8 @@ constexpr std::pair<int, int> kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {
 void add_quantized(Storage storage, AttentionTraits traits, std::vector<AttentionTraits>& list) {
   traits.storage = storage;
   traits.k = traits.v = storage == Storage::paged ? DType::f8_e4m3 : DType::f8_e5m2;
-  traits.aligned = traits.head_dim % kVectorBytes == 0 && traits.head_dim_v % kVectorBytes == 0;
+  traits.aligned = traits.head_dim % kAttentionVectorBytes == 0 &&
+                   traits.head_dim_v % kAttentionVectorBytes == 0;
   list.push_back(traits);
   traits.q = traits.out = DType::f16;
   traits.k = traits.v = DType::i8;

@@ -46,7 +46,7 @@ void settle_alignment(const TensorView& q, const TensorView& k, const TensorView
   AttentionTraits& traits = problem.traits;
   traits.aligned = has_vectors(q) && has_vectors(k) && has_vectors(v) && has_vectors(out);
   for (std::size_t i = 0; traits.aligned && i < 4; ++i) {
-    problem.arguments().require_alignment(i, kVectorBytes);
+    problem.arguments().require_alignment(i, kAttentionVectorBytes);
   }
 }
 

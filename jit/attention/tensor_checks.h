@@ -16,8 +16,8 @@ inline constexpr std::int64_t kMaxLength =
 // Whether the kernel may read or write the rows of `t` by vectors. Strides of dimensions of one
 // entry are never used. Kernels form addresses of vectors of bytes with strides of 32 bits.
 inline bool has_vectors(const TensorView& t) {
-  const int elements = kVectorBytes / size_of(t.dtype);
-  bool aligned = is_aligned(t, kVectorBytes);
+  const int elements = kAttentionVectorBytes / size_of(t.dtype);
+  bool aligned = is_aligned(t, kAttentionVectorBytes);
   for (int i = 0; i + 1 < t.rank; ++i) {
     const std::int64_t stride = t.strides[i];
     const bool fits =

@@ -30,7 +30,7 @@ inline constexpr Named kStorageNames[] = {
     {"dense", Storage::dense}, {"ragged", Storage::ragged}, {"paged", Storage::paged}};
 
 // The bytes that kernels read or write at once of a row of q, k, v or out where these are aligned.
-inline constexpr int kVectorBytes = 16;
+inline constexpr int kAttentionVectorBytes = 16;
 
 // As Traits.
 struct AttentionTraits {
@@ -38,7 +38,7 @@ struct AttentionTraits {
   Mask mask = Mask::none;
   bool softcap = false;
   bool alibi = false;
-  bool aligned = true;  // q, k, v and out may be read and written by kVectorBytes at once
+  bool aligned = true;  // q, k, v and out may be read and written by kAttentionVectorBytes at once
   DType sinks = DType::none;
   DType attn_mask = DType::none;  // boolean: hides logits; a float: is added to them
   bool mask_pairs = false;        // attn_mask is read two keys at a time, see reads_pairs()

@@ -69,7 +69,8 @@ constexpr long long attention_workspace_bytes(long long tiles, int splits, int b
          tiles * splits * attention_partial_floats(block_q, head_dim_v) * 4;
 }
 
-// The number of which a head's elements are multiples, at `at` plus strides, which may be 0; null: 1.
+// The number of which a head's elements are multiples, at `at` plus strides, which may be 0;
+// null: 1.
 struct AttentionScale {
   const float* at;
   long long batch, head;

@@ -229,8 +229,10 @@ REPEATED = {
     "equal shares": VarlenCase(lens_q=(1,) * 80, lens_k=tuple(range(20, 500, 6)), heads=8),
     "prefill": VarlenCase(lens_q=(1, 40, 9), lens_k=(900, 40, 300)),
     "drawn tiles": VarlenCase(
-        lens_q=sized(small=(140, 70), full=(900, 70, 1500)), heads=sized(small=4, full=32),
-        lens_k=sized(small=(300, 70), full=(1900, 70, 1500)), heads_kv=2,
+        lens_q=sized(small=(140, 70), full=(900, 70, 1500)),
+        heads=sized(small=4, full=32),
+        lens_k=sized(small=(300, 70), full=(1900, 70, 1500)),
+        heads_kv=2,
     ),
 }
 

@@ -1,5 +1,5 @@
-"""Arguments of jit.flash_attention_varlen and jit.flash_attention_with_kvcache: each mistake gets one
-sentence, which docs/troubleshooting.md lists. What the kernels compute is tested in tests/kernels."""
+"""Arguments of jit.flash_attention_varlen and jit.flash_attention_with_kvcache: each mistake gets
+one sentence, which docs/troubleshooting.md lists. tests/kernels tests what the kernels compute."""
 
 import kiln
 import numpy as np

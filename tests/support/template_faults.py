@@ -7,8 +7,10 @@ Of each: `name`; `file`, in templates/; `old`, a text that it has exactly once, 
 stands there instead; `caught_by`, a test as pytest's command line names it, or "ctest NAME".
 """
 
+from planted_fault import FOLDER, fault
+from serving_faults import SERVING_FAULTS
+
 # Where the tests are whose names the list has.
-FOLDER = "tests/kernels"
 ATTENTION = f"{FOLDER}/test_attention.py::"
 GEMM = f"{FOLDER}/test_gemm.py::"
 PEAKS = f"{FOLDER}/test_attention_peaked.py::test_peaks -k f16-d64-causal"
@@ -32,35 +34,17 @@ SM90_HOLES = f"{SM90}test_tiles_that_some_warpgroups_skip -k 64"
 SM90_UNSEEN = f"{SM90}test_values_that_no_query_sees_may_be_nan"
 SM90_SPLIT = f"{SM90}test_splits -k split-d64"
 SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
-VARLEN = f"{FOLDER}/test_attention_varlen.py::"
-VARLEN_MIXED = f"{VARLEN}test_shapes -k mixed-d64"
-VARLEN_MANY = f"{VARLEN}test_shapes -k many-d64"
-QUANTIZED = f"{FOLDER}/test_attention_quantized.py::"
-VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
-PREFILL = f"{VARLEN}test_shapes -k prefill-d64"
-GATHERED = f"{VARLEN}test_gathered_pages"
-DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
-NEW_KEYS = f"{FOLDER}/test_attention_varlen_arguments.py::"
 NORM = f"{FOLDER}/test_norm.py::"
 NORM_ROWS = f"{NORM}test_more_rows_than_fit_the_device"
 NORM_WIDE = f"{NORM}test_few_wide_rows -k layer_norm-bf16"
-MERGE = f"{FOLDER}/test_merge_states.py::"
-APPEND = f"{FOLDER}/test_append_kv.py::"
-APPEND_EVERY = f"{APPEND}test_every_number_is_quantised_as_pytorch_does_it_but_saturates"
-APPEND_ALL = f"{APPEND}test_queries_norms_and_rotations -k all"
 NORM_CLUSTER = f"{NORM}test_wide_rows_that_clusters_share -k 40008"
 
 OPTIONS = "attention/builtin_variants.cuh"
 SM90_FOLDER = "attention/sm90/"
-VARLEN_FOLDER = "attention/varlen/"
 EPILOGUE = "gemm/epilogue.cuh"
 
-
-def fault(name, file, old, new, caught_by):
-    return {"name": name, "file": file, "old": old, "new": new, "caught_by": caught_by}
-
-
 FAULTS = [
+    *SERVING_FAULTS,
     # Attention: masks.
     fault("causal-row-misses-its-own-key", OPTIONS,
           "return {0, row.q + 1};", "return {0, row.q};", PEAKS),
@@ -271,111 +255,6 @@ FAULTS = [
     fault('a-split-without-keys-sets-the-maximum-of-all', 'attention/combine.cuh',
           'float largest = -KILN_INFINITY;',
           'float largest = -1e4f;', f"{FOLDER}/test_attention_split.py"),
-    # Sequences that have lengths of their own.
-    fault("varlen-queries-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
-          "s_.b * p.q_batch + s_.first_q * p.q_row", "s_.b * p.q_batch", VARLEN_MIXED),
-    fault("varlen-lse-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
-          "at.h * p_.call.lse_head + s_.first_q + at.row", "at.h * p_.call.lse_head + at.row",
-          VARLEN_MIXED),
-    fault("varlen-pages-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
-          "p_.block_table + s_.entry * p_.block_table_row", "p_.block_table", VARLEN_PAGES),
-    fault("varlen-row-of-a-page-counts-from-the-tile", f"{VARLEN_FOLDER}addressing.cuh",
-          "at - page * p.page_size", "at % 16", VARLEN_PAGES),
-    fault("varlen-positions-without-the-keys-before", f"{VARLEN_FOLDER}addressing.cuh",
-          "const int q = at.row + s_.len_kv - s_.len_q,", "const int q = at.row,", VARLEN_MIXED),
-    fault("varlen-length-of-the-first-sequence", f"{VARLEN_FOLDER}sequences.cuh",
-          "__ldg(p.seqused_k + b)", "__ldg(p.seqused_k)", VARLEN_PAGES),
-    fault("varlen-two-tiles-meet-in-one-slot", f"{VARLEN_FOLDER}flash_attention.cuh",
-          "2 * static_cast<i64>(piece.first_cta) + 1", "static_cast<i64>(piece.first_cta)",
-          VARLEN_MANY),
-    fault("varlen-next-piece-does-not-wait", f"{VARLEN_FOLDER}flash_attention.cuh",
-          "    __syncthreads();  // the next", "    // the next",
-          f"{VARLEN}test_blocks_that_compute_several_tiles"),
-    fault("varlen-search-forgets-earlier-sequences", f"{VARLEN_FOLDER}work.cuh",
-          "before_ += __shfl_sync(~0u, up_to, 31);", "before_ += 0;", VARLEN_MANY),
-    fault("varlen-whole-tiles-have-no-keys", f"{VARLEN_FOLDER}work.cuh",
-          "stop == ends ? kAllSteps : step_at(stop)", "step_at(stop)",
-          f"{VARLEN}test_without_splits_a_sequence_does_not_depend_on_others"),
-    fault("varlen-sequences-between-two-kernels", f"{VARLEN_FOLDER}work.cuh",
-          "rows < p_.least_rows", "rows <= p_.least_rows", f"{VARLEN}test_other_architectures"),
-    fault("varlen-a-piece-ends-a-step-early", "attention/tiles.cuh",
-          "visible + min(run.end, steps) * kStep", "visible + (min(run.end, steps) - 1) * kStep",
-          f"{VARLEN}test_shapes -k alone-d64"),
-    # The same on sm_90a.
-    fault("sequences-queries-of-the-first", f"{SM90_FOLDER}sequence_tile.cuh",
-          "return first_q + first_row;", "return first_row;", PREFILL),
-    fault("sequences-keys-of-the-first", f"{SM90_FOLDER}sequence_tile.cuh",
-          "return first_k + kv;", "return kv;", DRAWN),
-    fault("sequences-outputs-of-the-first", f"{SM90_FOLDER}sequence_tile.cuh",
-          "static_cast<i64>(first_q + first_row + tile_row)",
-          "static_cast<i64>(first_row + tile_row)", PREFILL),
-    fault("sequences-rows-of-the-next-one-are-written", f"{SM90_FOLDER}sequence_tile.cuh",
-          "return first_row + tile_row < len_q;", "return true;", PREFILL),
-    fault("sequences-rows-of-the-next-one-stay", f"{SM90_FOLDER}load.cuh",
-          "clears_q_ = !Storage::kEndsInZeros &&", "clears_q_ = false &&",
-          f"{VARLEN}test_without_splits_the_size_of_other_queries_does_not_matter"),
-    fault("sequences-values-behind-the-end-stay", f"{SM90_FOLDER}load.cuh",
-          "Storage::kEndsInZeros ? min(end, tile.all_keys()) : end;",
-          "min(end, tile.all_keys());", f"{VARLEN}test_caches -k paged-48-nhd"),
-    fault("sequences-heads-of-the-first-group", f"{SM90_FOLDER}sequence_schedule.cuh",
-          "first_head + in_group % here", "in_group % here",
-          f"{VARLEN}test_more_heads_than_have_keys_in_l2"),
-    fault("sequences-tiles-of-the-next-one", f"{SM90_FOLDER}sequence_schedule.cuh",
-          "index_ - end_at(found - 1),", "index_ - end_at(-1),", PREFILL),
-    fault("sequences-between-two-kernels", f"{SM90_FOLDER}sequence_schedule.cuh",
-          "rows >= p_.least_rows", "rows > p_.least_rows", f"{VARLEN}test_shapes -k border-d64"),
-    fault("sequences-numbers-are-drawn-twice", "base/draw.cuh",
-          "atomicAdd(reinterpret_cast<u32*>(counter + 1), 1u)",
-          "*reinterpret_cast<u32*>(counter + 1)", DRAWN),
-    fault("sequences-counter-begins-anywhere", "base/draw.cuh",
-          "reinterpret_cast<volatile u64*>(counter)[1] = 0;", "",
-          f"{VARLEN}test_what_lies_in_the_workspace_does_not_matter -k drawn"),
-    fault("gathered-rows-of-the-first-warp", f"{SM90_FOLDER}gather.cuh",
-          "return warp_ * kTogether +", "return 0 * kTogether +", GATHERED),
-    fault("gathered-rows-without-a-fence", f"{SM90_FOLDER}gather.cuh",
-          "    fence_async_proxy();\n", "", GATHERED),
-    fault("gathered-rows-are-announced-early", f"{SM90_FOLDER}gather.cuh",
-          "    wait_copies<true, kPending>();\n", "", GATHERED),
-    fault("gathered-pages-of-the-tile-before", f"{SM90_FOLDER}gather.cuh",
-          "ahead = gatherer.look_up(tile, expected);", "ahead = gatherer.look_up(tile, kv_first);",
-          GATHERED),
-    fault("gathered-values-behind-the-end-stay", f"{SM90_FOLDER}gather.cuh",
-          "seen.contains(kv_first + static_cast<int>(row)) ? 16 : 0", "16", GATHERED),
-    fault("boxes-behind-the-end-are-looked-up", f"{SM90_FOLDER}load.cuh",
-          "min(static_cast<u32>(kv_first) + row, static_cast<u32>(tile.len_kv - 1))",
-          "static_cast<u32>(kv_first) + row", f"{VARLEN}test_caches -k paged-48-nhd"),
-    fault("varlen-entry-of-the-sequences-number", f"{VARLEN_FOLDER}sequences.cuh",
-          "p.cache_batch_idx != nullptr ? __ldg(p.cache_batch_idx + b) : b", "b",
-          f"{NEW_KEYS}test_entries_of_a_cache -k 64-cache"),
-    fault("varlen-padding-counts-as-keys", f"{VARLEN_FOLDER}sequences.cuh",
-          "s.len_kv -= s.first_k;", "", f"{NEW_KEYS}test_padding_on_the_left"),
-    fault("varlen-pages-of-the-padding", f"{VARLEN_FOLDER}addressing.cuh",
-          "const int first = s_.first_k, last = first", "const int first = 0, last = s_.first_k",
-          f"{NEW_KEYS}test_padding_of_entries"),
-    fault("varlen-pages-of-the-first-list", f"{VARLEN_FOLDER}sequences.cuh",
-          "__ldg(p.kv_indptr + s.entry)", "__ldg(p.kv_indptr)",
-          f"{NEW_KEYS}test_lists_of_pages"),
-    fault("varlen-new-keys-are-not-seen", f"{VARLEN_FOLDER}sequences.cuh",
-          "__ldg(p.seqused_k + b) + p.new_keys", "__ldg(p.seqused_k + b)",
-          f"{NEW_KEYS}test_new_keys"),
-    fault("causal-flag-of-the-first-sequence", OPTIONS,
-          "load_constant(flags.value + b)", "load_constant(flags.value)",
-          f"{NEW_KEYS}test_causal_flags -k bf16-packed"),
-    # Quantised caches.
-    fault("quantised-values-are-not-dealt-to-even-and-odd-columns", "attention/cache_products.cuh",
-          "widen<Keys, true>(bytes[2 * i], even[0], odd[0]);",
-          "widen<Keys, false>(bytes[2 * i], even[0], odd[0]);",
-          f"{QUANTIZED}test_shapes -k decode-d64"),
-    fault("quantised-queries-keep-their-order", "attention/cache.cuh",
-          "words[i / 2 + i % 2 * 4] =", "words[i] =", f"{QUANTIZED}test_shapes -k decode-d80"),
-    fault("quantised-queries-share-a-power-of-two", "attention/cache.cuh",
-          "factors[Map::row(r)] * size", "factors[0] * size",
-          f"{QUANTIZED}test_queries_of_any_magnitude"),
-    fault("quantised-scales-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
-          "scale.at + s_.b * scale.batch", "scale.at", f"{QUANTIZED}test_scales -k sequences"),
-    fault("quantised-chunk-takes-what-follows-the-row", "attention/load.cuh",
-          ": min(left, kCount);", ": kCount;",
-          f"{QUANTIZED}test_the_last_chunk_of_a_row_is_half_full"),
     # Norms.
     fault("norm-stage-stays", "norm/norm.cuh",
           "stage = stage + 1 == kStages ? 0 : stage + 1;", "stage = 0;", NORM_ROWS),
@@ -408,54 +287,4 @@ FAULTS = [
           "place<Input>(params_.residual_out, params_.residual_out_rows, row);",
           "place<Input>(params_.residual_out, params_.out_rows, row);",
           f"{NORM}test_strides -k rms_norm"),
-    # Merging.
-    fault("merge-part-of-no-weight-is-multiplied", "merge_states/merge_states.cuh",
-          "weight == 0.0f ? 0.0f : weight * parts", "weight * parts",
-          f"{MERGE}test_parts_without_keys"),
-    fault("merge-infinity-counts", "merge_states/merge_states.cuh",
-          "return lse == KILN_INFINITY ? -KILN_INFINITY : lse;", "return lse;",
-          f"{MERGE}test_parts_without_keys"),
-    fault("merge-earlier-parts-are-not-rescaled", "merge_states/merge_states.cuh",
-          "column *= kept;", "column *= 1.0f;", f"{MERGE}test_widths -k bf16"),
-    fault("merge-sinks-in-the-base-of-the-lses", "merge_states/merge_states.cuh",
-          "sink * kLog2e - lse", "sink * params.to_log2 - lse",
-          f"{MERGE}test_bases_and_sinks"),
-    fault("merge-lses-of-the-first-parts", "merge_states/merge_states.cuh",
-          "lses += Config::kParts * params.lses_at.part;", "",
-          f"{MERGE}test_widths -k bf16"),
-    # Appending to a cache.
-    fault("append-negative-slots-are-written", "append_kv/head_row.cuh",
-          "if (slot_ < 0 || slot_ >= params.cache_slots) return;",
-          "if (slot_ < -1 || slot_ >= params.cache_slots) return;",
-          f"{APPEND}test_slots_that_are_skipped"),
-    fault("append-slots-of-32-bits", "append_kv/tokens.cuh",
-          "return params.slots[token * params.slots_stride];",
-          "return static_cast<int>(params.slots[token * params.slots_stride]);",
-          f"{APPEND}test_slots_that_are_skipped"),
-    fault("append-values-have-the-strides-of-keys", "append_kv/head_row.cuh",
-          "is_value ? params.v_cache_at : params.k_cache_at", "params.k_cache_at",
-          f"{APPEND}test_layouts -k plain-bf16"),
-    fault("append-norm-of-one-lane", "append_kv/head_row.cuh",
-          "squares = sum_lanes<Shape::kLanes>(squares);", "", APPEND_ALL),
-    fault("append-turns-the-other-way", "append_kv/head_row.cuh",
-          "a * cos[i] - b * sin[i]", "a * cos[i] + b * sin[i]", APPEND_ALL),
-    fault("append-positions-are-not-clamped", "append_kv/head_row.cuh",
-          "return min(max(Tokens::position(given, token_, of_), 0ll), last);",
-          "return Tokens::position(given, token_, of_);", f"{APPEND}test_positions"),
-    fault("append-behind-the-first-sequence", "append_kv/tokens.cuh",
-          "params.cache_seqlens[b]) +", "params.cache_seqlens[0]) +", f"{NEW_KEYS}test_new_keys"),
-    fault("append-new-keys-into-the-sequences-own-entry", "append_kv/tokens.cuh",
-          "params.cache_batch_idx != nullptr ? params.cache_batch_idx[b] : b", "b",
-          f"{NEW_KEYS}test_new_keys_of_every_head_dim -k 72"),
-    fault("append-behind-the-end-of-a-row-of-pages", "append_kv/tokens.cuh",
-          "if (column >= count) return -1;", "",
-          f"{NEW_KEYS}test_new_keys_that_do_not_fit_are_not_written"),
-    fault("append-queries-rotate-as-the-first", "append_kv/tokens.cuh",
-          "of != HeadOf::query || params.queries_advance != 0", "of != HeadOf::query",
-          f"{NEW_KEYS}test_rotation -k True-True"),
-    fault("append-quotient-of-two-roundings", "append_kv/quantize.cuh",
-          "fmaf(fmaf(-near, scale, x), inverse, near);", "near;",
-          f"{APPEND_EVERY} -k int8-sm_90a"),
-    fault("append-bytes-round-half-up", "append_kv/quantize.cuh",
-          "- 1 + (bits >> kShift & 1)", "", f"{APPEND_EVERY} -k e4m3-sm_80"),
 ]  # fmt: skip

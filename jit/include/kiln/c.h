@@ -198,7 +198,7 @@ typedef struct kiln_varlen_options {
   int64_t num_splits; /* 0; or 1: no result depends on other sequences, on bounds or on padding */
   const kiln_attention_options* attention;       /* without layout, top_left and attn_mask */
   const struct kiln_sequence_options* sequences; /* this one is in kiln/c_serving.h */
-  const struct kiln_cache_scales* scales;  /* of a quantised cache: in kiln/c_serving.h */
+  const struct kiln_cache_scales* scales;        /* of a quantised cache: in kiln/c_serving.h */
 } kiln_varlen_options;
 
 /* out = softmax(scale * q k^T, options) v, for each of `batch` sequences.

@@ -90,8 +90,8 @@ struct KvCacheOptions {
   TensorView rotary_sin{};
   bool rotary_interleaved = true;  // elements 2i and 2i + 1 rotate together, not i and i + angles
   TensorView q_scale{}, k_scale{}, v_scale{};  // as VarlenOptions'
-  std::int64_t num_splits = 0;     // as VarlenOptions'
-  AttentionOptions attention{};    // as VarlenOptions'
+  std::int64_t num_splits = 0;                 // as VarlenOptions'
+  AttentionOptions attention{};                // as VarlenOptions'
 };
 
 // The same for sequences that all have len_q queries:
@@ -115,11 +115,10 @@ TensorView flash_attention_with_kvcache_output(const TensorView& q, const Tensor
 TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
 
 // Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
-// seqused_k, block_table or kv_indices, kv_indptr, cache_batch_idx, cache_leftpad, q_scale, k_scale,
-// v_scale, alibi_slopes, causal_each and sinks that were given, then those of the variant's tensors,
-// and last k_new, v_new, rotary_cos and rotary_sin; with a KV cache, cache_seqlens stands in the
-// place of
-// seqused_k. Rules are those of plan_flash_attention.
+// seqused_k, block_table or kv_indices, kv_indptr, cache_batch_idx, cache_leftpad, q_scale,
+// k_scale, v_scale, alibi_slopes, causal_each and sinks that were given, then those of the
+// variant's tensors, and last k_new, v_new, rotary_cos and rotary_sin; with a KV cache,
+// cache_seqlens stands in the place of seqused_k. Rules are those of plan_flash_attention.
 Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const TensorView& out, const TensorView& lse,
                                  const VarlenOptions& options);

@@ -187,8 +187,7 @@ class VarlenAddressing {
     const int first = s_.first_k, last = first + s_.len_kv - 1;
     if constexpr (kKeepsPages) {
       const int page_stride = static_cast<int>(batch), row_stride = static_cast<int>(row);
-      return PagedByteRows<Key>{nullptr,     p_,         pages_, base, page_stride,
-                                row_stride, first,      0,      last};
+      return PagedByteRows<Key>{nullptr, p_, pages_, base, page_stride, row_stride, first, 0, last};
     } else if constexpr (Config::kPaged) {
       return PagedRows<Key>{nullptr, p_, pages(), base, batch, row, first, 0, last};
     } else {
