@@ -30,7 +30,7 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   const bool is_paged = traits.storage == Storage::paged;
   const auto serves = [&](const AttentionSm90Config& config) {
     // Three math warpgroups leave the warps that gather pages too few registers.
-    if (is_paged ? config.block_q > 128 : config.paged) return false;
+    if (is_paged && config.block_q > 128) return false;
     return splits == config.splits && traits.head_dim >= config.min_dim &&
            traits.head_dim <= config.max_dim && traits.head_dim_v <= config.max_dim_v &&
            work <= config.work && (config.masks == Masks::any || config.masks == masks);
@@ -38,12 +38,15 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   const auto configs = attention_sm90_configs();
   for (std::size_t row = 0; row < configs.size(); ++row) {
     if (!serves(configs[row])) continue;
-    const bool admits_all = configs[row].max_keys == 0 && configs[row].unless_fills == 0;
+    const bool admits_all = (configs[row].max_keys == 0 && configs[row].unless_fills == 0) ||
+                            (is_paged && configs[row].all_pages);
     if (use(static_cast<int>(row)) || admits_all) return;
   }
 }
 
-bool admits(const AttentionSm90Config& config, std::int64_t len_q, std::int64_t keys) {
+bool admits(const AttentionSm90Config& config, const AttentionTraits& traits, std::int64_t len_q,
+            std::int64_t keys) {
+  if (config.all_pages && traits.storage == Storage::paged) return true;
   if (config.max_keys != 0 && keys > config.max_keys) return false;
   if (config.unless_fills == 0) return true;
   const std::int64_t padded =
@@ -55,7 +58,8 @@ bool admits(const AttentionSm90Config& config, std::int64_t len_q, std::int64_t 
 int first_row(const AttentionTraits& traits, int arch, std::int64_t len_q, std::int64_t keys) {
   int first = -1;
   for_each_row(traits, arch, /*splits=*/false, [&](int row) {
-    if (!admits(attention_sm90_configs()[static_cast<std::size_t>(row)], len_q, keys)) return false;
+    const AttentionSm90Config& config = attention_sm90_configs()[static_cast<std::size_t>(row)];
+    if (!admits(config, traits, len_q, keys)) return false;
     first = row;
     return true;
   });

@@ -20,11 +20,12 @@ struct AttentionSm90Config {
   int q_stages;           // 2: Q of the next tile is copied while this one is computed
   bool staged_output;     // through shared memory of its own; else from registers
   bool turns;             // warpgroups issue their products in turns
-  bool paged = false;     // for keys in pages alone
   bool splits = false;    // two or more CTAs share the keys of a query tile
   Work work;              // the heaviest that it serves
   Masks masks = Masks::any;
   int max_keys = 0;  // for calls in which a query sees at most so many; 0: any
+  // With keys in pages, for any calls: no wider tile serves these.
+  bool all_pages = false;
   // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.
   int unless_fills = 0;
   int speed = 100;  // with many keys, in percent of the fastest row's
