@@ -72,3 +72,4 @@ template <class T>
 __device__ T __shfl_xor_sync(unsigned, T, int, int = 32);
 template <class T>
 __device__ T atomicCAS(T*, T, T);
+__device__ unsigned atomicAdd(unsigned*, unsigned);

@@ -17,6 +17,7 @@ from kiln import jit
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "api.md"
 WIDTH = 100
 ENTRY = re.compile(r"(\S.*?) {2,}(\S.*)")  # "name  what it is" in a docstring's list
+NAMES = re.compile(r"\w+(, \w+)*")  # those too long for this, on a line of their own
 
 OPENING = """\
 # Python API
@@ -109,9 +110,11 @@ def _table(lines):
         found = None if line.startswith(" ") else ENTRY.fullmatch(line)
         if found:
             rows.append([found.group(1), found.group(2)])
+        elif NAMES.fullmatch(line):
+            rows.append([line, ""])
         else:
             rows[-1][1] += " " + line.strip()
-    body = [f"| `{name}` | {_cell(text)} |\n" for name, text in rows]
+    body = [f"| `{name}` | {_cell(text.strip())} |\n" for name, text in rows]
     return "| | |\n|---|---|\n" + "".join(body)
 
 
