@@ -241,7 +241,9 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     for (int i = 0; i < kAhead; ++i) tiles[i] = tiles[i + 1];
   }
   // If there was no tile, Q is still being copied to the memory that the epilogue writes.
-  if constexpr (Config::kTeams == 1) wait_copies<Config::kAligned, kAhead>();
+  if constexpr (Config::kTeams == 1 && !Keys::kQuantized) {
+    wait_copies<Config::kAligned, kAhead>();
+  }
   softmax.finish([&](auto& sums) {
     partners.template join<typename Tiles::ScoreMap>(sums, [](float a, float b) { return a + b; });
   });

@@ -41,10 +41,6 @@ struct Places {
   }
 };
 
-__device__ void store_word(u32 address, u32 word) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
-}
-
 __device__ void produce(const Places& at, const TensorMap& query, const TensorMap& value, int tiles,
                         int* counter) {
   const bool leads = elect_lane();
