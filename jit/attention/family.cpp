@@ -183,7 +183,7 @@ const AttentionSm90Config& sm90_config_of(int row) {
 
 Footprint sm90_footprint(const Specialization& spec) {
   const AttentionSm90Config& config = sm90_config_of(spec.row());
-  return {static_cast<unsigned>(config.block_q / 64 + 1) * 128,
+  return {static_cast<unsigned>(thread_count(config)),
           static_cast<unsigned>(shared_bytes(config, spec.traits_as<AttentionTraits>()))};
 }
 

@@ -130,6 +130,15 @@ std::string variant_list(const AttentionTraits& traits) {
 
 }  // namespace
 
+std::string cache_source(const AttentionTraits& traits, int arch) {
+  if (!traits.has_quantized_cache()) return "";
+  const bool hardware =
+      is_f8(traits.k) && arch_table()[static_cast<std::size_t>(arch)].number >= 89;
+  return "  using QueryElement = " + device_type(traits.q) +
+         ";\n  using CacheElement = " + device_type(traits.k) +
+         ";\n  static constexpr bool kHardware = " + boolean(hardware) + ";\n";
+}
+
 std::string variant_source(const AttentionTraits& traits, const UserTexts& texts) {
   const std::string user = texts.variant ? user_variant(*texts.variant) : "";
   return user + "using Variant = " + variant_list(traits) + ";\n\n";
@@ -175,13 +184,7 @@ std::string render_attention_varlen(const Specialization& spec, const UserTexts&
   const auto traits = spec.traits_as<AttentionTraits>();
   std::string fields = std::string("  static constexpr bool kPaged = ") +
                        boolean(traits.storage == Storage::paged) + ";\n";
-  if (traits.has_quantized_cache()) {
-    const bool hardware =
-        is_f8(traits.k) && arch_table()[static_cast<std::size_t>(spec.arch())].number >= 89;
-    fields += "  using QueryElement = " + device_type(traits.q) +
-              ";\n  using CacheElement = " + device_type(traits.k) +
-              ";\n  static constexpr bool kHardware = " + boolean(hardware) + ";\n";
-  }
+  fields += cache_source(traits, spec.arch());
   return render_portable(
       spec, texts, "varlen/flash_attention.cuh", fields,
       "AttentionVarlenArgs<Variant> args) {\n  kiln::flash_attention_varlen<Config, "

@@ -30,8 +30,10 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
   const auto traits = spec.traits_as<AttentionTraits>();
   const AttentionSm90Config& config =
       attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
-  const WgmmaShape scores{.a = traits.q,
-                          .b = traits.k,
+  // A quantised cache and its queries become f16, see templates/attention/sm90/convert.cuh.
+  const DType element = config.converts ? DType::f16 : traits.q;
+  const WgmmaShape scores{.a = element,
+                          .b = element,
                           .n = config.block_kv,
                           .major_rows = Major::k,
                           .major_columns = Major::k,
@@ -40,8 +42,8 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
                           .slab_a = config.block_q * 128,
                           .slab_b = config.block_kv * 128,
                           .low_words = true};
-  const WgmmaShape outputs{.a = traits.v,
-                           .b = traits.v,
+  const WgmmaShape outputs{.a = element,
+                           .b = element,
                            .n = traits.head_dim_v,
                            .major_rows = Major::k,
                            .major_columns = Major::mn,
@@ -66,9 +68,9 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
        << "  static constexpr bool kStagedOutput = " << boolean(stages_output(config, traits))
        << ", kTurns = " << boolean(config.turns) << ";\n"
        << "  static constexpr bool kSplits = " << boolean(config.splits) << ";\n"
-       << "};\n"
-       << variant_source(traits, texts)
-       << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, 1)\n"
+       << cache_source(traits, spec.arch()) << "};\n"
+       << variant_source(traits, texts) << "extern \"C\" __global__ void __launch_bounds__("
+       << thread_count(config) << ", 1)\n"
        << kEntryName << "(const __grid_constant__ " << types.args << "<Variant> args) {\n"
        << "  kiln::flash_attention_sm90<Config>(args);\n}\n";
   return text.str();

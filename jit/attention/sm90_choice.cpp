@@ -20,7 +20,9 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
   if (limits(arch).number != 90) return;
-  if (!traits.aligned || traits.has_quantized_cache()) return;
+  if (!traits.aligned) return;
+  const bool converts = traits.has_quantized_cache();
+  if (converts && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) return;
   if (splits && traits.storage != Storage::dense) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   // Three math warpgroups leave registers for code that reads nothing at a key.
@@ -29,24 +31,21 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   const Work work = is_light_code ? Work::medium : work_of(traits);
   const bool is_paged = traits.storage == Storage::paged;
   const auto serves = [&](const AttentionSm90Config& config) {
-    // Three math warpgroups leave the warps that gather pages too few registers.
-    if (is_paged && config.block_q > 128) return false;
-    return splits == config.splits && traits.head_dim >= config.min_dim &&
-           traits.head_dim <= config.max_dim && traits.head_dim_v <= config.max_dim_v &&
-           work <= config.work && (config.masks == Masks::any || config.masks == masks);
+    if (config.pages == (is_paged ? Pages::none : Pages::only)) return false;
+    return splits == config.splits && converts == config.converts &&
+           traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
+           traits.head_dim_v <= config.max_dim_v && work <= config.work &&
+           (config.masks == Masks::any || config.masks == masks);
   };
   const auto configs = attention_sm90_configs();
   for (std::size_t row = 0; row < configs.size(); ++row) {
     if (!serves(configs[row])) continue;
-    const bool admits_all = (configs[row].max_keys == 0 && configs[row].unless_fills == 0) ||
-                            (is_paged && configs[row].all_pages);
+    const bool admits_all = configs[row].max_keys == 0 && configs[row].unless_fills == 0;
     if (use(static_cast<int>(row)) || admits_all) return;
   }
 }
 
-bool admits(const AttentionSm90Config& config, const AttentionTraits& traits, std::int64_t len_q,
-            std::int64_t keys) {
-  if (config.all_pages && traits.storage == Storage::paged) return true;
+bool admits(const AttentionSm90Config& config, std::int64_t len_q, std::int64_t keys) {
   if (config.max_keys != 0 && keys > config.max_keys) return false;
   if (config.unless_fills == 0) return true;
   const std::int64_t padded =
@@ -59,7 +58,7 @@ int first_row(const AttentionTraits& traits, int arch, std::int64_t len_q, std::
   int first = -1;
   for_each_row(traits, arch, /*splits=*/false, [&](int row) {
     const AttentionSm90Config& config = attention_sm90_configs()[static_cast<std::size_t>(row)];
-    if (!admits(config, traits, len_q, keys)) return false;
+    if (!admits(config, len_q, keys)) return false;
     first = row;
     return true;
   });
@@ -108,7 +107,11 @@ bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return attention_sm90_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q,
                                      config.block_kv, config.stages, config.q_stages,
-                                     stages_output(config, traits));
+                                     stages_output(config, traits), config.converts);
+}
+
+int thread_count(const AttentionSm90Config& config) {
+  return (config.block_q / 64 + (config.converts ? 2 : 1)) * 128;
 }
 
 std::string tile_name(const AttentionSm90Config& config) {
@@ -122,7 +125,9 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
     return "q, k, v or out admits no tensor map: its base and its strides must be multiples of 16 "
            "bytes";
   }
-  if (traits.has_quantized_cache()) return "the keys are quantised";
+  if (traits.has_quantized_cache() && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) {
+    return "head dims of a quantised cache must be multiples of 16";
+  }
   return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
                                                    : "";
 }
@@ -301,8 +306,24 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
 }
 
 // The copy engine takes as long as the products for boxes of about so many rows, and longer for
-// smaller ones: their keys are gathered.
+// smaller ones: their keys are gathered, as are those of a quantised cache.
 constexpr int kLeastBoxRows = 8;
+
+// Whether rows can be gathered: the kernel counts pieces of 16 bytes in 32 bits.
+bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
+  const auto extent = [&](long long page, long long row, long long head) {
+    const auto reach = [](long long count, long long stride) {
+      return count > 1 ? (count - 1) * stride : 0;
+    };
+    return (reach(params.entries_k, page) + reach(params.rows_k, row) +
+            reach(params.call.heads_kv, head)) *
+           element_bytes;
+  };
+  const AttentionParams& p = params.call;
+  constexpr long long kMost = 16LL << 32;
+  return extent(p.k_batch, p.k_row, p.k_head) < kMost &&
+         extent(p.v_batch, p.v_row, p.v_head) < kMost;
+}
 
 bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
                       bool may_split, std::size_t& workspace) {
@@ -324,13 +345,16 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
   step.blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, sm_count));
   int box_rows = config.block_kv;
-  if (problem.traits.storage == Storage::paged) {
+  if (config.converts) {
+    box_rows = 0;
+  } else if (problem.traits.storage == Storage::paged) {
     // The largest power of two that divides both.
     const auto both = static_cast<unsigned>(params.page_size | config.block_kv);
     box_rows = static_cast<int>(both & -both);
     // Padding moves the keys of a tile, so that its boxes would straddle pages.
     if (box_rows < kLeastBoxRows || problem.padded_keys) box_rows = 0;
   }
+  if (box_rows == 0 && !can_gather(params, size_of(problem.traits.k))) return false;
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   if (!may_split) return true;
   workspace = std::max(workspace, std::size_t{kAttentionDrawBytes});

@@ -12,6 +12,9 @@
 
 namespace kiln {
 
+// Whether a row serves keys that lie in pages.
+enum class Pages : std::uint8_t { any, none, only };
+
 struct AttentionSm90Config {
   int min_dim, max_dim;   // serves head dims of q and k in this range
   int max_dim_v;          // and of v up to this
@@ -21,11 +24,11 @@ struct AttentionSm90Config {
   bool staged_output;     // through shared memory of its own; else from registers
   bool turns;             // warpgroups issue their products in turns
   bool splits = false;    // two or more CTAs share the keys of a query tile
+  bool converts = false;  // for quantised caches: a warpgroup more widens the elements
   Work work;              // the heaviest that it serves
   Masks masks = Masks::any;
+  Pages pages = Pages::any;
   int max_keys = 0;  // for calls in which a query sees at most so many; 0: any
-  // With keys in pages, for any calls: no wider tile serves these.
-  bool all_pages = false;
   // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.
   int unless_fills = 0;
   int speed = 100;  // with many keys, in percent of the fastest row's
@@ -39,6 +42,7 @@ int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& trait
 inline bool stages_output(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return config.staged_output && traits.storage == Storage::dense;
 }
+int thread_count(const AttentionSm90Config& config);
 std::string tile_name(const AttentionSm90Config& config);  // "128x128x2", or "128x128x2 split"
 
 // Why no row serves such calls, in one sentence; "" where one does.

@@ -118,6 +118,24 @@ __device__ __forceinline__ float multiply_rows(Fragment<Map>& scores,
   return 1.0f;
 }
 
+// Elements of a pair of bfloat16.
+__device__ __forceinline__ float first_of(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float second_of(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+// The larger of `most` and the magnitude of `value`, if that is a finite number.
+__device__ __forceinline__ float larger_finite(float most, float value) {
+  const float size = fabsf(value);
+  return size < KILN_INFINITY ? fmaxf(most, size) : most;
+}
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __uint_as_float(static_cast<u32>(127 + exponent) << 23);
+}
+// 2^this brings the largest element of a row to 2^14 or more, but not to 2^15. Tiny rows are left
+// tiny, so that the factors stay numbers: they are as exact all the same.
+__device__ __forceinline__ int query_exponent(float largest) {
+  return min(127 + 14 - static_cast<int>(__float_as_uint(largest) >> 23), 60);
+}
+
 // Neighbouring queries of a row, 16 of them, as one thread converts them.
 template <class Element, int kDim, bool kAligned>
 struct QueryGroup {
@@ -145,10 +163,7 @@ struct QueryGroup {
   __device__ __forceinline__ float largest() const {
     float most = 0.0f;
 #pragma unroll
-    for (float value : values) {
-      const float size = fabsf(value);
-      most = size < KILN_INFINITY ? fmaxf(most, size) : most;
-    }
+    for (float value : values) most = larger_finite(most, value);
     return most;
   }
   // Words 0, 2, 4 and 6 of the group's eight pairs, then the others: a quad's lane t holds bytes
@@ -193,14 +208,11 @@ __device__ __forceinline__ void load_queries(u8* tile, float* factors, int count
     for (int step = 1; step < kLanes; step *= 2) {
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
     }
-    // 2^up brings it to 2^14 or more, but not to 2^15. Tiny rows are left tiny, so that the factors
-    // stay numbers: they are as exact all the same.
-    const int up = min(127 + 14 - static_cast<int>(__float_as_uint(largest) >> 23), 60);
+    const int up = query_exponent(largest);
     if (group < kGroups && row < Config::kBlockQ) {
       queries.store(tile + Layout::offset(row, 2 * group),
-                    tile + Layout::offset(row, 2 * group + 1),
-                    sign * __uint_as_float(static_cast<u32>(127 + up) << 23));
-      if (group == 0) factors[row] = __uint_as_float(static_cast<u32>(127 - up) << 23);
+                    tile + Layout::offset(row, 2 * group + 1), sign * power_of_two(up));
+      if (group == 0) factors[row] = power_of_two(-up);
     }
   }
 }

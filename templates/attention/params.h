@@ -160,14 +160,21 @@ constexpr int kAttentionScheduleBytes = 144;  // where sequences have lengths of
 constexpr int kAttentionDrawBytes = 16;
 
 // Dynamic shared memory of one CTA of an sm_90a kernel, see sm90/shape.cuh. Rows are stored in
-// slabs of 64 columns of 16-bit elements.
+// slabs of 64 columns of 16-bit elements. With `converts`, the bytes of a tile of keys and of one
+// of values are there too, and a factor for each row of Q.
+constexpr int attention_sm90_raw_row_bytes(int head_dim) {
+  return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+}
 constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
-                                          int stages, int q_stages, bool staged_output) {
+                                          int stages, int q_stages, bool staged_output,
+                                          bool converts) {
   const int slabs = (head_dim + 63) / 64, slabs_v = (head_dim_v + 63) / 64;
   const int rows = q_stages * block_q * slabs + stages * block_kv * (slabs + slabs_v) +
                    (staged_output ? block_q * slabs_v : 0);
   const int barriers = 16 * (q_stages + 2 * stages + kAttentionWalkStages + 1);
-  return rows * 128 + barriers + kAttentionWalkStages * kAttentionWalkBytes +
+  const int raw = attention_sm90_raw_row_bytes(head_dim) + attention_sm90_raw_row_bytes(head_dim_v);
+  const int converted = converts ? block_kv * raw + q_stages * block_q * 4 : 0;
+  return rows * 128 + converted + barriers + kAttentionWalkStages * kAttentionWalkBytes +
          kAttentionScheduleBytes;
 }
 

@@ -1,19 +1,23 @@
 // Attention forward for Hopper: a persistent, warp-specialised kernel (sm_90a).
 //
-//   last warpgroup                                  math warpgroups, 64 queries each
-//   --------------                                  --------------------------------
+//   the warpgroup behind them                       math warpgroups, 64 queries each
+//   -------------------------                       --------------------------------
 //   scheduler warp: which tiles of keys are seen
 //        |  walk                                    for each query tile
 //   copying warps: Q; K and V of these tiles --ring-->  S = Q K^T, softmax, O += P V  (wgmma)
 //                                                      O to global memory
+//
+// With a quantised cache another warpgroup copies its keys and widens them, see convert.cuh.
 //
 // Variants, masks, softmax and row factors are those of the portable kernel: the accumulators of
 // wgmma and mma.sync have the same layout.
 #pragma once
 #include "/kiln/attention/builtin_variants.cuh"
 #include "/kiln/attention/sm90/combine.cuh"
+#include "/kiln/attention/sm90/convert.cuh"
 #include "/kiln/attention/sm90/gather.cuh"
 #include "/kiln/attention/sm90/main_loop.cuh"
+#include "/kiln/attention/sm90/scaled_queries.cuh"
 #include "/kiln/attention/sm90/store.cuh"
 
 namespace kiln {
@@ -50,7 +54,8 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   };
   typename Loop::Softmax softmax;
   typename Loop::Out out;
-  const auto start = [&](const Tile& tile) {
+  const auto start = [&](const Tile& tile, u32 q_stage) {
+    loop.begin(tile, q_stage);
     softmax.start([&](int r) {
       RowSum sum{-KILN_INFINITY, 0.0f};
       if constexpr (Variant::kStartsRows) {
@@ -70,7 +75,10 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       write_partial<Config>(tile, softmax, out, warp_row);
       return;
     }
-    rows = finish_rows<typename Config::Element>(variant, tile, softmax, out, warp_row);
+    float value_scale = 1.0f;
+    if constexpr (Shape::kConverts) value_scale = tile.value_scale();
+    rows =
+        finish_rows<typename Config::Element>(variant, tile, softmax, out, value_scale, warp_row);
     place = tile;
     if constexpr (!kBeginsEarly) store();
   };
@@ -88,13 +96,13 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     if (!has_tile || !loop.seek_first(walk)) {
       if (stores) store();
       if (!has_tile) break;
+      start(tile, q_at.stage);
       release_q();
-      start(tile);
       finish(tile);
     } else {
       loop.start_scores(q);
       if (stores) store();
-      start(tile);
+      start(tile, q_at.stage);
       loop.attend(walk, tile, q, softmax, out, release_q);
       finish(tile);
     }
@@ -107,10 +115,15 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
 }
 
-template <class Storage, class Args>
-__device__ __forceinline__ bool gathers_keys(const Args& args) {
-  if constexpr (Storage::kPaged) return args.call.params().box_rows == 0;
-  return false;
+// How many warps copy keys: none if the copy engine does.
+template <class Config, class Args>
+__device__ __forceinline__ u32 copying_warps(const Args& args) {
+  using Shape = AttentionSm90Shape<Config>;
+  if constexpr (Shape::kConverts) return Shape::kConvertingWarps;
+  if constexpr (Config::Storage::kPaged) {
+    return args.call.params().box_rows == 0 ? kGatheringWarps : 0;
+  }
+  return 0;
 }
 
 template <class Config, class Args>
@@ -119,20 +132,29 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   // The shuffle makes `warp` uniform to the compiler, which cannot infer it from the index.
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
   constexpr int kGroups = Shape::kGroups;
-  const bool gathers = gathers_keys<typename Config::Storage>(args);
+  const u32 copying = copying_warps<Config>(args);
   if (threadIdx.x == 0) {
-    Shape::init_barriers(gathers ? kGatheringWarps : 0);
+    Shape::init_barriers(copying);
     fence_barrier_init();
   }
   __syncthreads();
-  // The register file has 512 registers for each of 128 threads with three math groups, 504 with
-  // two.
-  if (group == kGroups) {
-    give_registers<kGroups == 3 ? 32 : 40>();
+  // The register file has 512 registers for each of 128 threads with three math groups or with a
+  // warpgroup that converts, 504 with two.
+  if (Shape::kConverts && group > kGroups) {
+    give_registers<48>();
+    if constexpr (Shape::kConverts) convert_keys<Config>(args, warp - (kGroups + 1) * 4);
+  } else if (group == kGroups) {
+    give_registers<kGroups == 3 ? 32 : Shape::kConverts ? 48 : 40>();
     const int role = warp - kGroups * 4;
     if (role == 1) {
       publish_walk<Config>(args);
-    } else if (!gathers) {
+    } else if constexpr (Shape::kConverts) {
+      if (role == 0) {
+        load_queries<Config>(args);
+      } else if constexpr (Shape::kScalesQueries) {
+        scale_queries<Config>(args, role - 2);
+      }
+    } else if (copying == 0) {
       if (role == 0) load_tiles<Config>(args);
     } else if constexpr (Config::Storage::kPaged) {
       if (role == 0) {
@@ -142,7 +164,9 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
       }
     }
   } else {
-    if constexpr (kGroups > 1) take_registers<kGroups == 3 ? 160 : 232>();
+    if constexpr (kGroups > 1) {
+      take_registers<kGroups == 3 ? 160 : Shape::kConverts ? 208 : 232>();
+    }
     compute_query_tiles<Config>(args, group);
   }
 }

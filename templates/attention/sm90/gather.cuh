@@ -17,7 +17,8 @@ class TileGatherer {
   using Ring = typename Shape::KvRing;
   // A warp copies kTogether rows at a time, and leaves as many to each of the others.
   static constexpr u32 kTogether = 4, kStep = kTogether * kGatheringWarps;
-  static constexpr u32 kRows = ceil_div(Shape::kBlockKv, static_cast<int>(kStep)) * kTogether;
+  static constexpr u32 kRows = Shape::kBlockKv / kGatheringWarps;
+  static_assert(Shape::kBlockKv % kStep == 0, "gather: the warps must have equal shares of a tile");
 
  public:
   // The pages of the warp's rows: lane l has those of rows l, l + 32, ..
@@ -35,8 +36,7 @@ class TileGatherer {
     Pages pages;
 #pragma unroll
     for (u32 i = 0; i < kWords; ++i) {
-      const u32 key = key_at(tile, kv_first + tile_row(threadIdx.x % 32 + i * 32));
-      pages.number[i] = __ldg(table + page_of(tile.p, key));
+      pages.number[i] = __ldg(table + page_place(tile.p, lane_key(tile, kv_first, i)).column);
     }
     return pages;
   }
@@ -78,11 +78,10 @@ class TileGatherer {
   __device__ __forceinline__ u32 tile_row(u32 i) const {
     return warp_ * kTogether + i / kTogether * kStep + i % kTogether;
   }
-  __device__ __forceinline__ static u32 key_at(const SequenceTile& tile, u32 key) {
-    return tile.first_k + min(key, static_cast<u32>(tile.len_kv - 1));
-  }
-  __device__ __forceinline__ static u32 page_of(const AttentionVarlenParams& p, u32 key) {
-    return static_cast<u64>(key) * p.page_factor >> (31 + p.page_shift);
+  // The key of a lane's word-th row, or the last one.
+  __device__ __forceinline__ int lane_key(const SequenceTile& tile, int kv_first, u32 word) const {
+    const int key = kv_first + static_cast<int>(tile_row(threadIdx.x % 32 + word * 32));
+    return tile.first_k + min(key, tile.len_kv - 1);
   }
 
   __device__ __forceinline__ void acquire(const Ring& ring, const typename Ring::Position& at) {
@@ -92,32 +91,34 @@ class TileGatherer {
     wait(empty, at.parity);
   }
 
-  // Rows that no query sees are zeros: they may be NaN, which a weight of 0 would not hide.
+  // Rows that no query sees are zeros: they may be NaN, which a weight of 0 would not hide. A lane
+  // finds out where its rows are, in pieces of 16 bytes, and tells the others.
   template <int kSlabs, int kDim>
   __device__ __forceinline__ void copy_rows(u32 destination, const SequenceTile& tile,
                                             const Pages& pages, const Tensor& tensor, int kv_first,
                                             Range seen) const {
     const u32 lane = threadIdx.x % 32, chunk = lane % 8;
-    // Formed for each tile: the warps have few registers.
+    const u32 page_stride = static_cast<u32>(tensor.page / 8);
+    const u32 row_stride = static_cast<u32>(tensor.row / 8);
     const Element* const head =
         static_cast<const Element*>(tensor.data) + opaque(tile.h_kv) * tensor.head + chunk * 8;
+    // A lane's rows are 8 apart, so that it has one place in the swizzle.
+    const u32 row = tile_row(lane / 8), to = destination + SwizzledRows<8>::offset(row, chunk);
+    const u32 first_seen = seen.begin - kv_first - row, seen_rows = seen.end - seen.begin;
 #pragma unroll
     for (u32 word = 0; word < kWords; ++word) {
-      // Not unrolled: the warps have few registers.
-#pragma unroll 1
+      const PagePlace place = page_place(tile.p, lane_key(tile, kv_first, word));
+      const u32 at = pages.number[word] * page_stride + place.row * row_stride;
+#pragma unroll
       for (u32 i = 0; i < min(32u, kRows - word * 32); i += kTogether) {
-        const u32 first = tile_row(word * 32 + i), row = first + lane / 8;
-        if (first >= Shape::kBlockKv) break;
-        const u32 page = __shfl_sync(~0u, pages.number[word], i + lane / 8);
-        const u32 key = key_at(tile, kv_first + row);
-        const u32 in_page = key - page_of(tile.p, key) * tile.p.page_size;
-        const Element* const source = head + page * tensor.page + in_page * tensor.row;
-        const u32 to = destination + SwizzledRows<8>::offset(row, chunk);
-        const int bytes = seen.contains(kv_first + static_cast<int>(row)) ? 16 : 0;
+        const u32 tile_row = (word * 32 + i) / kTogether * kStep;
+        const Element* const source = head + u64{__shfl_sync(~0u, at, i + lane / 8)} * 8;
+        const int bytes = tile_row - first_seen < seen_rows ? 16 : 0;
 #pragma unroll
         for (int slab = 0; slab < kSlabs; ++slab) {
           const bool exists = kDim % 64 == 0 || slab * 64 + static_cast<int>(chunk) * 8 < kDim;
-          copy_async_16(to + slab * Shape::kKvSlabBytes, source + slab * 64, exists ? bytes : 0);
+          copy_async_16(to + slab * Shape::kKvSlabBytes + tile_row * 128, source + slab * 64,
+                        exists ? bytes : 0);
         }
       }
     }

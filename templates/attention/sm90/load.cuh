@@ -26,10 +26,10 @@ __device__ __forceinline__ void load_pages(u32 destination, const TensorMap& map
 #pragma unroll 1
   for (u32 row = threadIdx.x % 32 * box_rows; row < kRows; row += 32 * box_rows) {
     const u32 key = min(static_cast<u32>(kv_first) + row, static_cast<u32>(tile.len_kv - 1));
-    const u32 page = static_cast<u64>(key) * p.page_factor >> (31 + p.page_shift);
-    const u32 in_page = key - page * p.page_size, in_box = in_page & (box_rows - 1);
-    load_rows<kSlabs, kSlabBytes>(destination + row * 128, map, barrier, in_page - in_box,
-                                  tile.h_kv, __ldg(pages + page));
+    const PagePlace at = page_place(p, static_cast<int>(key));
+    load_rows<kSlabs, kSlabBytes>(destination + row * 128, map, barrier,
+                                  at.row - (at.row & (box_rows - 1)), tile.h_kv,
+                                  __ldg(pages + at.column));
   }
 }
 
@@ -69,9 +69,12 @@ class TileLoader {
   __device__ __forceinline__ void start_q(const Tile& tile) {
     const auto ring = Shape::q_ring();
     wait(ring.empty(q_at_.stage), q_at_.parity);
-    clears_q_ = !Storage::kEndsInZeros && tile.first_row + Shape::kBlockQ > tile.all_rows();
+    clears_q_ = !Storage::kEndsInZeros && !Shape::kScalesQueries &&
+                tile.first_row + Shape::kBlockQ > tile.all_rows();
     if (leads()) {
-      const u32 barrier = clears_q_ ? Shape::landed() : ring.full(q_at_.stage);
+      const u32 barrier = Shape::kScalesQueries ? Shape::landed_q(q_at_.stage)
+                          : clears_q_           ? Shape::landed()
+                                                : ring.full(q_at_.stage);
       arrive_expecting(barrier, Shape::kQBytes);
       load_rows<Shape::kSlabs, Shape::kQSlabBytes>(Shape::q(q_at_.stage), args_.q, barrier,
                                                    tile.q_row(), tile.h, tile.q_batch());

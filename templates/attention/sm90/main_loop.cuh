@@ -52,7 +52,6 @@ class KeyLoop {
   using Variant = typename Args::Variant;
   using Tile = typename Config::Storage::Tile;
   using Shape = AttentionSm90Shape<Config>;
-  using Element = typename Config::Element;
   using ScoreProducts = typename Config::Scores;
   using OutputProducts = typename Config::Outputs;
   using Scores = Fragment<typename Shape::ScoreMap>;
@@ -61,14 +60,21 @@ class KeyLoop {
  public:
   using Softmax = OnlineSoftmax<typename Shape::ScoreMap>;
   using Out = Fragment<typename Shape::OutMap>;
+  // The magnitudes of scales, which differ by the row where queries do.
+  using Sizes = conditional<Shape::kScalesQueries, RowScales<Softmax::kRows>, float>;
+  using ExponentScale = conditional<Variant::kTransformsLogits, float, Sizes>;
 
   __device__ __forceinline__ KeyLoop(const Args& args, int group) : args_(args), turns_{group} {
     turns_.begin();
-    // The magnitude of the scale goes into the exponent if no hook sees the logits; 0 is then
-    // replaced by a tiny scale, because 0 * -inf is NaN.
-    exponent_scale_ = Variant::kTransformsLogits
-                          ? kLog2e
-                          : fmaxf(fabsf(call_of(args.call.params()).scale) * kLog2e, 1e-30f);
+    if constexpr (!Shape::kConverts) set_scale(call_of(args.call.params()).scale, 0);
+  }
+
+  // Called when Q of a query tile has arrived in its stage, before any of its keys. A quantised
+  // cache has scales of its own for each head.
+  __device__ __forceinline__ void begin(const Tile& tile, u32 q_stage) {
+    if constexpr (Shape::kConverts) {
+      set_scale(tile.p.call.scale * tile.logit_scale(), Shape::row_factors(q_stage));
+    }
   }
 
   // Goes to the first tile of keys that this group sees of a new query tile; returns whether there
@@ -165,6 +171,32 @@ class KeyLoop {
   // where a user's expression reads a tensor, it costs 7 % instead.
   static constexpr bool kAsksEarly = !Variant::kTransformsLogits && !Variant::kKeeps;
 
+  // The magnitude of the scale goes into the exponent if no hook sees the logits.
+  __device__ __forceinline__ void set_scale(float scale, u32 row_factors) {
+    Sizes sizes;
+    if constexpr (Shape::kScalesQueries) {
+#pragma unroll
+      for (int r = 0; r < Softmax::kRows; ++r) {
+        const u32 row = turns_.group * 64 + threadIdx.x % 128 / 32 * 16 + Shape::ScoreMap::row(r);
+        sizes.row[r] = load_shared<float>(row_factors + row * 4) * fabsf(scale);
+      }
+    } else {
+      sizes = fabsf(scale);
+    }
+    exponent_scale_ = exponent_scales<Variant::kTransformsLogits>(sizes);
+    if constexpr (Shape::kConverts) sizes_ = sizes, is_negative_ = scale < 0.0f ? 1 : 0;
+  }
+  __device__ __forceinline__ Sizes sizes() const {
+    if constexpr (Shape::kConverts)
+      return sizes_;
+    else
+      return fabsf(call_of(args_.call.params()).scale);
+  }
+  __device__ __forceinline__ u32 is_negative() const {
+    if constexpr (Shape::kConverts) return is_negative_;
+    return call_of(args_.call.params()).scale < 0.0f ? 1 : 0;
+  }
+
   // Passes over the tiles of keys that only other groups see. Each tile but the query tile's first
   // takes a turn, seen or not.
   __device__ __forceinline__ void seek(WalkReader<Config>& walk) {
@@ -204,15 +236,15 @@ class KeyLoop {
   // Turns products into logits, -inf where the key is hidden.
   __device__ __forceinline__ void see(const Tile& tile) {
     const Variant& variant = args_.call.variant();
-    const float scale = call_of(args_.call.params()).scale;
     const int row = turns_.group * 64 + threadIdx.x % 128 / 32 * 16;
-    const u32 is_negative = scale < 0.0f ? 1 : 0;
+    const u32 negative = is_negative();
     if constexpr (Variant::kTransformsLogits) {
-      if (is_negative) negate_scores();
-      transform_logits(scores_, variant, tile, row, keys_.kv_first, fabsf(scale));
+      if (negative) negate_scores();
+      const float size = multiply_rows(scores_, sizes());
+      transform_logits(scores_, variant, tile, row, keys_.kv_first, size);
       if (keys_.partial) mask(tile, row);
-    } else if (keys_.partial | is_negative) {  // one branch, as both are rare
-      if (is_negative) negate_scores();
+    } else if (keys_.partial | negative) {  // one branch, as both are rare
+      if (negative) negate_scores();
       if (keys_.partial) mask(tile, row);
     }
   }
@@ -231,7 +263,8 @@ class KeyLoop {
   __device__ __forceinline__ void pack(u32 (&weights)[Shape::kWeightRegisters]) {
 #pragma unroll
     for (int i = 0; i < Shape::kWeightRegisters; ++i) {
-      weights[i] = pack2<Element>(registers_of(scores_)[2 * i], registers_of(scores_)[2 * i + 1]);
+      weights[i] = pack2<typename Shape::Key>(registers_of(scores_)[2 * i],
+                                              registers_of(scores_)[2 * i + 1]);
     }
   }
   __device__ __forceinline__ static void rescale(Out& out, const float (&shrink)[Softmax::kRows]) {
@@ -243,7 +276,10 @@ class KeyLoop {
   }
 
   const Args& args_;
-  float exponent_scale_;
+  ExponentScale exponent_scale_;
+  // Of the query tile's logits, with a quantised cache.
+  Sizes sizes_;
+  u32 is_negative_;
   Turns<Config> turns_;
   typename WalkReader<Config>::KeyTile keys_;
   u32 is_first_;                               // the query tile's first tile of keys

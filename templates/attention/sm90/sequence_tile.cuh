@@ -43,6 +43,9 @@ struct SequenceTile : SequencePlace {
     return static_cast<Element*>(c.out) + b * c.out_batch + h * c.out_head +
            static_cast<i64>(first_q + first_row + tile_row) * c.out_row;
   }
+  // As VarlenAddressing's.
+  __device__ __forceinline__ float logit_scale() const { return logit_scale_at(p, b, h_kv); }
+  __device__ __forceinline__ float value_scale() const { return scale_at(p.v_scale, b, h_kv); }
   __device__ __forceinline__ bool wants_lse() const { return p.call.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {
     return p.call.lse + b * p.call.lse_batch + h * p.call.lse_head + first_q + first_row + tile_row;

@@ -1,12 +1,14 @@
 // How the sm_90a attention kernel divides its shared memory.
 //
-//   | Q stages | K stages | V stages | output rows, or none | barriers | walk | schedule |
+//   | Q stages | K stages | V stages | output rows or bytes of keys, or none | barriers | walk |
+//   schedule |
 //
 // A tile of rows is stored as slabs of 64 columns, [rows][128 bytes], in the copy engine's 128-byte
 // swizzle, so it is an operand of wgmma as it is. Columns past the head dim are zeros in the last
 // slab. Each math warpgroup owns 64 rows of Q and of the output.
 #pragma once
 #include "/kiln/attention/arguments.cuh"
+#include "/kiln/attention/cache.cuh"
 #include "/kiln/base/frag.cuh"
 #include "/kiln/base/layout.cuh"
 #include "/kiln/sm90/ring.cuh"
@@ -19,6 +21,14 @@ namespace kiln {
 template <class Config>
 struct AttentionSm90Shape {
   using Element = typename Config::Element;
+  using Keys = KeysOf<Config>;
+  // Of a quantised cache, a warpgroup widens the elements: see convert.cuh.
+  static constexpr bool kConverts = Keys::kQuantized;
+  static constexpr u32 kConvertingWarps = 4;
+  using Key = conditional<kConverts, f16, Element>;  // as wgmma takes them; weights likewise
+  // Queries must be f16 then too: see scaled_queries.cuh.
+  static constexpr bool kScalesQueries = kConverts && !is_same<Element, f16>;
+  static constexpr u32 kScalingWarps = 2;
   static constexpr int kGroups = Config::kGroups;
   static constexpr int kBlockQ = 64 * kGroups, kBlockKv = Config::kBlockKv;
   static constexpr int kSlabs = ceil_div(Config::kHeadDim, 64);
@@ -27,7 +37,8 @@ struct AttentionSm90Shape {
   static_assert(Config::kHeadDim % 8 == 0 && Config::kHeadDim <= 256 &&
                     Config::kHeadDimV % 8 == 0 && Config::kHeadDimV <= 256,
                 "attention sm_90a: head dims must be multiples of 8 up to 256");
-  static_assert(kGroups >= 1 && kGroups <= 3, "attention sm_90a: 1 to 3 math warpgroups");
+  static_assert(kGroups >= 1 && kGroups <= (kConverts ? 2 : 3),
+                "attention sm_90a: 1 to 3 math warpgroups, or 2 beside one that converts");
   static_assert(kBlockKv % 16 == 0 && kBlockKv <= 256,
                 "attention sm_90a: kBlockKv must be a multiple of 16 up to 256");
 
@@ -41,6 +52,12 @@ struct AttentionSm90Shape {
   static constexpr u32 kQBytes = kSlabs * kQSlabBytes;
   static constexpr u32 kKBytes = kSlabs * kKvSlabBytes, kVBytes = kSlabsV * kKvSlabBytes;
   static constexpr u32 kOutBytes = kSlabsV * kQSlabBytes;
+  static_assert(!kConverts || !Config::kStagedOutput, "attention sm_90a: outputs from registers");
+  __device__ __forceinline__ static constexpr int raw_row_bytes(int dim) {
+    return attention_sm90_raw_row_bytes(dim);
+  }
+  static constexpr u32 kRawKBytes = kConverts ? kBlockKv * raw_row_bytes(Config::kHeadDim) : 0;
+  static constexpr u32 kRawVBytes = kConverts ? kBlockKv * raw_row_bytes(Config::kHeadDimV) : 0;
 
   using QRing = Ring<Config::kQStages>;
   using KvRing = Ring<Config::kStages>;
@@ -49,7 +66,9 @@ struct AttentionSm90Shape {
   static constexpr u32 kKAt = Config::kQStages * kQBytes;
   static constexpr u32 kVAt = kKAt + Config::kStages * kKBytes;
   static constexpr u32 kOutAt = kVAt + Config::kStages * kVBytes;
-  static constexpr u32 kBarriersAt = kOutAt + (Config::kStagedOutput ? kOutBytes : 0);
+  static constexpr u32 kRawAt = kOutAt + (Config::kStagedOutput ? kOutBytes : 0);
+  static constexpr u32 kFactorsAt = kRawAt + kRawKBytes + kRawVBytes;
+  static constexpr u32 kBarriersAt = kFactorsAt + (kConverts ? Config::kQStages * kBlockQ * 4 : 0);
   static constexpr u32 kKRingAt = kBarriersAt + QRing::kBytes;
   static constexpr u32 kVRingAt = kKRingAt + KvRing::kBytes;
   static constexpr u32 kWalkRingAt = kVRingAt + KvRing::kBytes;
@@ -59,8 +78,8 @@ struct AttentionSm90Shape {
   static constexpr u32 kSharedBytes = kScheduleAt + kAttentionScheduleBytes;
   static_assert(kSharedBytes == attention_sm90_shared_bytes(Config::kHeadDim, Config::kHeadDimV,
                                                             kBlockQ, kBlockKv, Config::kStages,
-                                                            Config::kQStages,
-                                                            Config::kStagedOutput),
+                                                            Config::kQStages, Config::kStagedOutput,
+                                                            kConverts),
                 "attention sm_90a: the host must ask for the shared memory that the kernel uses");
   static_assert(kSharedBytes <= 227 * 1024, "attention sm_90a: shared memory is 227 KB");
 
@@ -71,25 +90,32 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static u32 q(u32 stage) { return base() + stage * kQBytes; }
   __device__ __forceinline__ static u32 k(u32 stage) { return base() + kKAt + stage * kKBytes; }
   __device__ __forceinline__ static u32 v(u32 stage) { return base() + kVAt + stage * kVBytes; }
+  __device__ __forceinline__ static u32 row_factors(u32 q_stage) {
+    return base() + kFactorsAt + q_stage * kBlockQ * 4;
+  }
+  __device__ __forceinline__ static u32 raw_k() { return base() + kRawAt; }
+  __device__ __forceinline__ static u32 raw_v() { return base() + kRawAt + kRawKBytes; }
   __device__ __forceinline__ static u32 walk(u32 stage) {
     return base() + kWalkAt + stage * kAttentionWalkBytes;
   }
   __device__ __forceinline__ static u32 schedule() { return base() + kScheduleAt; }
   __device__ __forceinline__ static u32 landed() { return base() + kLandedAt; }
+  static_assert(Config::kQStages <= 2, "attention sm_90a: one or two stages of Q");
+  __device__ __forceinline__ static u32 landed_q(u32 stage) { return landed() + stage * 8; }
   __device__ __forceinline__ static QRing q_ring() { return {base() + kBarriersAt}; }
   __device__ __forceinline__ static KvRing k_ring() { return {base() + kKRingAt}; }
   __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
   __device__ __forceinline__ static WalkRing walk_ring() { return {base() + kWalkRingAt}; }
 
   // Called by one thread, which then calls fence_barrier_init(). Keys are copied by the copy
-  // engine, or by warps, each of which announces its own.
-  __device__ __forceinline__ static void init_barriers(u32 gathering_warps) {
+  // engine, or by so many warps, each of which announces its own.
+  __device__ __forceinline__ static void init_barriers(u32 copying_warps) {
     constexpr u32 kMathWarps = 4 * kGroups;
-    q_ring().init(kMathWarps);
-    k_ring().init(kMathWarps, max(gathering_warps, 1u));
-    v_ring().init(kMathWarps, max(gathering_warps, 1u));
-    walk_ring().init(kMathWarps + 1 + gathering_warps);
-    init_barrier(landed(), 1);
+    q_ring().init(kMathWarps, kScalesQueries ? kScalingWarps : 1);
+    k_ring().init(kMathWarps, max(copying_warps, 1u));
+    v_ring().init(kMathWarps, max(copying_warps, 1u));
+    walk_ring().init(kMathWarps + 1 + copying_warps + (kScalesQueries ? kScalingWarps : 0));
+    for (u32 stage = 0; stage < 2; ++stage) init_barrier(landed_q(stage), 1);
   }
 };
 

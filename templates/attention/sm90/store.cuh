@@ -13,18 +13,18 @@ struct RoundedRows {
   u32 block[Map::kColTiles][2];
 };
 
-// Multiplies the accumulators by the rows' factors, and writes the LSE.
+// Multiplies the accumulators by the rows' factors and `value_scale`, and writes the LSE.
 template <class Element, class Variant, class Tile, class Softmax, class Map>
 __device__ __forceinline__ RoundedRows<Map> finish_rows(const Variant& variant, const Tile& tile,
                                                         const Softmax& softmax, Fragment<Map>& out,
-                                                        int warp_row) {
+                                                        float value_scale, int warp_row) {
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
     const int row = warp_row + Map::row(r);
     const RowSum sum = softmax.row[r];
     const Position at = tile.position(row, 0);
     if (tile.wants_lse() && Map::leads_row() && tile.has_row(row)) *tile.lse(row) = lse_of(sum);
-    const float factor = row_factor(sum, variant, at);
+    const float factor = row_factor(sum, variant, at) * value_scale;
 #pragma unroll
     for (int c = 0; c < Map::kCols; ++c) {
       out.at(r, c) *= factor;

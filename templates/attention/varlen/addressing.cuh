@@ -8,18 +8,6 @@
 
 namespace kiln {
 
-// The column of a key's page in the table, and its place there. Behind key `last` the table may
-// hold anything, or end.
-struct PagePlace {
-  u32 column;
-  int row;
-};
-__device__ __forceinline__ PagePlace page_place(const AttentionVarlenParams& p, int key, int last) {
-  const u32 at = min(key, last);
-  const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
-  return {page, static_cast<int>(at - page * p.page_size)};
-}
-
 // Walks over the keys of a sequence, whose pages a table lists, for load_tile(). Every row is
 // looked up when it is copied: with the pages of the next tile looked up ahead, and passed between
 // lanes, decoding took longer on an H200, as a second CTA of the multiprocessor already hides the
@@ -41,7 +29,7 @@ struct PagedRows {
  private:
   __device__ __forceinline__ void place(int to) {
     row = to;
-    const PagePlace at = page_place(p, row, last);
+    const PagePlace at = page_place(p, min(row, last));
     pointer = base + __ldg(pages + at.column) * page_stride + at.row * row_stride;
   }
 };
@@ -64,7 +52,7 @@ struct PagedByteRows {
  private:
   __device__ __forceinline__ void place(int to) {
     row = to;
-    const PagePlace at = page_place(p, row, last);
+    const PagePlace at = page_place(p, min(row, last));
     const int page = __ldg(beyond(pages, at.column, sizeof(int)));
     pointer = beyond(beyond(base, page, page_stride), at.row, row_stride);
   }
@@ -140,10 +128,10 @@ class VarlenAddressing {
   }
   // The factors of logits and of values of a quantised cache.
   __device__ __forceinline__ float logit_scale() const {
-    return scale_at(p_.q_scale) * scale_at(p_.k_scale) * Keys::kUnit;
+    return logit_scale_at(p_, s_.b, h_kv_) * Keys::kUnit;
   }
   __device__ __forceinline__ float value_scale() const {
-    return scale_at(p_.v_scale) * Keys::kUnit;
+    return scale_at(p_.v_scale, s_.b, h_kv_) * Keys::kUnit;
   }
   __device__ __forceinline__ bool wants_lse() const { return p_.call.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {
@@ -152,10 +140,6 @@ class VarlenAddressing {
   }
 
  private:
-  __device__ __forceinline__ float scale_at(const AttentionScale& scale) const {
-    return scale.at == nullptr ? 1.0f : __ldg(scale.at + s_.b * scale.batch + h_kv_ * scale.head);
-  }
-
   struct Query {
     int row, h;
   };

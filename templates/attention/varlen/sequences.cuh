@@ -55,4 +55,22 @@ __device__ __forceinline__ TileRows rows_of(const Sequence& s) {
   return {s.b, s.len_kv - s.len_q, s.len_kv - 1, s.len_q, s.len_kv};
 }
 
+__device__ __forceinline__ float scale_at(const AttentionScale& scale, int b, int h_kv) {
+  return scale.at == nullptr ? 1.0f : __ldg(scale.at + b * scale.batch + h_kv * scale.head);
+}
+// The factor of logits of a quantised cache.
+__device__ __forceinline__ float logit_scale_at(const AttentionVarlenParams& p, int b, int h_kv) {
+  return scale_at(p.q_scale, b, h_kv) * scale_at(p.k_scale, b, h_kv);
+}
+
+// The column of a key's page in the table, and its place in the page.
+struct PagePlace {
+  u32 column;
+  int row;
+};
+__device__ __forceinline__ PagePlace page_place(const AttentionVarlenParams& p, int key) {
+  const u32 page = static_cast<u64>(static_cast<u32>(key)) * p.page_factor >> (31 + p.page_shift);
+  return {page, static_cast<int>(key - page * p.page_size)};
+}
+
 }  // namespace kiln
