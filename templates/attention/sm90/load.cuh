@@ -164,19 +164,15 @@ __device__ __forceinline__ void load_tiles(const Args& args) {
     const Range seen = seen_keys(args.call.variant(), tile);
     loader.start_q(tile);
     auto current = walk.next();
-    if (!current.exists) {
-      loader.finish_q(tile);
-      continue;
-    }
-    loader.load_k(tile, current.kv_first);
+    if (current.exists) loader.load_k(tile, current.kv_first);
     loader.finish_q(tile);
 #pragma unroll 1
-    for (auto next = walk.next(); next.exists; next = walk.next()) {
-      loader.load_k(tile, next.kv_first);
+    while (current.exists) {
+      const auto next = walk.next();
+      if (next.exists) loader.load_k(tile, next.kv_first);
       loader.load_v(tile, current.kv_first, seen);
       current = next;
     }
-    loader.load_v(tile, current.kv_first, seen);
   }
 }
 
