@@ -1,6 +1,7 @@
 // The warp that copies Q, K and V to shared memory with the copy engine.
 #pragma once
 #include "/kiln/attention/sm90/walk.cuh"
+#include "/kiln/attention/varlen/pages.cuh"
 
 namespace kiln {
 
@@ -25,11 +26,10 @@ __device__ __forceinline__ void load_pages(u32 destination, const TensorMap& map
   const u32 box_rows = p.box_rows;
 #pragma unroll 1
   for (u32 row = threadIdx.x % 32 * box_rows; row < kRows; row += 32 * box_rows) {
-    const u32 key = min(static_cast<u32>(kv_first) + row, static_cast<u32>(tile.len_kv - 1));
-    const u32 page = static_cast<u64>(key) * p.page_factor >> (31 + p.page_shift);
-    const u32 in_page = key - page * p.page_size, in_box = in_page & (box_rows - 1);
+    const PagePlace at = page_place(p, kv_first + static_cast<int>(row), tile.len_kv - 1);
+    const u32 in_page = at.row, in_box = in_page & (box_rows - 1);
     load_rows<kSlabs, kSlabBytes>(destination + row * 128, map, barrier, in_page - in_box,
-                                  tile.h_kv, __ldg(pages + page));
+                                  tile.h_kv, __ldg(pages + at.column));
   }
 }
 

@@ -4,21 +4,10 @@
 #pragma once
 #include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/cache.cuh"
+#include "/kiln/attention/varlen/pages.cuh"
 #include "/kiln/attention/varlen/work.cuh"
 
 namespace kiln {
-
-// The column of a key's page in the table, and its place there. Behind key `last` the table may
-// hold anything, or end.
-struct PagePlace {
-  u32 column;
-  int row;
-};
-__device__ __forceinline__ PagePlace page_place(const AttentionVarlenParams& p, int key, int last) {
-  const u32 at = min(key, last);
-  const u32 page = static_cast<u64>(at) * p.page_factor >> (31 + p.page_shift);
-  return {page, static_cast<int>(at - page * p.page_size)};
-}
 
 // Walks over the keys of a sequence, whose pages a table lists, for load_tile(). Every row is
 // looked up when it is copied: with the pages of the next tile looked up ahead, and passed between
