@@ -35,7 +35,7 @@ void add_append_arguments(std::span<const AppendArgument> list, AppendProblem& p
 
 // 0 for a dimension of size 1, which may have any stride.
 std::int64_t dimension_stride(const TensorView& tensor, int dimension);
-// Of [tokens, heads, head_dim] or [sequences, tokens, heads, head_dim].
+// The tensor is [tokens, heads, head_dim] or [sequences, tokens, heads, head_dim].
 TokenStrides token_strides(const TensorView& tensor);
 CacheStrides cache_strides(const TensorView& cache);
 

@@ -142,7 +142,7 @@ void check_results(const TensorView& q, const TensorView& out, const TensorView&
   check_written(subject, lse);
 }
 
-// Of out among the call's tensors.
+// The place of out among the call's tensors.
 constexpr int kOutNumber = 3;
 
 // Queries that lie in out's rows, which may be longer.

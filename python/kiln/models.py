@@ -15,7 +15,10 @@ _ELEMENT_BYTES = {"float16": 2, "bfloat16": 2}
 CACHE_DTYPES = ("float8_e4m3fn", "float8_e5m2", "int8")
 
 
-_SIZES = ("num_key_value_heads", "head_dim", "intermediate_size", "vocab_size")
+# Classes of models that rotate neighbours, not elements of both halves of a head.
+_INTERLEAVED = {"cohere", "cohere2", "ernie4_5", "glm", "glm4", "llama4", "llama4_text"}
+
+_SIZES = ("num_key_value_heads", "head_dim", "intermediate_size", "vocab_size", "rotary_dim")
 
 # GPT-2's names of what other models call differently.
 _GPT2_NAMES = {
@@ -73,7 +76,7 @@ def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
 def model_specs(
     model: dict[str, Any], dtype: str | None = None, cache_dtype: str | None = None
 ) -> list[dict[str, Any]]:
-    """The kernels of a model's attention and of its projections, in `dtype` or else the model's.
+    """The kernels of a model's attention, KV cache and projections, in `dtype` or else the model's.
 
     Those of an engine's calls are also there for a KV cache in `cache_dtype`.
 
@@ -89,6 +92,7 @@ def model_specs(
     if cache_dtype is not None:
         served = [spec for spec in specs if spec["storage"] != "dense"]
         specs += [{**spec, "cache_dtype": cache_dtype} for spec in served]
+    specs += _append_specs(model, dtype, cache_dtype) + _merge_specs(model, dtype)
     for name, shape in model["gemm"].items():
         is_kn = name in model.get("weights_kn", ())
         spec = _gemm_spec(shape, dtype, biased=name in model["bias"], is_kn=is_kn)
@@ -119,6 +123,38 @@ def _attention_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
         }
         for storage, mask in kinds
     ]
+
+
+def _append_specs(
+    model: dict[str, Any], dtype: str, cache_dtype: str | None
+) -> list[dict[str, Any]]:
+    """The kernels of jit.append_kv, and of k_new in flash_attention_with_kvcache.
+
+    The engine may rotate by itself, or with either kind of tables; k_new is neither normed nor
+    quantised."""
+    plain: dict[str, Any] = {"op": "append_kv", "dtype": dtype, "head_dim": model["head_dim"]}
+    rotary = model.get("rotary", model["head_dim"])
+    rotating = {
+        **plain,
+        "query": True,
+        "rotary": rotary,
+        "interleaved": model.get("interleaved", False),
+    }
+    forms = [plain]
+    if rotary:
+        forms += [{**rotating, "rotary_dtype": table} for table in ("float32", dtype)]
+    slots = list(forms)
+    if rotary and model.get("qk_norm"):
+        slots += [{**form, "weight": dtype} for form in forms[1:]]
+    caches = [None, cache_dtype] if cache_dtype else [None]
+    specs = [{**form, "cache_dtype": cache} for cache in caches for form in slots]
+    return specs + [{**form, "sequences": True} for form in forms]
+
+
+def _merge_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
+    """The kernels of jit.merge_states: a sink counts once, so not all merges have it."""
+    sinks = [None, dtype] if model["sinks"] else [None]
+    return [{"op": "merge_states", "dtype": dtype, "sinks": sink} for sink in sinks]
 
 
 def _access(row_bytes: int) -> str:
@@ -257,8 +293,35 @@ def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
         "window": text.get("sliding_window") if text.get("use_sliding_window", True) else None,
         "softcap": text.get("attn_logit_softcapping"),
         "sinks": is_gpt_oss,
+        "rotary": 0 if is_gpt2 else _rotary_of(text, head_dim, path),
+        "interleaved": model_type in _INTERLEAVED,
+        "qk_norm": _has_head_norms(text, model_type),
         "dtype": _dtype_of(text) or _dtype_of(config),
     }
+
+
+def _rotary_of(config: dict[str, Any], head_dim: int, path: str) -> int:
+    """How many elements of a head rotate."""
+    if config.get("rotary_dim"):
+        return int(config["rotary_dim"])
+    parameters = config.get("rope_parameters")
+    share = config.get("partial_rotary_factor")
+    if share is None and isinstance(parameters, dict):
+        share = parameters.get("partial_rotary_factor")
+    if share is None:
+        return head_dim
+    if type(share) not in (int, float) or not 0 < share <= 1:
+        raise ValueError(
+            f"{path}: 'partial_rotary_factor' must be a number above 0 and at most 1, got {share!r}"
+        )
+    return int(head_dim * share) // 2 * 2
+
+
+def _has_head_norms(config: dict[str, Any], model_type: str) -> bool:
+    """Whether queries and keys have a norm of each head before they rotate."""
+    if model_type.startswith(("qwen3", "gemma3")):
+        return True
+    return bool(config.get("use_qk_norm")) and config.get("qk_norm_type") != "per_layer"
 
 
 def _dtype_of(config: dict[str, Any]) -> str | None:

@@ -62,7 +62,7 @@ struct CausalEach : DefaultHooks<CausalEach> {
     const i64 all = rows.len_kv;
     return {static_cast<int>(max(0ll, min(begin, all))), static_cast<int>(max(0ll, min(end, all)))};
   }
-  // Of no sequence in particular: what holds with the flag and without.
+  // A tile does not know its sequence: the answer holds with the flag and without.
   __device__ __forceinline__ Tile tile(int q_first, int q_last, int kv_first, int kv_last) const {
     if (q_first - kv_last > left || kv_first - q_last > right) return Tile::skip;
     return q_last - kv_first <= left && kv_last <= q_first ? Tile::full : Tile::partial;

@@ -108,8 +108,8 @@ struct AttentionVarlenParams {
   // The copy engine copies so many keys of a page at a time to the sm_90a kernel: a power of two
   // that divides page_size and the tile. 0: pages are gathered, see sm90/gather.cuh.
   int box_rows;
-  // Of the tensor maps alone: all packed queries; the rows of a batch entry or page of the keys, or
-  // all packed keys; batch entries or pages.
+  // The tensor maps alone are made from these: the number of all packed queries; the rows of a
+  // batch entry or page of the keys, or all packed keys; the number of batch entries or pages.
   int tokens, rows_k, entries_k;
   int packed_queries;
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]

@@ -9,6 +9,7 @@
 
 #include "jit/op/arch.h"
 #include "jit/op/family.h"
+#include "jit/tools/spec.h"
 #include "tests/support/catch.h"
 
 namespace kiln::testing {
@@ -131,19 +132,53 @@ TEST_CASE("a seed decides the sample, a fortieth of what is not in the cover") {
 }
 
 TEST_CASE("of the archs that take turns one has its full cover, and each gets its turn") {
-  const int archs[] = {arch_index({8, 0}), arch_index({10, 0}), arch_index({12, 0})};
+  std::vector<int> archs;
+  for (const int number : {80, 86, 89, 100, 120}) {
+    archs.push_back(arch_index({number / 10, number % 10}));
+  }
   std::set<int> served;
-  for (const char* seed : {"0", "1", "2", "3", "4", "5", "6", "7"}) {
-    const TestSettings settings(seed, false);
+  for (int seed = 0; seed < 24; ++seed) {
+    const TestSettings settings(std::to_string(seed).c_str(), false);
     CHECK(!is_brief(arch_index({9, 0})));
-    CHECK(is_brief(arch_index({8, 6})));
-    CHECK(std::ranges::count_if(archs, is_brief) == 2);
+    CHECK(std::ranges::count_if(archs, is_brief) == 4);
     const int serves = *std::ranges::find_if_not(archs, is_brief);
-    served.insert(serves);
+    if (!served.insert(serves).second) continue;
     const auto size = [](int arch) { return kernel_list(arch).cover.size(); };
     for (const int arch : archs) CHECK((arch == serves || size(arch) < size(serves)));
   }
-  CHECK(served.size() == 3);
+  CHECK(served.size() == 5);
+}
+
+TEST_CASE("each value that takes turns gets one, in every row that has it") {
+  std::vector<Specialization> quantized;
+  for (const Specialization& spec : all_samples(arch_index({9, 0}))) {
+    const nlohmann::json properties = spec_to_json(spec, {});
+    if (properties.at("op") != "flash_attention") continue;
+    if (!properties.at("cache_dtype").is_null()) quantized.push_back(spec);
+  }
+  const auto dtypes = [&] {
+    std::set<std::string> pairs = united(quantized);
+    std::erase_if(pairs, [](const std::string& pair) {
+      return pair.find("cache_dtype") == std::string::npos;
+    });
+    return pairs;
+  };
+  std::set<std::string> served;
+  std::size_t largest = 0;
+  for (int seed = 0; seed < 40; ++seed) {
+    const TestSettings settings(std::to_string(seed).c_str(), false);
+    const auto pairs = dtypes();
+    largest = std::max(largest, pairs.size());
+    served.insert(pairs.begin(), pairs.end());
+  }
+  std::set<std::string> all;
+  for (const Specialization& spec : quantized) {
+    const std::string row = row_pairs(spec).front();
+    const std::string dtype = spec_to_json(spec, {}).at("cache_dtype").dump();
+    all.insert(row.substr(0, row.find(',')) + ", cache_dtype=" + dtype);
+  }
+  CHECK(served == all);
+  CHECK(largest < all.size());
 }
 
 }  // namespace

@@ -172,6 +172,22 @@ def test_an_empty_row_of_the_lse_is_minus_infinity(judged):
             check_lse(wrong, lse, what="wrong")
 
 
+def test_what_is_excused_for_a_row_is_allowed_there_and_no_more(judged):
+    good, truth, textbook, lse = judged
+    row_off, lse_off = torch.zeros(truth.shape[:-1]), torch.zeros(lse.shape)
+    row_off[1, 77, 2], lse_off[1, 2, 77] = 0.5, 0.01
+    good, off_lse = good.clone(), lse.float()
+    good[1, 77, 2, 3] += 0.4
+    off_lse[1, 2, 77] += 0.009
+    check_rows(good, truth, textbook, what="excused", excused=row_off)
+    check_lse(off_lse, lse, what="excused", excused=lse_off)
+    for neighbours in (row_off.roll(1, 1), row_off * 0.1):
+        with pytest.raises(AssertionError, match=r"1 of 1600 rows are wrong"):
+            check_rows(good, truth, textbook, what="not excused", excused=neighbours)
+    with pytest.raises(AssertionError, match="1 of 1600 lse values are wrong"):
+        check_lse(off_lse, lse, what="not excused", excused=lse_off * 0.1)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_the_gemm_gate_passes_the_baseline_and_catches_a_lost_column(dtype):
     generator = torch.Generator().manual_seed(1)

@@ -1,5 +1,7 @@
 #include "tests/emulator/equivalent_mutants.h"
 
+#include <algorithm>
+
 #include "jit/attention/family.h"
 #include "jit/attention/traits.h"
 #include "jit/gemm/config.h"
@@ -111,10 +113,26 @@ bool is_repeated_fence(const Mutant& mutant, std::string_view ptx) {
   return last_before("wgmma.fence") > last_before("wgmma.wait_group");
 }
 
+// The last wait before a tile is drawn from the counter that all CTAs share.
+bool is_wait_before_draw(const Mutant& mutant, std::string_view ptx) {
+  const std::string_view before = ptx.substr(0, ptx.find("atom.global.cas"));
+  if (before.size() == ptx.size()) return false;
+  const auto draw = static_cast<std::uint32_t>(std::ranges::count(before, '\n') + 1);
+  std::uint32_t last = 0;
+  for (const std::uint32_t line : lines_of(ptx, "mbarrier.try_wait")) {
+    if (line < draw) last = line;
+  }
+  return mutant.line == last;
+}
+
 std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, const Mutant& mutant,
                                                std::string_view ptx) {
   if (is_repeated_fence(mutant, ptx)) {
     return "the fence before the scores' product is for the registers of the output too";
+  }
+  if (traits.storage != Storage::dense && is_wait_before_draw(mutant, ptx)) {
+    return "it keeps a CTA from drawing tiles ahead, which only matters to how evenly they are "
+           "dealt: any CTA may compute any tile";
   }
   const auto inits = lines_of(ptx, "mbarrier.init");
   if (traits.mask != Mask::window && !inits.empty() && mutant.line == inits.back()) {

@@ -94,7 +94,7 @@ def test_options(options):
 @pytest.mark.parametrize("page", [1, 7])
 @pytest.mark.parametrize("window", [(-1, -1), (100, 0)], ids=["causal", "window"])
 def test_gathered_pages(page, window):
-    """Of a prefill: pages of too few rows for the copy engine."""
+    """A prefill gathers pages that have too few rows for the copy engine."""
     for head_dim in (64, 72):
         VarlenCase(
             lens_q=(140, 0, 70), lens_k=(400, 5, 70), page=page, window=window, head_dim=head_dim
@@ -211,7 +211,7 @@ def test_without_splits_a_sequence_does_not_depend_on_others(keys):
 
 
 def test_without_splits_the_size_of_other_queries_does_not_matter():
-    """Those of the next sequence lie in the same tile."""
+    """Queries of the next sequence lie in the same tile."""
     case = VarlenCase(lens_q=(70, 70), lens_k=(700, 700), heads=2, keys="packed", num_splits=1)
     outs = []
     for factor in (1, 50):

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "jit/op/arch.h"
 #include "jit/op/family.h"
@@ -15,19 +16,19 @@ namespace {
 constexpr std::uint64_t kSampledOf = 40;  // one of so many
 // Archs that run nothing but portable kernels, as sm_90 does beside its own: the seed decides which
 // of them has its full cover.
-constexpr int kTurns[] = {80, 100, 120};
+constexpr int kTurns[] = {80, 86, 89, 100, 120};
 
-bool follows_its_major(int arch) {
-  const auto major = [](int index) {
-    return arch_table()[static_cast<std::size_t>(index)].since.major;
-  };
-  return arch > 0 && major(arch - 1) == major(arch);
-}
+// Properties of attention of which a config row has many values, each of them a kernel of 1 to 16
+// seconds. Null and head dims without padding are always in the cover.
+constexpr std::string_view kPropertiesInTurns[] = {"attn_mask", "cache_dtype", "head_dim",
+                                                   "head_dim_v", "sinks"};
+constexpr std::uint64_t kValueTurns = 3;
 
-bool waits_for_its_turn(int arch) {
-  const int number = arch_table()[static_cast<std::size_t>(arch)].number;
-  const bool takes_turns = std::ranges::find(kTurns, number) != std::end(kTurns);
-  return takes_turns && number != kTurns[seeded(test_seed(), "turn") % std::size(kTurns)];
+// Whether a value takes turns with others, so that the seed decides which rows have it.
+bool takes_turns(const std::string& op, const std::string& name, const nlohmann::json& value) {
+  if (op != "flash_attention" || value.is_null()) return false;
+  if (value.is_number() && value.get<int>() % 64 == 0) return false;
+  return std::ranges::find(kPropertiesInTurns, name) != std::end(kPropertiesInTurns);
 }
 
 std::vector<std::vector<int>> numbered(std::span<const std::vector<std::string>> items,
@@ -68,7 +69,11 @@ std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items) 
   return chosen;
 }
 
-bool is_brief(int arch) { return follows_its_major(arch) || waits_for_its_turn(arch); }
+bool is_brief(int arch) {
+  const int number = arch_table()[static_cast<std::size_t>(arch)].number;
+  const bool takes_turns = std::ranges::find(kTurns, number) != std::end(kTurns);
+  return takes_turns && number != kTurns[seeded(test_seed(), "turn") % std::size(kTurns)];
+}
 
 std::vector<std::string> row_pairs(const Specialization& spec) {
   const nlohmann::json properties = spec_to_json(spec, {});
@@ -76,11 +81,14 @@ std::vector<std::string> row_pairs(const Specialization& spec) {
   // Two launches of a call may share a file, and two families a template: `op` is then a property.
   const std::string place = std::to_string(&kernel - kernel.family->templates.data());
   const std::string row = std::string(kernel.file) + " " + place + " " + std::to_string(spec.row());
+  const std::string op = properties.at("op"), seed = test_seed();
   const bool brief = is_brief(spec.arch());
   std::vector<std::string> pairs;
   for (const auto& [name, value] : properties.items()) {
-    if (brief && name != "op" && name != "dtype" && !name.starts_with("head_dim")) continue;
-    pairs.push_back(row + ", " + name + "=" + value.dump());
+    if (brief && name != "op") continue;
+    std::string pair = row + ", " + name + "=" + value.dump();
+    if (takes_turns(op, name, value) && seeded(seed, pair) % kValueTurns != 0) continue;
+    pairs.push_back(std::move(pair));
   }
   return pairs;
 }

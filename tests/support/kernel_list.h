@@ -1,6 +1,8 @@
 // Which of the built-in kernels the tests compile and run. Of an arch: a cover, that is for each
 // config row every value of every property that occurs with it, in one kernel at least; and of the
-// others a sample, which KILN_TEST_SEED decides. With KILN_TEST_FULL=1: all of them.
+// others a sample, which KILN_TEST_SEED decides. It also decides a third of attention's dtypes of
+// caches, masks and sinks and of its padded head dims, and leaves the others out of the cover. With
+// KILN_TEST_FULL=1: all of them.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +19,12 @@ namespace kiln::testing {
 // Indices, ascending, of items that have among them every pair that any item has: greedily, so few.
 std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items);
 
-// Whether the cover of an arch has, of each config row, dtypes and head dims alone. An arch that
-// follows another of its major version runs that one's code in other tiles; sm_80, sm_100 and
-// sm_120, which run the portable kernels alone, take turns by the seed.
+// Whether the cover of an arch has one kernel for each config row. All archs but sm_90 run the
+// portable kernels alone, which sm_90 runs too: by the seed, one of them has its full cover.
 bool is_brief(int arch);
 
-// The pairs of a kernel's config row and a property that the cover must have: "gemm
-// gemm/gemm.cuh 0 12, layout="nt"".
+// The pairs of a kernel's config row and a property that the cover must have with this seed:
+// "gemm gemm/gemm.cuh 0 12, layout="nt"".
 std::vector<std::string> row_pairs(const Specialization& spec);
 
 struct KernelList {

@@ -1,6 +1,7 @@
 // The warp that copies Q, K and V to shared memory with the copy engine.
 #pragma once
 #include "/kiln/attention/sm90/walk.cuh"
+#include "/kiln/attention/varlen/pages.cuh"
 
 namespace kiln {
 
@@ -25,8 +26,8 @@ __device__ __forceinline__ void load_pages(u32 destination, const TensorMap& map
   const u32 box_rows = p.box_rows;
 #pragma unroll 1
   for (u32 row = threadIdx.x % 32 * box_rows; row < kRows; row += 32 * box_rows) {
-    const u32 key = min(static_cast<u32>(kv_first) + row, static_cast<u32>(tile.len_kv - 1));
-    const PagePlace at = page_place(p, static_cast<int>(key));
+    const int key = min(kv_first + static_cast<int>(row), tile.len_kv - 1);
+    const PagePlace at = page_place(p, key);
     load_rows<kSlabs, kSlabBytes>(destination + row * 128, map, barrier,
                                   at.row - (at.row & (box_rows - 1)), tile.h_kv,
                                   __ldg(pages + at.column));
@@ -167,19 +168,15 @@ __device__ __forceinline__ void load_tiles(const Args& args) {
     const Range seen = seen_keys(args.call.variant(), tile);
     loader.start_q(tile);
     auto current = walk.next();
-    if (!current.exists) {
-      loader.finish_q(tile);
-      continue;
-    }
-    loader.load_k(tile, current.kv_first);
+    if (current.exists) loader.load_k(tile, current.kv_first);
     loader.finish_q(tile);
 #pragma unroll 1
-    for (auto next = walk.next(); next.exists; next = walk.next()) {
-      loader.load_k(tile, next.kv_first);
+    while (current.exists) {
+      const auto next = walk.next();
+      if (next.exists) loader.load_k(tile, next.kv_first);
       loader.load_v(tile, current.kv_first, seen);
       current = next;
     }
-    loader.load_v(tile, current.kv_first, seen);
   }
 }
 

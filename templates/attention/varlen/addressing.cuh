@@ -4,6 +4,7 @@
 #pragma once
 #include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/cache.cuh"
+#include "/kiln/attention/varlen/pages.cuh"
 #include "/kiln/attention/varlen/work.cuh"
 
 namespace kiln {

@@ -63,14 +63,4 @@ __device__ __forceinline__ float logit_scale_at(const AttentionVarlenParams& p, 
   return scale_at(p.q_scale, b, h_kv) * scale_at(p.k_scale, b, h_kv);
 }
 
-// The column of a key's page in the table, and its place in the page.
-struct PagePlace {
-  u32 column;
-  int row;
-};
-__device__ __forceinline__ PagePlace page_place(const AttentionVarlenParams& p, int key) {
-  const u32 page = static_cast<u64>(static_cast<u32>(key)) * p.page_factor >> (31 + p.page_shift);
-  return {page, static_cast<int>(key - page * p.page_size)};
-}
-
 }  // namespace kiln

@@ -287,7 +287,7 @@ class Call:
         table = torch.randperm(pages, generator=generator)[: self.entry_count * width]
         self.pages = table.view(self.entry_count, width).int().to(DEVICE)
         self._fill(given)
-        # What no key is in may hold anything: padding's pages, pages of no sequence.
+        # A page without a key may hold anything: that of padding, or of no sequence.
         used = [[] for _ in range(self.entry_count)]
         for b, entry in enumerate(self.entries):
             used[entry] = range(self.pads[b] // page, -(-self.case.whole_lens_k[b] // page))
@@ -329,8 +329,11 @@ class Call:
             self.name, self.q, self.k, self.v, out=self.out.view, lse=self.lse, **self.keywords
         )
 
-    def judge(self, given):
-        """Each sequence against the textbook; padding and memory around `out` must be untouched."""
+    def judge(self, given, logits_off=None):
+        """Each sequence against the textbook; padding and memory around `out` must be untouched.
+
+        logits_off: by how much each query's logits may be off, a tensor [heads, len_q] for each
+        sequence."""
         for b, (q, k, v) in enumerate(given):
             options = self.case.sequence(b).options()
             if self.case.alibi == "bh":
@@ -340,6 +343,7 @@ class Call:
                 *(x[None] for x in (q, k, v)),
                 self.queries(self.out.view, b)[None],
                 self.lse_of(b)[None],
+                logits_off=None if logits_off is None else logits_off[b][None],
                 **options,
             )
         self.out.check_untouched(str(self.case))
