@@ -82,6 +82,36 @@ def test_options(options):
     dataclasses.replace(case, **SEQUENCES["mixed"], keys="packed").check()
 
 
+@pytest.mark.parametrize(
+    "stored,keys,dtype,head_dim,head_dim_v",
+    [("e4m3", "paged", "bf16", 64, 64), ("e5m2", "cache", "bf16", 128, 128),
+     ("int8", "packed", "f16", 80, 48), ("e4m3", "cache", "f16", 64, 128),
+     ("int8", "paged", "bf16", 96, 64), ("e5m2", "packed", "bf16", 64, 64)],
+)  # fmt: skip
+def test_prefill(stored, keys, dtype, head_dim, head_dim_v):
+    """On sm_90a a warpgroup widens the bytes, and others multiply them as f16."""
+    for page, window in ((7, (-1, -1)), (64, (100, 0))):
+        VarlenCase(
+            lens_q=(140, 0, 70), lens_k=(400, 5, 70), dtype=dtype, stored=stored, keys=keys,
+            head_dim=head_dim, head_dim_v=head_dim_v, page=page, window=window, scales="sequences",
+        ).check()  # fmt: skip
+
+
+def test_without_splits_the_size_of_other_queries_does_not_matter():
+    """Queries of the next sequence lie in the same tile."""
+    case = VarlenCase(lens_q=(70, 70), lens_k=(700, 700), heads=2, keys="packed", num_splits=1)
+    case = dataclasses.replace(case, stored="e4m3")
+    outs = []
+    for factor in (1, 50):
+        given = case.inputs()
+        given[1][0].mul_(factor)
+        call = case.call(given)
+        call.run()
+        call.judge(given)
+        outs.append(call.queries(call.out.view, 0))
+    assert torch.equal(*outs)
+
+
 @pytest.mark.parametrize("keys", ["cache", "paged"])
 @pytest.mark.parametrize("len_q", [1, 33])
 def test_with_kvcache(keys, len_q):
@@ -121,11 +151,12 @@ def test_every_byte_is_exact(stored, dtype):
     torch.testing.assert_close(lse[:, 0], v[:, 0, 0].float(), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("sequences", ["decode", "mixed"])
 @pytest.mark.parametrize("magnitude", [2.0**-60, 2.0**-20, 2.0**30, 2.0**100])
-def test_queries_of_any_magnitude(magnitude):
+def test_queries_of_any_magnitude(magnitude, sequences):
     """They are computed with in float16, in which such a bfloat16 has no place. Rows do not share
     what makes them fit."""
-    case = VarlenCase(stored="e4m3", scale=0.125, **SEQUENCES["decode"])
+    case = VarlenCase(stored="e4m3", scale=0.125, **SEQUENCES[sequences])
     given = case.inputs()
     plain, scaled = case.call(given), case.call(given)
     plain.run()

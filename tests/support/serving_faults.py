@@ -9,6 +9,8 @@ VARLEN_MANY = f"{VARLEN}test_shapes -k many-d64"
 QUANTIZED = f"{FOLDER}/test_attention_quantized.py::"
 VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
 PREFILL = f"{VARLEN}test_shapes -k prefill-d64"
+WIDENED = f"{QUANTIZED}test_prefill -k paged"
+WIDENED_CACHE = f"{QUANTIZED}test_prefill -k cache"
 GATHERED = f"{VARLEN}test_gathered_pages"
 DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
 NEW_KEYS = f"{FOLDER}/test_attention_varlen_arguments.py::"
@@ -30,7 +32,7 @@ SERVING_FAULTS = [
     fault("varlen-pages-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
           "p_.block_table + s_.entry * p_.block_table_row", "p_.block_table", VARLEN_PAGES),
     fault("varlen-row-of-a-page-counts-from-the-tile", f"{VARLEN_FOLDER}pages.cuh",
-          "at - page * p.page_size", "at % 16", VARLEN_PAGES),
+          "key - page * p.page_size", "key % 16", VARLEN_PAGES),
     fault("varlen-positions-without-the-keys-before", f"{VARLEN_FOLDER}addressing.cuh",
           "const int q = at.row + s_.len_kv - s_.len_q,", "const int q = at.row,", VARLEN_MIXED),
     fault("varlen-length-of-the-first-sequence", f"{VARLEN_FOLDER}sequences.cuh",
@@ -90,10 +92,23 @@ SERVING_FAULTS = [
           "ahead = gatherer.look_up(tile, expected);", "ahead = gatherer.look_up(tile, kv_first);",
           GATHERED),
     fault("gathered-values-behind-the-end-stay", f"{SM90_FOLDER}gather.cuh",
-          "seen.contains(kv_first + static_cast<int>(row)) ? 16 : 0", "16", GATHERED),
-    fault("boxes-behind-the-end-are-looked-up", f"{SM90_FOLDER}load.cuh",
-          "kv_first + static_cast<int>(row), tile.len_kv - 1)",
-          "kv_first + static_cast<int>(row), 1 << 30)", f"{VARLEN}test_caches -k paged-48-nhd"),
+          "tile_row - first_seen < seen_rows ? 16 : 0", "16", GATHERED),
+    # Quantised caches on sm_90a.
+    fault("widened-bytes-of-the-tile-before", f"{SM90_FOLDER}convert.cuh",
+          "    wait_copies<true, 1>();\n", "    wait_copies<true, 2>();\n", WIDENED),
+    fault("widened-rows-without-a-fence", f"{SM90_FOLDER}convert.cuh",
+          "    fence_async_proxy();\n", "", WIDENED),
+    fault("widened-values-behind-the-end-stay", f"{SM90_FOLDER}convert.cuh",
+          "row - first_seen < seen_rows ? 16 : 0", "16", WIDENED),
+    fault("widened-keys-of-the-first-batch-entry", f"{SM90_FOLDER}convert.cuh",
+          "head += opaque(tile.entry) * tensor.batch;", "", WIDENED_CACHE),
+    fault("scaled-queries-keep-their-factor", f"{SM90_FOLDER}scaled_queries.cuh",
+          "__float_as_uint(power_of_two(-up))", "__float_as_uint(1.0f)", WIDENED),
+    fault("scaled-queries-of-the-next-sequence-stay", f"{SM90_FOLDER}scaled_queries.cuh",
+          "word = exists ? pair : 0;", "word = pair;",
+          f"{QUANTIZED}test_without_splits_the_size_of_other_queries_does_not_matter"),
+    fault("widened-values-are-not-scaled", f"{SM90_FOLDER}flash_attention.cuh",
+          "value_scale = tile.value_scale();", "value_scale = 1.0f;", WIDENED),
     fault("varlen-entry-of-the-sequences-number", f"{VARLEN_FOLDER}sequences.cuh",
           "p.cache_batch_idx != nullptr ? __ldg(p.cache_batch_idx + b) : b", "b",
           f"{NEW_KEYS}test_entries_of_a_cache -k 64-cache"),
