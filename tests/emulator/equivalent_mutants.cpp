@@ -125,6 +125,18 @@ bool is_wait_before_draw(const Mutant& mutant, std::string_view ptx) {
   return mutant.line == last;
 }
 
+// Where pages are gathered, the warp waits for values under way before it waits for a stage of keys.
+bool is_wait_for_values_before_keys(const Mutant& mutant, std::string_view ptx) {
+  const auto tests = lines_of(ptx, "mbarrier.test_wait");  // of a stage of keys, then of values
+  if (tests.size() < 2 || mutant.line < tests[0] || mutant.line > tests[1]) return false;
+  std::uint32_t values = 0;
+  for (const std::uint32_t line : lines_of(ptx, "cp.async.wait_group 0")) {
+    if (line > tests[0] && line < tests[1]) values = line;
+  }
+  return values != 0 && mutant.line >= values &&
+         (starts(mutant, "cp.async.wait_group") || starts(mutant, "fence.proxy.async"));
+}
+
 std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, const Mutant& mutant,
                                                std::string_view ptx) {
   if (is_repeated_fence(mutant, ptx)) {
@@ -133,6 +145,13 @@ std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, co
   if (traits.storage != Storage::dense && is_wait_before_draw(mutant, ptx)) {
     return "it keeps a CTA from drawing tiles ahead, which only matters to how evenly they are "
            "dealt: any CTA may compute any tile";
+  }
+  if (starts(mutant, "mbarrier.test_wait")) {
+    return "a stage that is free already is waited for all the same";
+  }
+  if (is_wait_for_values_before_keys(mutant, ptx)) {
+    return "no problem here has values that are multiplied before the keys of the next tile, whose "
+           "rows are waited for later";
   }
   const auto inits = lines_of(ptx, "mbarrier.init");
   if (traits.mask != Mask::window && !inits.empty() && mutant.line == inits.back()) {

@@ -94,7 +94,10 @@ void KernelCase::make_varlen(int size) {
   const int page_size = tile.is_sm90 && size == 1 ? 24 : 5;
   const int lens_q[kSequences] = {tile.rows + 3, 1, 0};
   // Rows of few keys would be much larger than the others, by whose size errors are judged.
-  int lens_k[kSequences] = {stride * (tile.stages + 2) + 5, stride + 9, 4};
+  // On sm_90a the second sequence has a tile for each stage, in which one of the first may have gone
+  // unreleased.
+  const int tiles = tile.is_sm90 ? tile.stages - 1 : 1;
+  int lens_k[kSequences] = {stride * (tile.stages + 2) + 5, stride * tiles + 9, 4};
   if (size == 2) lens_k[0] = 3, lens_k[1] = 0;
   const std::vector<int> starts_q = starts_of(lens_q), starts_k = starts_of(lens_k);
   const int tokens = starts_q.back();

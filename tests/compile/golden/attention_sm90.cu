@@ -200,7 +200,7 @@ struct Config {
 };
 using Variant = kiln::Variants<kiln::Causal>;
 
-extern "C" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, 1)
+extern "C" __global__ void __launch_bounds__(512, 1)
 kiln_kernel(const __grid_constant__ kiln::AttentionSm90Args<Variant> args) {
   kiln::flash_attention_sm90<Config>(args);
 }
