@@ -308,6 +308,8 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
 // The copy engine takes as long as the products for boxes of about so many rows, and longer for
 // smaller ones: their keys are gathered, as are those of a quantised cache.
 constexpr int kLeastBoxRows = 8;
+// With smaller boxes, values are gathered while the copy engine brings the keys.
+constexpr int kLeastValueBoxRows = 32;
 
 // Whether rows can be gathered: the kernel counts pieces of 16 bytes in 32 bits.
 bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
@@ -354,7 +356,9 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
     // Padding moves the keys of a tile, so that its boxes would straddle pages.
     if (box_rows < kLeastBoxRows || problem.padded_keys) box_rows = 0;
   }
-  if (box_rows == 0 && !can_gather(params, size_of(problem.traits.k))) return false;
+  const int value_box_rows = box_rows < kLeastValueBoxRows ? 0 : box_rows;
+  if (value_box_rows == 0 && !can_gather(params, size_of(problem.traits.k))) return false;
+  step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows), value_box_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   if (!may_split) return true;
   workspace = std::max(workspace, std::size_t{kAttentionDrawBytes});

@@ -125,7 +125,8 @@ bool is_wait_before_draw(const Mutant& mutant, std::string_view ptx) {
   return mutant.line == last;
 }
 
-// Where pages are gathered, the warp waits for values under way before it waits for a stage of keys.
+// Where pages are gathered, the warp waits for values under way before it waits for a stage of
+// keys.
 bool is_wait_for_values_before_keys(const Mutant& mutant, std::string_view ptx) {
   const auto tests = lines_of(ptx, "mbarrier.test_wait");  // of a stage of keys, then of values
   if (tests.size() < 2 || mutant.line < tests[0] || mutant.line > tests[1]) return false;

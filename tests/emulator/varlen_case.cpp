@@ -55,6 +55,8 @@ std::vector<float> rows_of(const std::vector<float>& values, const std::vector<i
 void fill_sm90(Step& step, const Tile& tile, int page_size, int size) {
   const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows),
+                         page_size == 0 ? tile.block_kv : 0);
   step.blocks = 2;
   if (size == 1) return;
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
@@ -89,13 +91,13 @@ void KernelCase::make_varlen(int size) {
   const auto traits = spec_.traits_as<AttentionTraits>();
   const Tile tile = tile_of(spec_);
   const int stride = tile.block_kv;
-  // On sm_90a threads gather the first, and the copy engine copies eight rows of the second at
-  // once.
+  // On sm_90a threads gather the second, and of the first the values, while the copy engine copies
+  // eight rows of keys at once.
   const int page_size = tile.is_sm90 && size == 1 ? 24 : 5;
   const int lens_q[kSequences] = {tile.rows + 3, 1, 0};
   // Rows of few keys would be much larger than the others, by whose size errors are judged.
-  // On sm_90a the second sequence has a tile for each stage, in which one of the first may have gone
-  // unreleased.
+  // On sm_90a the second sequence has a tile for each stage, in which one of the first may have
+  // gone unreleased.
   const int tiles = tile.is_sm90 ? tile.stages - 1 : 1;
   int lens_k[kSequences] = {stride * (tile.stages + 2) + 5, stride * tiles + 9, 4};
   if (size == 2) lens_k[0] = 3, lens_k[1] = 0;

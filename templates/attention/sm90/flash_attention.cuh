@@ -115,15 +115,20 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
 }
 
-// How many warps copy keys: none if the copy engine does.
+// How many warps copy keys, and values: none if the copy engine does.
+struct CopyingWarps {
+  u32 keys = 0, values = 0;
+};
 template <class Config, class Args>
-__device__ __forceinline__ u32 copying_warps(const Args& args) {
+__device__ __forceinline__ CopyingWarps copying_warps(const Args& args) {
   using Shape = AttentionSm90Shape<Config>;
-  if constexpr (Shape::kConverts) return Shape::kConvertingWarps;
-  if constexpr (Config::Storage::kPaged) {
-    return args.call.params().box_rows == 0 ? kGatheringWarps : 0;
+  if constexpr (Shape::kConverts) {
+    return {Shape::kConvertingWarps, Shape::kConvertingWarps};
+  } else if constexpr (Config::Storage::kPaged) {
+    const AttentionVarlenParams& p = args.call.params();
+    return {p.box_rows == 0 ? kGatheringWarps : 0, p.value_box_rows == 0 ? kGatheringWarps : 0};
   }
-  return 0;
+  return {};
 }
 
 template <class Config, class Args>
@@ -132,9 +137,9 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   // The shuffle makes `warp` uniform to the compiler, which cannot infer it from the index.
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
   constexpr int kGroups = Shape::kGroups;
-  const u32 copying = copying_warps<Config>(args);
+  const CopyingWarps copying = copying_warps<Config>(args);
   if (threadIdx.x == 0) {
-    Shape::init_barriers(copying);
+    Shape::init_barriers(copying.keys, copying.values);
     fence_barrier_init();
   }
   __syncthreads();
@@ -154,14 +159,14 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
       } else if constexpr (Shape::kScalesQueries) {
         scale_queries<Config>(args, role - 2);
       }
-    } else if (copying == 0) {
-      if (role == 0) load_tiles<Config>(args);
-    } else if constexpr (Config::Storage::kPaged) {
-      if (role == 0) {
-        load_queries<Config>(args);
+    } else if (role == 0) {
+      if (copying.keys != 0) {
+        if constexpr (Config::Storage::kPaged) load_queries<Config>(args);
       } else {
-        gather_keys<Config>(args, role - 2);
+        load_tiles<Config>(args, copying.values != 0);
       }
+    } else if constexpr (Config::Storage::kPaged) {
+      if (copying.values != 0) gather_tiles<Config>(args, role - 2, copying.keys != 0);
     }
   } else {
     if constexpr (kGroups > 1) {

@@ -1,6 +1,7 @@
 // The warps that copy keys and values from pages of few rows. The copy engine takes some 70 cycles
 // for each box, so that it would take ten times as long as the products where a page is one row;
-// the threads of two warps copy such rows 16 bytes at a time instead.
+// the threads of two warps copy such rows 16 bytes at a time instead. From pages of some more rows
+// they copy the values alone, beside the copy engine.
 #pragma once
 #include "/kiln/attention/sm90/load.cuh"
 
@@ -148,10 +149,10 @@ class TileGatherer {
   u32 under_way_ = 0;
 };
 
-// As load_tiles(), without Q, and with K and V of a tile together. Pages are looked up a tile
-// ahead, as far as that is the next one.
+// V of all tiles, and K unless the copy engine brings it: of a tile together. Pages are looked up a
+// tile ahead, as far as that is the next one.
 template <class Config, class Args>
-__device__ __forceinline__ void gather_keys(const Args& args, u32 warp) {
+__device__ __forceinline__ void gather_tiles(const Args& args, u32 warp, bool gathers_keys) {
   TileGatherer<Config> gatherer(warp);
   WalkReader<Config> walk(0);
   u32 tiles = 0;
@@ -170,7 +171,7 @@ __device__ __forceinline__ void gather_keys(const Args& args, u32 warp) {
       const auto pages = ahead;
       expected = kv_first + AttentionSm90Shape<Config>::kBlockKv;
       ahead = gatherer.look_up(tile, expected);
-      gatherer.load_k(tiles, tile, pages, kv_first, seen);
+      if (gathers_keys) gatherer.load_k(tiles, tile, pages, kv_first, seen);
       gatherer.load_v(tiles++, tile, pages, kv_first, seen);
     }
   }

@@ -20,10 +20,9 @@ __device__ __forceinline__ void load_rows(u32 destination, const TensorMap& map,
 // key's box is copied in place of those that begin there.
 template <int kSlabs, u32 kSlabBytes, int kRows>
 __device__ __forceinline__ void load_pages(u32 destination, const TensorMap& map, u32 barrier,
-                                           int kv_first, const SequenceTile& tile) {
+                                           int kv_first, const SequenceTile& tile, u32 box_rows) {
   const AttentionVarlenParams& p = tile.p;
   const int* const pages = p.block_table + tile.entry * p.block_table_row;
-  const u32 box_rows = p.box_rows;
 #pragma unroll 1
   for (u32 row = threadIdx.x % 32 * box_rows; row < kRows; row += 32 * box_rows) {
     const int key = min(kv_first + static_cast<int>(row), tile.len_kv - 1);
@@ -94,8 +93,8 @@ class TileLoader {
   __device__ __forceinline__ void load_k(const Tile& tile, int kv_first) {
     const auto ring = Shape::k_ring();
     wait(ring.empty(k_at_.stage), k_at_.parity);
-    load_keys<Shape::kSlabs>(Shape::k(k_at_.stage), args_.k, ring.full(k_at_.stage), tile,
-                             kv_first);
+    load_keys<Shape::kSlabs>(Shape::k(k_at_.stage), args_.k, ring.full(k_at_.stage), tile, kv_first,
+                             box_rows(tile).keys);
     k_at_.advance();
   }
 
@@ -109,12 +108,13 @@ class TileLoader {
     const int end = kv_first + Shape::kBlockKv;
     const int kv_end = Storage::kEndsInZeros ? min(end, tile.all_keys()) : end;
     if (kClears && (kv_first < seen.begin || kv_end > seen.end)) {
-      load_keys<Shape::kSlabsV>(destination, args_.v, Shape::landed(), tile, kv_first);
+      load_keys<Shape::kSlabsV>(destination, args_.v, Shape::landed(), tile, kv_first,
+                                box_rows(tile).values);
       clear_unseen<Config, Shape::kSlabsV, Shape::kBlockKv>(
           destination, full, landed_parity_,
           {max(seen.begin - kv_first, 0), max(seen.end - kv_first, 0)});
     } else {
-      load_keys<Shape::kSlabsV>(destination, args_.v, full, tile, kv_first);
+      load_keys<Shape::kSlabsV>(destination, args_.v, full, tile, kv_first, box_rows(tile).values);
     }
     v_at_.advance();
   }
@@ -122,9 +122,20 @@ class TileLoader {
  private:
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 32 == 0; }
 
+  struct BoxRows {
+    u32 keys = 0, values = 0;
+  };
+  __device__ __forceinline__ static BoxRows box_rows(const Tile& tile) {
+    if constexpr (Storage::kPaged) {
+      return {static_cast<u32>(tile.p.box_rows), static_cast<u32>(tile.p.value_box_rows)};
+    }
+    return {};
+  }
+
   template <int kSlabs>
   __device__ __forceinline__ static void load_keys(u32 destination, const TensorMap& map,
-                                                   u32 barrier, const Tile& tile, int kv_first) {
+                                                   u32 barrier, const Tile& tile, int kv_first,
+                                                   u32 box_rows) {
     if (leads()) {
       arrive_expecting(barrier, kSlabs * Shape::kKvSlabBytes);
       if constexpr (!Storage::kPaged) {
@@ -135,7 +146,7 @@ class TileLoader {
     __syncwarp();
     if constexpr (Storage::kPaged) {
       load_pages<kSlabs, Shape::kKvSlabBytes, Shape::kBlockKv>(destination, map, barrier, kv_first,
-                                                               tile);
+                                                               tile, box_rows);
       __syncwarp();
     }
   }
@@ -156,9 +167,10 @@ __device__ __forceinline__ Range seen_keys(const Variant& variant, const Tile& t
   return intersection(all, variant.kv_range(tile.rows_from(0, tile.all_rows())));
 }
 
-// K of a tile is copied before V of the tile before it, in the order in which they are used.
+// K of a tile is copied before V of the tile before it, in the order in which they are used; V only
+// if other warps do not gather it.
 template <class Config, class Args>
-__device__ __forceinline__ void load_tiles(const Args& args) {
+__device__ __forceinline__ void load_tiles(const Args& args, bool gathers_values) {
   using Loader = TileLoader<Config, Args>;
   Loader loader(args);
   WalkReader<Config> walk(0);
@@ -174,7 +186,7 @@ __device__ __forceinline__ void load_tiles(const Args& args) {
     while (current.exists) {
       const auto next = walk.next();
       if (next.exists) loader.load_k(tile, next.kv_first);
-      loader.load_v(tile, current.kv_first, seen);
+      if (!gathers_values) loader.load_v(tile, current.kv_first, seen);
       current = next;
     }
   }

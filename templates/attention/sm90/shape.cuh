@@ -107,14 +107,14 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
   __device__ __forceinline__ static WalkRing walk_ring() { return {base() + kWalkRingAt}; }
 
-  // Called by one thread, which then calls fence_barrier_init(). Keys are copied by the copy
-  // engine, or by so many warps, each of which announces its own.
-  __device__ __forceinline__ static void init_barriers(u32 copying_warps) {
+  // Called by one thread, which then calls fence_barrier_init(). Keys, and values, are copied by
+  // the copy engine, or by so many warps, each of which announces its own.
+  __device__ __forceinline__ static void init_barriers(u32 key_warps, u32 value_warps) {
     constexpr u32 kMathWarps = 4 * kGroups;
     q_ring().init(kMathWarps, kScalesQueries ? kScalingWarps : 1);
-    k_ring().init(kMathWarps, max(copying_warps, 1u));
-    v_ring().init(kMathWarps, max(copying_warps, 1u));
-    walk_ring().init(kMathWarps + 1 + copying_warps + (kScalesQueries ? kScalingWarps : 0));
+    k_ring().init(kMathWarps, max(key_warps, 1u));
+    v_ring().init(kMathWarps, max(value_warps, 1u));
+    walk_ring().init(kMathWarps + 1 + value_warps + (kScalesQueries ? kScalingWarps : 0));
     for (u32 stage = 0; stage < 2; ++stage) init_barrier(landed_q(stage), 1);
   }
 };
