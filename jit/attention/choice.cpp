@@ -86,10 +86,12 @@ int splits_of(const AttentionConfig& config, std::int64_t tiles, std::int64_t ke
 
 Work work_of(const AttentionTraits& traits) {
   const bool is_heavy = traits.has_variant() || !traits.aligned;
-  const bool is_medium = std::any_of(
-      std::begin(kBuiltinVariants), std::end(kBuiltinVariants), [&](const BuiltinVariant& variant) {
-        return variant.hook == Hook::logits && is_set(variant, traits);
-      });
+  const bool is_medium =
+      std::any_of(std::begin(kBuiltinVariants), std::end(kBuiltinVariants),
+                  [&](const BuiltinVariant& variant) {
+                    return variant.hook == Hook::logits && is_set(variant, traits);
+                  }) ||
+      traits.mask == Mask::tree;
   if (traits.attn_mask == DType::none) {
     return is_heavy ? Work::heavy : is_medium ? Work::medium : Work::light;
   }

@@ -68,7 +68,8 @@ constexpr Field kFirstFields[] = {
      .offset = offsetof(AttentionTraits, mask),
      .values = kMaskNames,
      .otherwise = "none",
-     .help = "window: with or without causal; causal_each: as a flag of each sequence says",
+     .help = "window: with or without causal; causal_each: as a flag of each sequence says; tree: "
+             "the call has a tree_mask",
      .says = " {}",
      .when = Says::when_set,
      .flag_each = true},
@@ -199,8 +200,9 @@ void settle(Traits& words, const UserTexts&, int) {
   }
   if (traits.head_dim_v == 0) traits.head_dim_v = traits.head_dim;
   if (traits.attn_mask == DType::none) traits.mask_pairs = false;
-  if (traits.mask == Mask::causal_each && traits.storage == Storage::dense) {
-    refuse_field("mask", "must be another than causal_each where storage is dense");
+  const bool is_of_sequences = traits.mask == Mask::causal_each || traits.mask == Mask::tree;
+  if (is_of_sequences && traits.storage == Storage::dense) {
+    refuse_field("mask", "must be none, causal or window where storage is dense");
   }
   words = std::bit_cast<Traits>(traits);
 }

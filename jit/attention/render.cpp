@@ -123,6 +123,7 @@ std::string variant_list(const AttentionTraits& traits) {
   if (traits.mask == Mask::causal) add("kiln::Causal");
   if (traits.mask == Mask::window) add("kiln::Window");
   if (traits.mask == Mask::causal_each) add("kiln::CausalEach");
+  if (traits.mask == Mask::tree) add("kiln::Tree");
   add_builtins(Hook::row_finish);
   if (traits.has_variant()) add("UserVariant");
   return "kiln::Variants<" + list + ">";

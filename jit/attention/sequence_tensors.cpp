@@ -8,6 +8,8 @@
 namespace kiln {
 namespace {
 
+constexpr int kMostTreeQueries = 64;
+
 const int* numbers_of(const TensorView& t) { return static_cast<const int*>(t.data); }
 
 // A row for each sequence, unless cache_batch_idx says which row is whose.
@@ -116,6 +118,42 @@ void check_causal_each(const TensorView& flags, bool causal, AttentionProblem& p
                 "says which sequences are causal: leave causal as it is");
   }
   problem.causal_each = &flags;
+}
+
+void check_tree_mask(const TensorView& q, const SequenceTensors& s, const AttentionOptions& options,
+                     AttentionProblem& problem) {
+  if (!s.tree_mask.given()) return;
+  const Subject subject{problem.names.op, "tree_mask"};
+  check_tensor(subject, s.tree_mask, problem.device_ordinal);
+  if (s.tree_mask.dtype != DType::i64 && s.tree_mask.dtype != DType::u64) {
+    throw_type(subject, std::string("must be int64 or uint64, got ") + name(s.tree_mask.dtype));
+  }
+  if (q.rank == 3) {
+    check_shape(subject, s.tree_mask, {q.shape[0]});
+  } else {
+    check_shape(subject, s.tree_mask, {q.shape[0], q.shape[1]});
+  }
+  check_data(subject, s.tree_mask, problem.may_be_null);
+  if (options.causal || s.causal_each.given()) {
+    throw_value(subject, "says which new keys each query sees: leave causal as it is");
+  }
+  if (options.window_left != -1 || options.window_right != -1) {
+    throw_value(subject,
+                "must not be given with a window, which counts keys along a sequence and "
+                "not along a branch of a tree");
+  }
+  if (s.rotates) {
+    throw_value(subject,
+                "must not be given with rotary_cos, which would rotate siblings as if "
+                "they followed each other; rotate with jit.append_kv before the call");
+  }
+  if (problem.len_q > kMostTreeQueries) {
+    throw_value(subject,
+                "has 64 bits for each query, so that sequences have at most 64 of them, "
+                "got a bound of " +
+                    std::to_string(problem.len_q) + "; compute longer ones in another call");
+  }
+  problem.tree_mask = &s.tree_mask;
 }
 
 }  // namespace kiln

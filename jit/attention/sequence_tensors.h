@@ -20,6 +20,7 @@ struct SequenceTensors {
   const TensorView& cache_batch_idx = kNoTensor;
   const TensorView& cache_leftpad = kNoTensor;
   const TensorView& causal_each = kNoTensor;
+  const TensorView& tree_mask = kNoTensor;
   int new_keys = 0;      // of each sequence, which seqused_k does not count
   bool rotates = false;  // queries are read from out, into which a launch before rotates them
 
@@ -39,5 +40,8 @@ int new_keys_of(const KvCacheOptions& options, const AttentionProblem& problem);
 void check_rotated(const TensorView& q, std::int64_t head_dim_v, const AttentionProblem& problem);
 // The flags of sequences, which the mask reads: see AttentionProblem::causal_each.
 void check_causal_each(const TensorView& flags, bool causal, AttentionProblem& problem);
+// A word for each query of q, which the mask reads: see AttentionProblem::tree_mask.
+void check_tree_mask(const TensorView& q, const SequenceTensors& sequences,
+                     const AttentionOptions& options, AttentionProblem& problem);
 
 }  // namespace kiln

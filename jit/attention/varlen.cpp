@@ -243,6 +243,7 @@ void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
   traits.head_dim_v = static_cast<std::uint16_t>(dim_v);
   settle_alignment(sequences.rotates ? out : q, k, v, out, problem);
   check_causal_each(sequences.causal_each, options.causal, problem);
+  check_tree_mask(q, sequences, options, problem);
   add_variants(options, problem);
   check_overlaps(problem);
 }
@@ -290,7 +291,8 @@ void check_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
               .block_table = options.block_table,
               .kv_indptr = options.kv_indptr,
               .kv_indices = options.kv_indices,
-              .causal_each = options.causal_each},
+              .causal_each = options.causal_each,
+              .tree_mask = options.tree_mask},
              {options.q_scale, options.k_scale, options.v_scale}, options.num_splits,
              options.attention, problem);
 }
@@ -320,6 +322,7 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
               .cache_batch_idx = options.cache_batch_idx,
               .cache_leftpad = options.cache_leftpad,
               .causal_each = options.causal_each,
+              .tree_mask = options.tree_mask,
               .new_keys = new_keys_of(options, problem),
               .rotates = options.k_new.given() && options.rotary_cos.given()},
              {options.q_scale, options.k_scale, options.v_scale}, options.num_splits,

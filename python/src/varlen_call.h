@@ -54,6 +54,7 @@ struct SequencesCall {
     options.kv_indptr = tensors.kv_indptr().view;
     options.kv_indices = tensors.kv_indices().view;
     options.causal_each = tensors.causal().view;
+    options.tree_mask = tensors.tree_mask().view;
     options.q_scale = tensors.q_scale().view;
     options.k_scale = tensors.k_scale().view;
     options.v_scale = tensors.v_scale().view;

@@ -80,8 +80,9 @@ static const struct field kSequences[] = {
     FIELD(kiln_sequence_options, kv_indptr),
     FIELD(kiln_sequence_options, kv_indices),
     FIELD(kiln_sequence_options, causal_each),
+    FIELD(kiln_sequence_options, tree_mask),
     {"end of kiln_sequence_options", sizeof(kiln_sequence_options), 0}};
-static const size_t kSequencesOffsets[] = {0, 8, 16, 24, 32};
+static const size_t kSequencesOffsets[] = {0, 8, 16, 24, 32, 40};
 
 static const struct field kCache[] = {FIELD(kiln_cache_options, struct_size),
                                       FIELD(kiln_cache_options, cache_batch_idx),

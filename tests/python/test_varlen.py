@@ -68,6 +68,10 @@ def appending(**changes):
     return kvcache(**{name: value for name, value in given.items() if value is not None})
 
 
+def words(*shape):
+    return np.ones(shape, np.int64)
+
+
 def lists(**changes):
     given = {"kv_indptr": numbers(0, 1, 2), "kv_indices": numbers(2, 0), **changes}
     return paged(**{"block_table": None, **given})
@@ -98,6 +102,23 @@ PLACES_REFUSED = [
     (lambda: varlen(causal=np.zeros(2, np.int64)), TypeError, "causal must be int32, got int64"),
     (lambda: varlen(causal="yes"), TypeError, "causal must be True or False, got 'yes'"),
     (lambda: kvcache(causal=1), TypeError, "causal must be True or False, got 1"),
+    (lambda: varlen(tree_mask=numbers(1, 1, 1, 1, 1)), TypeError,
+     "tree_mask must be int64 or uint64, got int32"),
+    (lambda: varlen(tree_mask=words(4)), ValueError, "tree_mask must have shape [5], got [4]"),
+    (lambda: kvcache(tree_mask=words(2)), ValueError, "tree_mask must have shape [2, 1], got [2]"),
+    (lambda: varlen(tree_mask=words(5), causal=True), ValueError,
+     "tree_mask says which new keys each query sees: leave causal as it is"),
+    (lambda: varlen(tree_mask=words(5), causal=numbers(0, 0)), ValueError,
+     "tree_mask says which new keys each query sees: leave causal as it is"),
+    (lambda: varlen(tree_mask=words(5), window=(3, 0)), ValueError,
+     "tree_mask must not be given with a window, which counts keys along a sequence and not along "
+     "a branch of a tree"),
+    (lambda: varlen(tree_mask=words(5), max_seqlen_q=65), ValueError,
+     "tree_mask has 64 bits for each query, so that sequences have at most 64 of them, got a bound "
+     "of 65; compute longer ones in another call"),
+    (lambda: appending(tree_mask=words(2, 1)), ValueError,
+     "tree_mask must not be given with rotary_cos, which would rotate siblings as if they followed "
+     "each other; rotate with jit.append_kv before the call"),
     (lambda: appending(v_new=None), ValueError, "k_new goes with v_new: give both, or none"),
     (lambda: appending(k_cache=array(2, 8, 2, 64, dtype=np.int8),
                        v_cache=array(2, 8, 2, 64, dtype=np.int8)), ValueError,

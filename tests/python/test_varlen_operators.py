@@ -71,6 +71,16 @@ def test_an_operator_takes_a_quantised_cache():
     torch.testing.assert_close(found, expected, atol=5e-3, rtol=5e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint64])
+def test_an_operator_takes_a_tree(dtype):
+    """One without branches, which is a causal mask."""
+    arguments = packed()
+    words = torch.tensor([1, 3, 1, 3, 7]).to(dtype)
+    found = torch.ops.kiln.flash_attention_varlen(**arguments, tree_mask=words)
+    expected = torch.ops.kiln.flash_attention_varlen(**arguments, causal=True)
+    torch.testing.assert_close(found, expected)
+
+
 def test_fake_tensors_give_fake_results():
     with FakeTensorMode():
         starts = torch.empty(3, dtype=torch.int32)

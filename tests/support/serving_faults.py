@@ -11,6 +11,7 @@ VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
 PREFILL = f"{VARLEN}test_shapes -k prefill-d64"
 GATHERED = f"{VARLEN}test_gathered_pages"
 DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
+TREE = f"{FOLDER}/test_attention_tree.py::"
 NEW_KEYS = f"{FOLDER}/test_attention_varlen_arguments.py::"
 MERGE = f"{FOLDER}/test_merge_states.py::"
 APPEND = f"{FOLDER}/test_append_kv.py::"
@@ -51,6 +52,14 @@ SERVING_FAULTS = [
     fault("varlen-a-piece-ends-a-step-early", "attention/tiles.cuh",
           "visible + min(run.end, steps) * kStep", "visible + (min(run.end, steps) - 1) * kStep",
           f"{VARLEN}test_shapes -k alone-d64"),
+    fault("tree-words-of-the-first-sequence", OPTIONS,
+          "const i64 row = at.first_q + at.row;", "const i64 row = at.row;",
+          f"{TREE}test_shapes -k few-d64"),
+    fault("tree-bits-of-the-last-queries-are-cut", OPTIONS,
+          "word >> (bit & 63) & 1", "word >> (bit & 31) & 1", f"{TREE}test_words"),
+    fault("tree-first-new-key-is-of-the-prefix", OPTIONS,
+          "kv_last < rows.len_kv - rows.len_q ?", "kv_last <= rows.len_kv - rows.len_q ?",
+          f"{TREE}test_a_tile_that_ends_with_the_first_new_key"),
     # The same on sm_90a.
     fault("sequences-queries-of-the-first", f"{SM90_FOLDER}sequence_tile.cuh",
           "return first_q + first_row;", "return first_row;", PREFILL),

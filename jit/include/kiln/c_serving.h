@@ -46,13 +46,16 @@ kiln_status kiln_plan_merge_states(const kiln_tensor* outs, const kiln_tensor* l
 
 /* -------------------------------------------------------------------- attention with lengths */
 
-/* More options of kiln_flash_attention_varlen and kiln_flash_attention_with_kvcache: KILN_I32 on
- * the device of q, like the others, and in the order of kiln/varlen.h among a plan's pointers. */
+/* More options of kiln_flash_attention_varlen and kiln_flash_attention_with_kvcache: KILN_I32 where
+ * nothing else is said, on the device of q, like the others, and in the order of kiln/varlen.h
+ * among a plan's pointers. */
 typedef struct kiln_sequence_options {
   size_t struct_size;             /* sizeof(kiln_sequence_options) */
   const kiln_tensor* kv_indptr;   /* [batch + 1]: in the place of block_table, where the pages of */
   const kiln_tensor* kv_indices;  /* each sequence begin in this list of pages */
   const kiln_tensor* causal_each; /* [batch]: not 0 where a sequence is causal; with causal = 0 */
+  const kiln_tensor* tree_mask;   /* KILN_I64, unsigned words too, [tokens] or [batch, len_q]: bit
+                                   * j of a query's word allows key j of the sequence's new ones */
 } kiln_sequence_options;
 
 /* More options of kiln_flash_attention_with_kvcache. With k_new, the caches are written to. */

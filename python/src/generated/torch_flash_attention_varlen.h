@@ -29,6 +29,7 @@ struct FlashAttentionVarlenArguments {
   TorchTensor kv_indices;
   bool causal;
   TorchList window;
+  TorchTensor tree_mask;
   double softcap;
   std::optional<double> scale;
   TorchTensor sinks;
@@ -54,6 +55,7 @@ struct FlashAttentionVarlenArguments {
         kv_indices(in.optional_tensor()),
         causal(in.boolean()),
         window(in.list()),
+        tree_mask(in.optional_tensor()),
         softcap(in.number()),
         scale(in.optional_number()),
         sinks(in.optional_tensor()),
@@ -77,6 +79,7 @@ struct FlashAttentionVarlenArguments {
         {"kv_indptr", kv_indptr.get()},
         {"kv_indices", kv_indices.get()},
         {"causal", nullptr},
+        {"tree_mask", tree_mask.get()},
         {"sinks", sinks.get()},
         {"alibi_slopes", alibi_slopes.get()},
         {"q_scale", q_scale.get()},

@@ -27,6 +27,7 @@ struct FlashAttentionWithKvcacheArguments {
   TorchTensor cache_leftpad;
   bool causal;
   TorchList window;
+  TorchTensor tree_mask;
   double softcap;
   std::optional<double> scale;
   TorchTensor sinks;
@@ -50,6 +51,7 @@ struct FlashAttentionWithKvcacheArguments {
         cache_leftpad(in.optional_tensor()),
         causal(in.boolean()),
         window(in.list()),
+        tree_mask(in.optional_tensor()),
         softcap(in.number()),
         scale(in.optional_number()),
         sinks(in.optional_tensor()),
@@ -77,6 +79,7 @@ struct FlashAttentionWithKvcacheArguments {
         {"rotary_cos", nullptr},
         {"rotary_sin", nullptr},
         {"causal", nullptr},
+        {"tree_mask", tree_mask.get()},
         {"sinks", sinks.get()},
         {"alibi_slopes", alibi_slopes.get()},
         {"q_scale", q_scale.get()},

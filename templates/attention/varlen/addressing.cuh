@@ -113,7 +113,7 @@ class VarlenAddressing {
   __device__ __forceinline__ Position position(int tile_row, int kv) const {
     const Query at = query(min(first_row_ + tile_row, all_rows() - 1));
     const int q = at.row + s_.len_kv - s_.len_q, key = min(kv, s_.len_kv - 1);
-    return {s_.b, at.h, h_kv_, at.row, q, key, s_.len_q, s_.len_kv, to_float(q - key)};
+    return {s_.b, at.h, h_kv_, at.row, q, key, s_.len_q, s_.len_kv, to_float(q - key), s_.first_q};
   }
 
   __device__ __forceinline__ auto q_rows() const {
