@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "jit/attention/config.h"
+#include "jit/attention/context_parallel.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/render.h"
 #include "jit/attention/samples.h"
@@ -101,6 +102,14 @@ constexpr Field kLastFields[] = {
      .otherwise = "dense",
      .help = "of keys: ragged or paged where sequences have lengths of their own",
      .says = " {}",
+     .when = Says::when_set},
+    {.name = "context_parallel",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionTraits, spread),
+     .otherwise = "false",
+     .help = "keys of a sequence are spread over devices (cp_world), and the mask, ALiBi or the "
+             "variant see their positions; not where one query of each sequence is causal",
+     .says = " context parallel",
      .when = Says::when_set},
     {.name = "variant",
      .kind = FieldKind::variant,
@@ -204,6 +213,13 @@ void settle(Traits& words, const UserTexts&, int) {
   if (is_of_sequences && traits.storage == Storage::dense) {
     refuse_field("mask", "must be none, causal or window where storage is dense");
   }
+  if (traits.spread && traits.storage == Storage::dense) {
+    refuse_field("context_parallel", "must be false where storage is dense");
+  }
+  if (traits.spread && traits.sinks != DType::none) {
+    refuse_field("context_parallel", "must be false with sinks, which jit.merge_states applies");
+  }
+  if (!sees_positions(traits)) traits.spread = false;
   words = std::bit_cast<Traits>(traits);
 }
 

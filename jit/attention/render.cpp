@@ -175,7 +175,8 @@ std::string render_attention(const Specialization& spec, const UserTexts& texts)
 std::string render_attention_varlen(const Specialization& spec, const UserTexts& texts) {
   const auto traits = spec.traits_as<AttentionTraits>();
   std::string fields = std::string("  static constexpr bool kPaged = ") +
-                       boolean(traits.storage == Storage::paged) + ";\n";
+                       boolean(traits.storage == Storage::paged) +
+                       ", kSpread = " + boolean(traits.spread) + ";\n";
   if (traits.has_quantized_cache()) {
     const bool hardware =
         is_f8(traits.k) && arch_table()[static_cast<std::size_t>(spec.arch())].number >= 89;

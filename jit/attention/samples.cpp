@@ -37,6 +37,23 @@ void add_quantized(Storage storage, AttentionTraits traits, std::vector<Attentio
   list.push_back(traits);
 }
 
+// Keys that are spread over devices: a mask alone, and beside code at every logit that does not
+// need their positions, or does.
+void add_spread(AttentionTraits traits, std::vector<AttentionTraits>& list) {
+  traits.spread = true;
+  list.push_back(traits);
+  if (traits.storage != Storage::paged) return;
+  traits.mask = Mask::window;
+  traits.softcap = true;
+  list.push_back(traits);
+  traits.alibi = true;
+  list.push_back(traits);
+  traits.k = traits.v = DType::f8_e4m3;
+  traits.aligned = traits.head_dim % kAttentionVectorBytes == 0 &&
+                   traits.head_dim_v % kAttentionVectorBytes == 0;
+  list.push_back(traits);
+}
+
 std::vector<AttentionTraits> attention_traits() {
   std::vector<AttentionTraits> list;
   for (const auto& [dim, dim_v] : kHeadDims) {
@@ -78,6 +95,7 @@ std::vector<AttentionTraits> attention_traits() {
         each.mask = mask;
         list.push_back(each);
       }
+      add_spread(traits, list);
       traits.aligned = false;
       traits.set_dtype(DType::f16);
       list.push_back(traits);

@@ -1,6 +1,7 @@
 #include "jit/attention/sequence_tensors.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include "jit/attention/tensor_checks.h"
@@ -47,6 +48,13 @@ void check_page_lists(const SequenceTensors& s, const AttentionProblem& problem)
 
 }  // namespace
 
+AttentionDivisor divisor_of(std::int64_t by) {
+  const auto divisor = static_cast<std::uint64_t>(by);
+  const int shift = std::bit_width(divisor - 1);
+  const std::uint64_t factor = ((std::uint64_t{1} << (31 + shift)) + divisor - 1) / divisor;
+  return {static_cast<int>(by), static_cast<unsigned>(factor), shift};
+}
+
 void check_places(const SequenceTensors& s, const AttentionProblem& problem) {
   check_indices("cache_batch_idx", s.cache_batch_idx, {problem.batch}, problem);
   check_indices("cache_leftpad", s.cache_leftpad, {problem.batch}, problem);
@@ -75,6 +83,8 @@ void add_places(const SequenceTensors& s, AttentionProblem& problem) {
   add(offsetof(AttentionVarlenParams, kv_indptr), "kv_indptr", s.kv_indptr);
   add(offsetof(AttentionVarlenParams, cache_batch_idx), "cache_batch_idx", s.cache_batch_idx);
   add(offsetof(AttentionVarlenParams, cache_leftpad), "cache_leftpad", s.cache_leftpad);
+  add(offsetof(AttentionVarlenParams, spread) + offsetof(AttentionSpread, totals),
+      "cp_seqused_k_total", s.context.seqused_k_total);
 }
 
 std::int64_t most_pages(const TensorView& block_table, const TensorView& kv_indices) {

@@ -8,6 +8,7 @@
 namespace kiln {
 
 inline const TensorView kNoTensor{};
+inline const ContextParallel kNoContext{};
 
 struct SequenceTensors {
   const TensorView& cu_seqlens_q = kNoTensor;
@@ -21,11 +22,15 @@ struct SequenceTensors {
   const TensorView& cache_leftpad = kNoTensor;
   const TensorView& causal_each = kNoTensor;
   const TensorView& tree_mask = kNoTensor;
+  const ContextParallel& context = kNoContext;
   int new_keys = 0;      // of each sequence, which seqused_k does not count
   bool rotates = false;  // queries are read from out, into which a launch before rotates them
 
   bool is_paged() const { return block_table.given() || kv_indices.given() || kv_indptr.given(); }
 };
+
+// Divides by `by`, 1 to 2^30, as a product.
+AttentionDivisor divisor_of(std::int64_t by);
 
 // Whether the tensors that name the places of keys in a cache go together.
 void check_places(const SequenceTensors& sequences, const AttentionProblem& problem);

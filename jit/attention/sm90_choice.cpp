@@ -20,7 +20,8 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
   if (limits(arch).number != 90) return;
-  if (!traits.aligned || traits.has_quantized_cache() || traits.mask == Mask::tree) return;
+  if (!traits.aligned || traits.has_quantized_cache()) return;
+  if (traits.mask == Mask::tree || traits.spread) return;
   if (splits && traits.storage != Storage::dense) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   // Three math warpgroups leave registers for code that reads nothing at a key.
@@ -124,6 +125,7 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
   }
   if (traits.has_quantized_cache()) return "the keys are quantised";
   if (traits.mask == Mask::tree) return "a tree masks at most 64 queries of a sequence";
+  if (traits.spread) return "the keys of a sequence are spread over devices";
   return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
                                                    : "";
 }

@@ -46,7 +46,8 @@ struct AttentionTraits {
   Storage storage = Storage::dense;
   std::uint16_t head_dim = 0;
   std::uint16_t head_dim_v = 0;
-  std::uint8_t reserved[16] = {};
+  bool spread = false;  // keys are spread over devices, and positions decide about something
+  std::uint8_t reserved[15] = {};
   Digest128 variant{};  // zero = none
 
   bool has_variant() const { return (variant[0] | variant[1]) != 0; }

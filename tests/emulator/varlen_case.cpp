@@ -77,6 +77,23 @@ std::vector<float> seen_in_tree(const AttentionReference& problem, const std::ui
   return seen;
 }
 
+// Every third run of keys is this device's.
+constexpr int kWorld = 3, kRank = 1, kRun = 4;
+
+// Where the keys of a device lie in their sequence.
+std::vector<int> spread_positions(int len_kv) {
+  std::vector<int> positions;
+  for (int i = 0; i < len_kv; ++i) {
+    positions.push_back((i / kRun * kWorld + kRank) * kRun + i % kRun);
+  }
+  return positions;
+}
+// A length of the whole sequence: its last keys are another device's, unless a run goes on.
+int total_of(int len_kv) {
+  if (len_kv == 0) return 3;
+  return spread_positions(len_kv).back() + (len_kv % kRun == 0 ? 7 : 1);
+}
+
 // CTAs draw the six query tiles, or have them dealt.
 void fill_sm90(Step& step, const Tile& tile, int page_size, int size) {
   const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
@@ -174,6 +191,11 @@ void KernelCase::make_varlen(int size) {
     options.causal_each = integers({kSequences}, flags).view;
     problem.traits.mask = Mask::window;
   }
+  if (traits.spread) {
+    std::vector<int> totals;
+    for (const int len : lens_k) totals.push_back(total_of(len));
+    options.context = {kWorld, kRank, kRun, integers({kSequences}, totals).view};
+  }
   if (traits.mask == Mask::tree) {
     Tensor& words = tensor(DType::i64, {tokens});
     std::memcpy(words.bytes.data(), kWords.data(), words.bytes.size());
@@ -203,6 +225,10 @@ void KernelCase::make_varlen(int size) {
                               : starts_k[static_cast<std::size_t>(b)] + i);
     }
     problem.len_q = lens_q[b], problem.len_kv = lens_k[b];
+    if (traits.spread) {
+      problem.positions = spread_positions(lens_k[b]);
+      problem.total = total_of(lens_k[b]);
+    }
     if (traits.mask == Mask::causal_each) {
       problem.window_right = flags[static_cast<std::size_t>(b)] != 0 ? 0 : 10;
     }

@@ -81,6 +81,18 @@ def test_an_operator_takes_a_tree(dtype):
     torch.testing.assert_close(found, expected)
 
 
+def test_an_operator_takes_a_part_of_the_keys():
+    arguments = cached(q=half(2, 3, 4, 64))
+    context = dict(cp_world=1, cp_rank=0, cp_interleave=4)
+    found = torch.ops.kiln.flash_attention_with_kvcache(**arguments, **context, causal=True)
+    expected = torch.ops.kiln.flash_attention_with_kvcache(**arguments, causal=True)
+    assert torch.equal(found, expected)
+    context.update(cp_world=2, cp_seqused_k_total=torch.tensor([7, 14], dtype=torch.int32))
+    found = torch.ops.kiln.flash_attention_with_kvcache(**arguments, **context, causal=True)
+    expected = jit.flash_attention_with_kvcache(**arguments, **context, causal=True)
+    assert torch.equal(found, expected)
+
+
 def test_fake_tensors_give_fake_results():
     with FakeTensorMode():
         starts = torch.empty(3, dtype=torch.int32)

@@ -56,6 +56,11 @@ typedef struct kiln_sequence_options {
   const kiln_tensor* causal_each; /* [batch]: not 0 where a sequence is causal; with causal = 0 */
   const kiln_tensor* tree_mask;   /* KILN_I64, unsigned words too, [tokens] or [batch, len_q]: bit
                                    * j of a query's word allows key j of the sequence's new ones */
+  const kiln_tensor*
+      cp_seqused_k_total; /* [batch]: how many keys all devices have of each, where */
+  int64_t cp_world;       /* so many, 0 = 1, share them in runs of cp_interleave, */
+  int64_t cp_rank;        /* and this one has the cp_rank-th run of each round: see */
+  int64_t cp_interleave;  /* ContextParallel in kiln/varlen.h; 0 = 1 */
 } kiln_sequence_options;
 
 /* More options of kiln_flash_attention_with_kvcache. With k_new, the caches are written to. */

@@ -17,18 +17,19 @@ struct FlashAttentionVarlenSignature {
   enum Slot {
     kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable,
     kKvIndptr, kKvIndices, kCausal, kWindow, kTreeMask, kSoftcap, kScale, kSinks, kAlibiSlopes,
-    kVariant, kQScale, kKScale, kVScale, kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kVariant, kQScale, kKScale, kVScale, kCpWorld, kCpRank, kCpInterleave, kCpSequsedKTotal,
+    kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
       "block_table", "kv_indptr", "kv_indices", "causal", "window", "tree_mask", "softcap", "scale",
-      "sinks", "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "num_splits", "out",
-      "lse", "return_lse"};
+      "sinks", "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "cp_world", "cp_rank",
+      "cp_interleave", "cp_seqused_k_total", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 18> all;
+    std::array<Argument, 19> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -62,10 +63,12 @@ struct FlashAttentionVarlenSignature {
     const Argument& k_scale() const { return all[14]; }
     Argument& v_scale() { return all[15]; }
     const Argument& v_scale() const { return all[15]; }
-    Argument& out() { return all[16]; }
-    const Argument& out() const { return all[16]; }
-    Argument& lse() { return all[17]; }
-    const Argument& lse() const { return all[17]; }
+    Argument& cp_seqused_k_total() { return all[16]; }
+    const Argument& cp_seqused_k_total() const { return all[16]; }
+    Argument& out() { return all[17]; }
+    const Argument& out() const { return all[17]; }
+    Argument& lse() { return all[18]; }
+    const Argument& lse() const { return all[18]; }
   };
 
   template <class Argument>
@@ -87,6 +90,7 @@ struct FlashAttentionVarlenSignature {
         {"q_scale", slots[kQScale]},
         {"k_scale", slots[kKScale]},
         {"v_scale", slots[kVScale]},
+        {"cp_seqused_k_total", slots[kCpSequsedKTotal]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

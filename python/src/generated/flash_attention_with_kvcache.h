@@ -18,19 +18,19 @@ struct FlashAttentionWithKvcacheSignature {
     kQ, kKCache, kVCache, kCacheSeqlens, kBlockTable, kKvIndptr, kKvIndices, kCacheBatchIdx,
     kCacheLeftpad, kKNew, kVNew, kRotaryCos, kRotarySin, kRotaryInterleaved, kCausal, kWindow,
     kTreeMask, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kQScale, kKScale, kVScale,
-    kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kCpWorld, kCpRank, kCpInterleave, kCpSequsedKTotal, kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k_cache", "v_cache", "cache_seqlens", "block_table", "kv_indptr", "kv_indices",
       "cache_batch_idx", "cache_leftpad", "k_new", "v_new", "rotary_cos", "rotary_sin",
       "rotary_interleaved", "causal", "window", "tree_mask", "softcap", "scale", "sinks",
-      "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "num_splits", "out", "lse",
-      "return_lse"};
+      "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "cp_world", "cp_rank",
+      "cp_interleave", "cp_seqused_k_total", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 22> all;
+    std::array<Argument, 23> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -72,10 +72,12 @@ struct FlashAttentionWithKvcacheSignature {
     const Argument& k_scale() const { return all[18]; }
     Argument& v_scale() { return all[19]; }
     const Argument& v_scale() const { return all[19]; }
-    Argument& out() { return all[20]; }
-    const Argument& out() const { return all[20]; }
-    Argument& lse() { return all[21]; }
-    const Argument& lse() const { return all[21]; }
+    Argument& cp_seqused_k_total() { return all[20]; }
+    const Argument& cp_seqused_k_total() const { return all[20]; }
+    Argument& out() { return all[21]; }
+    const Argument& out() const { return all[21]; }
+    Argument& lse() { return all[22]; }
+    const Argument& lse() const { return all[22]; }
   };
 
   template <class Argument>
@@ -101,6 +103,7 @@ struct FlashAttentionWithKvcacheSignature {
         {"q_scale", slots[kQScale]},
         {"k_scale", slots[kKScale]},
         {"v_scale", slots[kVScale]},
+        {"cp_seqused_k_total", slots[kCpSequsedKTotal]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

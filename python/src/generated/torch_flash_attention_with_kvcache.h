@@ -35,6 +35,10 @@ struct FlashAttentionWithKvcacheArguments {
   TorchTensor q_scale;
   TorchTensor k_scale;
   TorchTensor v_scale;
+  std::int64_t cp_world;
+  std::int64_t cp_rank;
+  std::int64_t cp_interleave;
+  TorchTensor cp_seqused_k_total;
   std::int64_t num_splits;
   TorchTensor out;
   TorchTensor lse;
@@ -59,6 +63,10 @@ struct FlashAttentionWithKvcacheArguments {
         q_scale(in.optional_tensor()),
         k_scale(in.optional_tensor()),
         v_scale(in.optional_tensor()),
+        cp_world(in.integer()),
+        cp_rank(in.integer()),
+        cp_interleave(in.integer()),
+        cp_seqused_k_total(in.optional_tensor()),
         num_splits(in.integer()),
         out(writes ? in.tensor() : nullptr),
         lse(writes ? in.optional_tensor() : nullptr) {}
@@ -85,6 +93,7 @@ struct FlashAttentionWithKvcacheArguments {
         {"q_scale", q_scale.get()},
         {"k_scale", k_scale.get()},
         {"v_scale", v_scale.get()},
+        {"cp_seqused_k_total", cp_seqused_k_total.get()},
         {"out", out.get(), true},
         {"lse", lse.get(), true},
     }}};

@@ -40,6 +40,10 @@ def flash_attention_with_kvcache(
     q_scale: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
+    cp_world: Any = 1,
+    cp_rank: Any = 0,
+    cp_interleave: Any = 1,
+    cp_seqused_k_total: Any = None,
     num_splits: Any = 0,
     out: Any = None,
     lse: Any = None,
@@ -67,6 +71,7 @@ def flash_attention_with_kvcache(
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
+        "cp_seqused_k_total": cp_seqused_k_total,
         "out": out,
         "lse": lse,
     }
@@ -88,6 +93,10 @@ def flash_attention_with_kvcache(
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
+        "cp_world": cp_world,
+        "cp_rank": cp_rank,
+        "cp_interleave": cp_interleave,
+        "cp_seqused_k_total": cp_seqused_k_total,
         "num_splits": num_splits,
     }
     if out is None and lse is None:
