@@ -33,6 +33,10 @@ void set_sequence_options(const char* op, const kiln_sequence_options* given, Op
   options.kv_indptr = view_of(op, "kv_indptr", c.kv_indptr);
   options.kv_indices = view_of(op, "kv_indices", c.kv_indices);
   options.causal_each = view_of(op, "causal_each", c.causal_each);
+  options.tree_mask = view_of(op, "tree_mask", c.tree_mask);
+  const auto one_or = [](std::int64_t number) { return number == 0 ? 1 : number; };
+  options.context = {one_or(c.cp_world), c.cp_rank, one_or(c.cp_interleave),
+                     view_of(op, "cp_seqused_k_total", c.cp_seqused_k_total)};
 }
 
 void set_cache_options(const kiln_cache_options* given, KvCacheOptions& options) {

@@ -116,6 +116,16 @@ void add_causal_each(std::int64_t left, std::int64_t right, AttentionProblem& pr
   arguments.add_word(open(right));
 }
 
+// The words of the queries, with the strides of sequences and of queries.
+void add_tree_mask(AttentionProblem& problem) {
+  const TensorView& words = *problem.tree_mask;
+  problem.traits.mask = Mask::tree;
+  CallArguments& arguments = problem.arguments();
+  problem.add_tensor(arguments.size(), {"tree_mask", &words, Use::read});
+  arguments.add_word(words.rank == 2 ? static_cast<std::uint64_t>(words.strides[0]) : 0);
+  arguments.add_word(static_cast<std::uint64_t>(words.strides[words.rank - 1]));
+}
+
 void add_mask(const AttentionOptions& options, AttentionProblem& problem) {
   std::int64_t left = options.window_left, right = options.window_right;
   if (left < -1 || right < -1) {
@@ -123,6 +133,7 @@ void add_mask(const AttentionOptions& options, AttentionProblem& problem) {
                 "must be (left, right) with each >= -1 (-1 = open), got (" + std::to_string(left) +
                     ", " + std::to_string(right) + ")");
   }
+  if (problem.tree_mask != nullptr) return add_tree_mask(problem);
   if (options.causal) right = 0;
   if (problem.causal_each != nullptr) return add_causal_each(left, right, problem);
   if (left < 0 && right < 0) {

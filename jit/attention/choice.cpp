@@ -85,11 +85,16 @@ int splits_of(const AttentionConfig& config, std::int64_t tiles, std::int64_t ke
 }  // namespace
 
 Work work_of(const AttentionTraits& traits) {
-  const bool is_heavy = traits.has_variant() || !traits.aligned;
-  const bool is_medium = std::any_of(
-      std::begin(kBuiltinVariants), std::end(kBuiltinVariants), [&](const BuiltinVariant& variant) {
-        return variant.hook == Hook::logits && is_set(variant, traits);
-      });
+  const bool has_tree = traits.mask == Mask::tree;
+  // The position of each key is worked out where keys are spread.
+  const bool finds_positions = traits.spread && (traits.alibi || has_tree);
+  const bool is_heavy = traits.has_variant() || !traits.aligned || finds_positions;
+  const bool is_medium =
+      std::any_of(std::begin(kBuiltinVariants), std::end(kBuiltinVariants),
+                  [&](const BuiltinVariant& variant) {
+                    return variant.hook == Hook::logits && is_set(variant, traits);
+                  }) ||
+      has_tree;
   if (traits.attn_mask == DType::none) {
     return is_heavy ? Work::heavy : is_medium ? Work::medium : Work::light;
   }

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "jit/attention/config.h"
+#include "jit/attention/context_parallel.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/render.h"
 #include "jit/attention/samples.h"
@@ -68,7 +69,8 @@ constexpr Field kFirstFields[] = {
      .offset = offsetof(AttentionTraits, mask),
      .values = kMaskNames,
      .otherwise = "none",
-     .help = "window: with or without causal; causal_each: as a flag of each sequence says",
+     .help = "window: with or without causal; causal_each: as a flag of each sequence says; tree: "
+             "the call has a tree_mask",
      .says = " {}",
      .when = Says::when_set,
      .flag_each = true},
@@ -100,6 +102,14 @@ constexpr Field kLastFields[] = {
      .otherwise = "dense",
      .help = "of keys: ragged or paged where sequences have lengths of their own",
      .says = " {}",
+     .when = Says::when_set},
+    {.name = "context_parallel",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionTraits, spread),
+     .otherwise = "false",
+     .help = "keys of a sequence are spread over devices (cp_world), and the mask, ALiBi or the "
+             "variant see their positions; not where one query of each sequence is causal",
+     .says = " context parallel",
      .when = Says::when_set},
     {.name = "variant",
      .kind = FieldKind::variant,
@@ -199,9 +209,17 @@ void settle(Traits& words, const UserTexts&, int) {
   }
   if (traits.head_dim_v == 0) traits.head_dim_v = traits.head_dim;
   if (traits.attn_mask == DType::none) traits.mask_pairs = false;
-  if (traits.mask == Mask::causal_each && traits.storage == Storage::dense) {
-    refuse_field("mask", "must be another than causal_each where storage is dense");
+  const bool is_of_sequences = traits.mask == Mask::causal_each || traits.mask == Mask::tree;
+  if (is_of_sequences && traits.storage == Storage::dense) {
+    refuse_field("mask", "must be none, causal or window where storage is dense");
   }
+  if (traits.spread && traits.storage == Storage::dense) {
+    refuse_field("context_parallel", "must be false where storage is dense");
+  }
+  if (traits.spread && traits.sinks != DType::none) {
+    refuse_field("context_parallel", "must be false with sinks, which jit.merge_states applies");
+  }
+  if (!sees_positions(traits)) traits.spread = false;
   words = std::bit_cast<Traits>(traits);
 }
 

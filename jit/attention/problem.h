@@ -29,6 +29,7 @@ struct AttentionProblem : Problem {
   bool whole_tiles = false;
   bool padded_keys = false;                 // a cache_leftpad is given
   const TensorView* causal_each = nullptr;  // which of them are causal, if the call says so
+  const TensorView* tree_mask = nullptr;    // which of the last keys each query sees, likewise
   // resolve() sets the entry of the tuning table that named the row; it is null where none did.
   const TunedAttention* measured = nullptr;
 

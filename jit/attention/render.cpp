@@ -123,6 +123,7 @@ std::string variant_list(const AttentionTraits& traits) {
   if (traits.mask == Mask::causal) add("kiln::Causal");
   if (traits.mask == Mask::window) add("kiln::Window");
   if (traits.mask == Mask::causal_each) add("kiln::CausalEach");
+  if (traits.mask == Mask::tree) add("kiln::Tree");
   add_builtins(Hook::row_finish);
   if (traits.has_variant()) add("UserVariant");
   return "kiln::Variants<" + list + ">";
@@ -183,7 +184,8 @@ std::string render_attention(const Specialization& spec, const UserTexts& texts)
 std::string render_attention_varlen(const Specialization& spec, const UserTexts& texts) {
   const auto traits = spec.traits_as<AttentionTraits>();
   std::string fields = std::string("  static constexpr bool kPaged = ") +
-                       boolean(traits.storage == Storage::paged) + ";\n";
+                       boolean(traits.storage == Storage::paged) +
+                       ", kSpread = " + boolean(traits.spread) + ";\n";
   fields += cache_source(traits, spec.arch());
   return render_portable(
       spec, texts, "varlen/flash_attention.cuh", fields,

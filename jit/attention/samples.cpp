@@ -27,9 +27,30 @@ void add_quantized(Storage storage, AttentionTraits traits, std::vector<Attentio
   traits.mask = Mask::window;
   for (const BuiltinVariant& variant : kBuiltinVariants) set_byte(variant, traits, variant.sample);
   list.push_back(traits);
-  if (storage != Storage::paged || !traits.aligned) return;
+  if (storage != Storage::paged) return;
+  traits.mask = Mask::tree;
+  list.push_back(traits);
+  if (!traits.aligned) return;
+  traits.mask = Mask::window;
   traits.k = traits.v = DType::f8_e4m3;
   traits.aligned = false;
+  list.push_back(traits);
+}
+
+// Keys that are spread over devices: a mask alone, and beside code at every logit that does not
+// need their positions, or does.
+void add_spread(AttentionTraits traits, std::vector<AttentionTraits>& list) {
+  traits.spread = true;
+  list.push_back(traits);
+  if (traits.storage != Storage::paged) return;
+  traits.mask = Mask::window;
+  traits.softcap = true;
+  list.push_back(traits);
+  traits.alibi = true;
+  list.push_back(traits);
+  traits.k = traits.v = DType::f8_e4m3;
+  traits.aligned = traits.head_dim % kAttentionVectorBytes == 0 &&
+                   traits.head_dim_v % kAttentionVectorBytes == 0;
   list.push_back(traits);
 }
 
@@ -70,8 +91,11 @@ std::vector<AttentionTraits> attention_traits() {
       list.push_back(traits);
       list.push_back(all);
       AttentionTraits each = all;
-      each.mask = Mask::causal_each;
-      list.push_back(each);
+      for (const Mask mask : {Mask::causal_each, Mask::tree}) {
+        each.mask = mask;
+        list.push_back(each);
+      }
+      add_spread(traits, list);
       traits.aligned = false;
       traits.set_dtype(DType::f16);
       list.push_back(traits);

@@ -1,12 +1,15 @@
 #include "jit/attention/sequence_tensors.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include "jit/attention/tensor_checks.h"
 
 namespace kiln {
 namespace {
+
+constexpr int kMostTreeQueries = 64;
 
 const int* numbers_of(const TensorView& t) { return static_cast<const int*>(t.data); }
 
@@ -45,6 +48,13 @@ void check_page_lists(const SequenceTensors& s, const AttentionProblem& problem)
 
 }  // namespace
 
+AttentionDivisor divisor_of(std::int64_t by) {
+  const auto divisor = static_cast<std::uint64_t>(by);
+  const int shift = std::bit_width(divisor - 1);
+  const std::uint64_t factor = ((std::uint64_t{1} << (31 + shift)) + divisor - 1) / divisor;
+  return {static_cast<int>(by), static_cast<unsigned>(factor), shift};
+}
+
 void check_places(const SequenceTensors& s, const AttentionProblem& problem) {
   check_indices("cache_batch_idx", s.cache_batch_idx, {problem.batch}, problem);
   check_indices("cache_leftpad", s.cache_leftpad, {problem.batch}, problem);
@@ -73,6 +83,8 @@ void add_places(const SequenceTensors& s, AttentionProblem& problem) {
   add(offsetof(AttentionVarlenParams, kv_indptr), "kv_indptr", s.kv_indptr);
   add(offsetof(AttentionVarlenParams, cache_batch_idx), "cache_batch_idx", s.cache_batch_idx);
   add(offsetof(AttentionVarlenParams, cache_leftpad), "cache_leftpad", s.cache_leftpad);
+  add(offsetof(AttentionVarlenParams, spread) + offsetof(AttentionSpread, totals),
+      "cp_seqused_k_total", s.context.seqused_k_total);
 }
 
 std::int64_t most_pages(const TensorView& block_table, const TensorView& kv_indices) {
@@ -116,6 +128,42 @@ void check_causal_each(const TensorView& flags, bool causal, AttentionProblem& p
                 "says which sequences are causal: leave causal as it is");
   }
   problem.causal_each = &flags;
+}
+
+void check_tree_mask(const TensorView& q, const SequenceTensors& s, const AttentionOptions& options,
+                     AttentionProblem& problem) {
+  if (!s.tree_mask.given()) return;
+  const Subject subject{problem.names.op, "tree_mask"};
+  check_tensor(subject, s.tree_mask, problem.device_ordinal);
+  if (s.tree_mask.dtype != DType::i64 && s.tree_mask.dtype != DType::u64) {
+    throw_type(subject, std::string("must be int64 or uint64, got ") + name(s.tree_mask.dtype));
+  }
+  if (q.rank == 3) {
+    check_shape(subject, s.tree_mask, {q.shape[0]});
+  } else {
+    check_shape(subject, s.tree_mask, {q.shape[0], q.shape[1]});
+  }
+  check_data(subject, s.tree_mask, problem.may_be_null);
+  if (options.causal || s.causal_each.given()) {
+    throw_value(subject, "says which new keys each query sees: leave causal as it is");
+  }
+  if (options.window_left != -1 || options.window_right != -1) {
+    throw_value(subject,
+                "must not be given with a window, which counts keys along a sequence and "
+                "not along a branch of a tree");
+  }
+  if (s.rotates) {
+    throw_value(subject,
+                "must not be given with rotary_cos, which would rotate siblings as if "
+                "they followed each other; rotate with jit.append_kv before the call");
+  }
+  if (problem.len_q > kMostTreeQueries) {
+    throw_value(subject,
+                "has 64 bits for each query, so that sequences have at most 64 of them, "
+                "got a bound of " +
+                    std::to_string(problem.len_q) + "; compute longer ones in another call");
+  }
+  problem.tree_mask = &s.tree_mask;
 }
 
 }  // namespace kiln

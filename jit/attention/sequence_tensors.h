@@ -8,6 +8,7 @@
 namespace kiln {
 
 inline const TensorView kNoTensor{};
+inline const ContextParallel kNoContext{};
 
 struct SequenceTensors {
   const TensorView& cu_seqlens_q = kNoTensor;
@@ -20,11 +21,16 @@ struct SequenceTensors {
   const TensorView& cache_batch_idx = kNoTensor;
   const TensorView& cache_leftpad = kNoTensor;
   const TensorView& causal_each = kNoTensor;
+  const TensorView& tree_mask = kNoTensor;
+  const ContextParallel& context = kNoContext;
   int new_keys = 0;      // of each sequence, which seqused_k does not count
   bool rotates = false;  // queries are read from out, into which a launch before rotates them
 
   bool is_paged() const { return block_table.given() || kv_indices.given() || kv_indptr.given(); }
 };
+
+// Divides by `by`, 1 to 2^30, as a product.
+AttentionDivisor divisor_of(std::int64_t by);
 
 // Whether the tensors that name the places of keys in a cache go together.
 void check_places(const SequenceTensors& sequences, const AttentionProblem& problem);
@@ -39,5 +45,8 @@ int new_keys_of(const KvCacheOptions& options, const AttentionProblem& problem);
 void check_rotated(const TensorView& q, std::int64_t head_dim_v, const AttentionProblem& problem);
 // The flags of sequences, which the mask reads: see AttentionProblem::causal_each.
 void check_causal_each(const TensorView& flags, bool causal, AttentionProblem& problem);
+// A word for each query of q, which the mask reads: see AttentionProblem::tree_mask.
+void check_tree_mask(const TensorView& q, const SequenceTensors& sequences,
+                     const AttentionOptions& options, AttentionProblem& problem);
 
 }  // namespace kiln

@@ -20,7 +20,7 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
   if (limits(arch).number != 90) return;
-  if (!traits.aligned) return;
+  if (!traits.aligned || traits.mask == Mask::tree || traits.spread) return;
   const bool converts = traits.has_quantized_cache();
   if (converts && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) return;
   if (splits && traits.storage != Storage::dense) return;
@@ -125,11 +125,12 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
     return "q, k, v or out admits no tensor map: its base and its strides must be multiples of 16 "
            "bytes";
   }
-  if (traits.has_quantized_cache() && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) {
-    return "head dims of a quantised cache must be multiples of 16";
-  }
-  return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
-                                                   : "";
+  if (traits.mask == Mask::tree) return "a tree masks at most 64 queries of a sequence";
+  if (traits.spread) return "the keys of a sequence are spread over devices";
+  if (!attention_sm90_rows(traits, arch).empty()) return "";
+  return traits.has_quantized_cache() ? "head dims of a quantised cache must be multiples of 16 up "
+                                        "to 128"
+                                      : "no tile has registers for such a variant";
 }
 
 std::vector<int> attention_sm90_rows(const AttentionTraits& traits, int arch) {

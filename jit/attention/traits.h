@@ -16,12 +16,13 @@ namespace kiln {
 struct AttentionProblem;
 
 // causal_each: a flag in device memory says for each sequence whether it is causal, with or without
-// a window.
-enum class Mask : std::uint8_t { none, causal, window, causal_each };
+// a window. tree: a word for each query says which of its sequence's last keys it sees.
+enum class Mask : std::uint8_t { none, causal, window, causal_each, tree };
 inline constexpr Named kMaskNames[] = {{"none", Mask::none},
                                        {"causal", Mask::causal},
                                        {"window", Mask::window},
-                                       {"causal_each", Mask::causal_each}};
+                                       {"causal_each", Mask::causal_each},
+                                       {"tree", Mask::tree}};
 
 // How the keys of a call's sequences are stored. Dense: all sequences have the same lengths, which
 // the host knows. Ragged, paged: each has its own, in device memory.
@@ -45,7 +46,8 @@ struct AttentionTraits {
   Storage storage = Storage::dense;
   std::uint16_t head_dim = 0;
   std::uint16_t head_dim_v = 0;
-  std::uint8_t reserved[16] = {};
+  bool spread = false;  // keys are spread over devices, and positions decide about something
+  std::uint8_t reserved[15] = {};
   Digest128 variant{};  // zero = none
 
   bool has_variant() const { return (variant[0] | variant[1]) != 0; }

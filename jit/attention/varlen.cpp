@@ -1,9 +1,9 @@
 #include "jit/attention/varlen.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "jit/attention/cache_scales.h"
+#include "jit/attention/context_parallel.h"
 #include "jit/attention/sequence_tensors.h"
 #include "jit/attention/tensor_checks.h"
 #include "jit/op/checks.h"
@@ -151,14 +151,6 @@ TensorView rows_of_q(TensorView out, const TensorView& q) {
   return out;
 }
 
-// x / page_size as a product: see AttentionVarlenParams.
-void set_page_size(std::uint64_t page_size, AttentionVarlenParams& p) {
-  p.page_size = static_cast<int>(page_size);
-  p.page_shift = std::bit_width(page_size - 1);
-  p.page_factor = static_cast<unsigned>(
-      ((std::uint64_t{1} << (31 + p.page_shift)) + page_size - 1) / page_size);
-}
-
 void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& out, const TensorView& lse, const SequenceTensors& sequences,
                 const CacheScales& scales, const AttentionOptions& options,
@@ -185,7 +177,11 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.cu_seqlens_k = indices(sequences.cu_seqlens_k);
   p.seqused_k = indices(sequences.seqused_k);
   set_places(sequences, p);
-  if (sequences.is_paged()) set_page_size(static_cast<std::uint64_t>(keys.rows), p);
+  if (sequences.is_paged()) {
+    const AttentionDivisor page = divisor_of(keys.rows);
+    p.page_size = page.by, p.page_factor = page.factor, p.page_shift = page.shift;
+  }
+  set_context(sequences.context, p);
   p.new_keys = sequences.new_keys;
   p.packed_keys = k.rank == 3 ? 1 : 0;
   p.most_rows = 0x7fffffff;
@@ -229,6 +225,7 @@ void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
   problem.heads = check_length({problem.names.op, problem.names.q}, q.shape[q.rank - 2], "heads");
   check_keys(q, k, v, sequences, problem);
   check_sequences(k, sequences, problem);
+  check_context(sequences.context, sequences, options, problem);
   check_scales(scales, k.dtype, problem);
   const std::int64_t dim_v = v.shape[v.rank - 1];
   check_results(q, out, lse, dim_v, problem);
@@ -243,7 +240,9 @@ void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
   traits.head_dim_v = static_cast<std::uint16_t>(dim_v);
   settle_alignment(sequences.rotates ? out : q, k, v, out, problem);
   check_causal_each(sequences.causal_each, options.causal, problem);
+  check_tree_mask(q, sequences, options, problem);
   add_variants(options, problem);
+  traits.spread = is_spread(sequences.context, problem);
   check_overlaps(problem);
 }
 
@@ -290,7 +289,9 @@ void check_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
               .block_table = options.block_table,
               .kv_indptr = options.kv_indptr,
               .kv_indices = options.kv_indices,
-              .causal_each = options.causal_each},
+              .causal_each = options.causal_each,
+              .tree_mask = options.tree_mask,
+              .context = options.context},
              {options.q_scale, options.k_scale, options.v_scale}, options.num_splits,
              options.attention, problem);
 }
@@ -320,6 +321,8 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
               .cache_batch_idx = options.cache_batch_idx,
               .cache_leftpad = options.cache_leftpad,
               .causal_each = options.causal_each,
+              .tree_mask = options.tree_mask,
+              .context = options.context,
               .new_keys = new_keys_of(options, problem),
               .rotates = options.k_new.given() && options.rotary_cos.given()},
              {options.q_scale, options.k_scale, options.v_scale}, options.num_splits,

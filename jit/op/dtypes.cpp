@@ -29,6 +29,8 @@ const char* name(DType dtype) {
       return "float8_e5m2";
     case DType::i8:
       return "int8";
+    case DType::u64:
+      return "uint64";
     case DType::other:
       return "an unsupported dtype";
   }

@@ -3,15 +3,15 @@
 namespace kiln {
 namespace {
 
-// The reasons of the family's other templates, or the call's own reason if they could serve it.
+// Why an arch's own template does not serve it, or the call's own reason if it could.
 std::string path_reason(const Specialization& spec, const std::string& note) {
   const Template& kernel = spec.kernel();
   const Family& family = *kernel.family;
   const std::string path = std::string(kernel.path) + " path (" + kernel.means + ")";
-  if (kernel.why_not != nullptr) return path;  // this template needs more than the others
+  if (kernel.arch_specific) return path;
   if (family.templates.size() == 1) return path + ": " + family.title + " has no other yet";
   for (const Template& other : family.templates) {
-    if (other.why_not == nullptr) continue;
+    if (!other.arch_specific) continue;
     const std::string reason = other.why_not(spec.traits(), spec.arch());
     if (!reason.empty()) return path + ": " + reason;
   }

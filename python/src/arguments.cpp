@@ -43,6 +43,8 @@ constexpr std::pair<const char*, const char*> kForeignNames[] = {
     {"v", "v_new"},
     {"page_table", "block_table"},
     {"leftpad_k", "cache_leftpad"},
+    {"cp_world_size", "cp_world"},
+    {"cp_tot_seqused_k", "cp_seqused_k_total"},
     {"input", "x"},
     {"epsilon", "eps"},
     {"transpose_a", "trans_a"},

@@ -21,7 +21,7 @@ class Parameters {
   Parameters(const char* function, int positional, int required,
              std::span<const char* const> names);
 
-  static constexpr int kMost = 32;
+  static constexpr int kMost = 48;
 
   // Borrowed references into `slots`, null where not given. Throws TypeError as Python would.
   void parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, PyObject** slots) const;

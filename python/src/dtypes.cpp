@@ -9,7 +9,7 @@
 namespace kiln::python {
 namespace {
 
-constexpr std::array<std::pair<DType, DlDataType>, 11> kTypes = {{
+constexpr std::array<std::pair<DType, DlDataType>, 12> kTypes = {{
     {DType::f16, {kDlFloat, 16, 1}},
     {DType::bf16, {kDlBfloat, 16, 1}},
     {DType::f32, {kDlFloat, 32, 1}},
@@ -21,6 +21,7 @@ constexpr std::array<std::pair<DType, DlDataType>, 11> kTypes = {{
     {DType::f8_e4m3, {kDlFloat8E4m3fn, 8, 1}},
     {DType::f8_e5m2, {kDlFloat8E5m2, 8, 1}},
     {DType::i8, {kDlInt, 8, 1}},
+    {DType::u64, {kDlUInt, 64, 1}},
 }};
 
 constexpr std::array<std::pair<std::string_view, DType>, 20> kNames = {{

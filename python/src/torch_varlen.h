@@ -25,6 +25,9 @@ void set_options(const Arguments& given, const Tensors& tensors, TorchIntake& in
   options.block_table = tensors.block_table().view;
   options.kv_indptr = tensors.kv_indptr().view;
   options.kv_indices = tensors.kv_indices().view;
+  options.tree_mask = tensors.tree_mask().view;
+  options.context = {given.cp_world, given.cp_rank, given.cp_interleave,
+                     tensors.cp_seqused_k_total().view};
   options.q_scale = tensors.q_scale().view;
   options.k_scale = tensors.k_scale().view;
   options.v_scale = tensors.v_scale().view;

@@ -39,6 +39,9 @@ struct SequencesCall {
     read_window(slots[Signature::kWindow], subject(Signature::kWindow), attention);
     attention.variant = variant_argument(slots[Signature::kVariant], subject(Signature::kVariant));
     options.num_splits = count(slots, Signature::kNumSplits);
+    options.context.world = count(slots, Signature::kCpWorld, 1);
+    options.context.rank = count(slots, Signature::kCpRank);
+    options.context.interleave = count(slots, Signature::kCpInterleave, 1);
     returns_lse =
         bool_argument(slots[Signature::kReturnLse], false, subject(Signature::kReturnLse));
     if constexpr (requires { tensors.k_new(); }) {
@@ -54,6 +57,8 @@ struct SequencesCall {
     options.kv_indptr = tensors.kv_indptr().view;
     options.kv_indices = tensors.kv_indices().view;
     options.causal_each = tensors.causal().view;
+    options.tree_mask = tensors.tree_mask().view;
+    options.context.seqused_k_total = tensors.cp_seqused_k_total().view;
     options.q_scale = tensors.q_scale().view;
     options.k_scale = tensors.k_scale().view;
     options.v_scale = tensors.v_scale().view;
@@ -62,8 +67,9 @@ struct SequencesCall {
   }
 
   static Subject subject(typename Signature::Slot slot) { return subject_of<Signature>(slot); }
-  static std::int64_t count(const Slots& slots, typename Signature::Slot slot) {
-    return slots[slot] == nullptr ? 0 : int64_argument(slots[slot], subject(slot));
+  static std::int64_t count(const Slots& slots, typename Signature::Slot slot,
+                            std::int64_t otherwise = 0) {
+    return slots[slot] == nullptr ? otherwise : int64_argument(slots[slot], subject(slot));
   }
 };
 

@@ -1,5 +1,5 @@
-// The variants behind the keyword arguments softcap, alibi_slopes, attn_mask, causal, window and
-// sinks. The host writes their Slots in this order.
+// The variants behind the keyword arguments softcap, alibi_slopes, attn_mask, causal, window,
+// tree_mask and sinks. The host writes their Slots in this order.
 #pragma once
 #include "/kiln/attention/variant.cuh"
 
@@ -71,6 +71,27 @@ struct CausalEach : DefaultHooks<CausalEach> {
  private:
   __device__ __forceinline__ int right_of(int b) const {
     return load_constant(flags.value + b) != 0 ? 0 : right.value;
+  }
+};
+
+// Keeps those of the last len_q keys of a sequence, at most 64, whose bits a query's word has, the
+// first in bit 0, and all keys before them. Words lie as the queries do: packed, or [batch,
+// len_q].
+struct Tree : DefaultHooks<Tree> {
+  static constexpr bool kIndexesByKey = false;
+  Slot<const u64*> words;
+  Slot<i64> batch_stride, row_stride;
+  static constexpr bool kMasks = true;
+  static constexpr bool kTilesBySequence = true;
+
+  __device__ __forceinline__ bool keep(const Position& at) const {
+    const i64 row = at.first_q + at.row;
+    const u64 word = __ldg(words.value + at.b * batch_stride.value + row * row_stride.value);
+    const int bit = at.kv - (at.len_kv - at.len_q);
+    return bit < 0 || (word >> (bit & 63) & 1) != 0;
+  }
+  __device__ __forceinline__ Tile tile(const TileRows& rows, int, int kv_last) const {
+    return kv_last < rows.len_kv - rows.len_q ? Tile::full : Tile::partial;
   }
 };
 

@@ -76,6 +76,20 @@ struct AttentionScale {
   long long batch, head;
 };
 
+// x / by is x * factor >> 31 + shift, for 0 <= x < 2^31.
+struct AttentionDivisor {
+  int by;
+  unsigned factor;
+  int shift;
+};
+// Where the keys of a sequence are spread over devices, see varlen/spread.cuh: the device's key j
+// is at position j / run * round + first + j % run.
+struct AttentionSpread {
+  const int* totals;  // [batch]: how many keys a sequence has on all devices
+  AttentionDivisor run, round;
+  int first;
+};
+
 // The arguments of calls whose sequences have lengths of their own, which lie in device memory: the
 // host knows bounds alone. Of `call`, batch is the number of sequences. Queries are packed,
 // [tokens, heads, head_dim] with batch strides of 0, or every sequence has len_q of them at its
@@ -94,7 +108,7 @@ struct AttentionVarlenParams {
   const int* cache_batch_idx;
   const int* cache_leftpad;  // [batch]: how many keys, counted in seqused_k, are none; null: 0
   int page_size;
-  // x / page_size is x * page_factor >> 31 + page_shift, for 0 <= x < 2^31.
+  // See AttentionDivisor.
   unsigned page_factor;
   int page_shift;
   // The launch computes sequences of so many rows, queries times the query heads of a KV head.
@@ -114,6 +128,7 @@ struct AttentionVarlenParams {
   int tokens, rows_k, entries_k;
   int packed_queries;
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
+  AttentionSpread spread;
 };
 // Either argument block begins with what all calls have.
 constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }

@@ -61,8 +61,7 @@ class TileIterator {
     const bool cut = first < range_.begin || first + kBlockKv > range_.end;
     Tile kind = Tile::full;
     if constexpr (Variant::kMasks) {
-      kind = variant_.tile(rows.q_first, rows.q_last, max(first, range_.begin),
-                           min(first + kBlockKv, range_.end) - 1);
+      kind = variant_.tile(rows, max(first, range_.begin), min(first + kBlockKv, range_.end) - 1);
     }
     return kind == Tile::full && cut ? Tile::partial : kind;
   }

@@ -16,8 +16,9 @@ struct Position {
                    // early rows if len_q > len_kv
   int kv;          // key index, 0 .. len_kv - 1
   int len_q, len_kv;
-  float distance;  // q - kv, exact up to 2^24. An addition for each logit, where a conversion of
-                   // the integers takes as long as an exponent. Padding may have another one
+  float distance;   // q - kv, exact up to 2^24. An addition for each logit, where a conversion of
+                    // the integers takes as long as an exponent. Padding may have another one
+  int first_q = 0;  // packed queries: the sequence's first one
 };
 
 // Values for a key and for the next one.
@@ -82,6 +83,8 @@ struct DefaultHooks {
   // Computes a warp's logits by narrow_logits() instead of logits() where none of them exceeds
   // narrow_limit() in magnitude. For the first variant that transforms logits.
   static constexpr bool kNarrows = false;
+  // tile(rows, kv_first, kv_last), for one sequence, in the place of the other tile().
+  static constexpr bool kTilesBySequence = false;
 
   // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
@@ -200,8 +203,12 @@ struct Variants : Vs... {
     return range;
   }
   __device__ __forceinline__ Tile tile(int q_first, int q_last, int kv_first, int kv_last) const {
+    static_assert(!(Vs::kTilesBySequence || ...), "tile: this mask needs the rows of a sequence");
+    return tile(TileRows{0, q_first, q_last, 0, 0}, kv_first, kv_last);
+  }
+  __device__ __forceinline__ Tile tile(const TileRows& rows, int kv_first, int kv_last) const {
     Tile all = Tile::full;
-    (combine<Vs>(all, q_first, q_last, kv_first, kv_last), ...);
+    (combine<Vs>(all, rows, kv_first, kv_last), ...);
     return all;
   }
   __device__ __forceinline__ void row_init(RowSum& sum, const Position& row) const {
@@ -261,10 +268,15 @@ struct Variants : Vs... {
     if constexpr (V::kMasks && V::kMasksByRange) range = intersection(range, get<V>().visible(row));
   }
   template <class V>
-  __device__ __forceinline__ void combine(Tile& all, int q_first, int q_last, int kv_first,
+  __device__ __forceinline__ void combine(Tile& all, const TileRows& rows, int kv_first,
                                           int kv_last) const {
     if constexpr (V::kMasks) {
-      const Tile one = get<V>().tile(q_first, q_last, kv_first, kv_last);
+      Tile one;
+      if constexpr (V::kTilesBySequence) {
+        one = get<V>().tile(rows, kv_first, kv_last);
+      } else {
+        one = get<V>().tile(rows.q_first, rows.q_last, kv_first, kv_last);
+      }
       if (one == Tile::skip || all == Tile::full) all = one;
     }
   }

@@ -80,8 +80,13 @@ static const struct field kSequences[] = {
     FIELD(kiln_sequence_options, kv_indptr),
     FIELD(kiln_sequence_options, kv_indices),
     FIELD(kiln_sequence_options, causal_each),
+    FIELD(kiln_sequence_options, tree_mask),
+    FIELD(kiln_sequence_options, cp_seqused_k_total),
+    FIELD(kiln_sequence_options, cp_world),
+    FIELD(kiln_sequence_options, cp_rank),
+    FIELD(kiln_sequence_options, cp_interleave),
     {"end of kiln_sequence_options", sizeof(kiln_sequence_options), 0}};
-static const size_t kSequencesOffsets[] = {0, 8, 16, 24, 32};
+static const size_t kSequencesOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72};
 
 static const struct field kCache[] = {FIELD(kiln_cache_options, struct_size),
                                       FIELD(kiln_cache_options, cache_batch_idx),

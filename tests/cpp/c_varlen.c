@@ -118,6 +118,10 @@ static void forget(void) {
 }
 
 static void test_packed_and_paged(void) {
+  /* Trees without branches: causal masks. */
+  static const int64_t words[kTokens] = {1, 3, 7, 15, 31, 1, 3}, word_count = kTokens;
+  const kiln_tensor chain = kiln_contiguous((void*)words, KILN_I64, KILN_CPU, 0, 1, &word_count);
+  kiln_sequence_options chains = {.struct_size = sizeof chains, .tree_mask = &chain};
   const kiln_tensor q = rows(q_data, 3, kTokens, kHeads, kDim, 0);
   const kiln_tensor out = rows(out_data, 3, kTokens, kHeads, kDim, 0);
   const kiln_tensor k = rows(k_data, 3, kKeys, kHeads, kDim, 0);
@@ -142,6 +146,10 @@ static void test_packed_and_paged(void) {
   CHECK(is_right(1));
   options.cu_seqlens_k = NULL, options.seqused_k = &used, options.block_table = &pages;
   options.num_splits = 1;
+  forget();
+  CHECK(kiln_flash_attention_varlen(&q, &paged_k, &paged_v, &out, &lse, &options, NULL) == KILN_OK);
+  CHECK(is_right(1));
+  attention.causal = 0, options.sequences = &chains;
   forget();
   CHECK(kiln_flash_attention_varlen(&q, &paged_k, &paged_v, &out, &lse, &options, NULL) == KILN_OK);
   CHECK(is_right(1));

@@ -195,8 +195,8 @@ TEST_CASE("attention's tuning: a malformed entry is one error") {
                                       "' must be a whole number from 1 on, got 0"));
   }
   CHECK(refusal("dtype", "float32").ends_with("must be float16 or bfloat16, got 'float32'"));
-  CHECK(
-      refusal("mask", "full").ends_with("must be none, causal, window or causal_each, got 'full'"));
+  CHECK(refusal("mask", "full")
+            .ends_with("must be none, causal, window, causal_each or tree, got 'full'"));
   CHECK(refusal("mask", "window").ends_with("field 'keys' is missing"));
   CHECK(refusal("config", json::object()).ends_with("field 'block_q' is missing"));
 }

@@ -85,8 +85,9 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   const kiln_tensor of_q = tensor(5), of_k = tensor(6), of_v = tensor(7);
   kiln_attention_options attention = zeroed<kiln_attention_options>();
   attention.causal = 1;
-  const kiln_tensor starts = tensor(5), list = tensor(6), flags = tensor(7);
-  const kiln_sequence_options sequences{sizeof sequences, &starts, &list, &flags};
+  const kiln_tensor starts = tensor(5), list = tensor(6), flags = tensor(7), words = tensor(8);
+  kiln_sequence_options sequences{sizeof sequences, &starts, &list, &flags, &words,
+                                  nullptr,          0,       0,     0};
   const kiln_cache_scales scales{sizeof scales, &of_q, &of_k, &of_v};
   const kiln_varlen_options c{sizeof c, &queries, &keys,      &used,      &pages, 5,
                               6,        1,        &attention, &sequences, &scales};
@@ -98,7 +99,11 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK((options.max_seqlen_q == 5 && options.max_seqlen_k == 6 && options.num_splits == 1));
   CHECK(options.attention.causal);
   CHECK((options.kv_indptr.data == starts.data && options.kv_indices.data == list.data));
-  CHECK(options.causal_each.data == flags.data);
+  CHECK((options.causal_each.data == flags.data && options.tree_mask.data == words.data));
+  CHECK((options.context.world == 1 && options.context.rank == 0));
+  CHECK((options.context.interleave == 1 && !options.context.seqused_k_total.given()));
+  sequences.cp_seqused_k_total = &list;
+  sequences.cp_world = 4, sequences.cp_rank = 2, sequences.cp_interleave = 16;
   CHECK((options.q_scale.data == of_q.data && options.k_scale.data == of_k.data));
   CHECK(options.v_scale.data == of_v.data);
   CHECK_FALSE(options_of((kiln_varlen_options*)nullptr).cu_seqlens_q.given());
@@ -111,6 +116,9 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK((cached.cache_seqlens.data == used.data && cached.block_table.data == pages.data));
   CHECK((cached.num_splits == 1 && cached.attention.causal));
   CHECK((cached.kv_indptr.data == starts.data && cached.causal_each.data == flags.data));
+  CHECK(cached.tree_mask.data == words.data);
+  CHECK((cached.context.world == 4 && cached.context.rank == 2));
+  CHECK((cached.context.interleave == 16 && cached.context.seqused_k_total.data == list.data));
   CHECK((cached.cache_batch_idx.data == queries.data && cached.cache_leftpad.data == keys.data));
   CHECK((cached.k_new.data == used.data && cached.v_new.data == pages.data));
   CHECK((cached.rotary_cos.data == starts.data && cached.rotary_sin.data == list.data));

@@ -8,11 +8,17 @@
 namespace kiln::testing {
 namespace {
 
+// Counts positions from a key to a query.
+int distance(const AttentionReference& p, int row, int kv) {
+  if (p.positions.empty()) return row + p.len_kv - p.len_q - kv;
+  return row + p.total - p.len_q - p.positions[static_cast<std::size_t>(kv)];
+}
+
 bool is_visible(const AttentionReference& problem, int row, int kv) {
-  const int q = row + problem.len_kv - problem.len_q;
-  if (problem.traits.mask == Mask::causal) return kv <= q;
+  const int behind = distance(problem, row, kv);
+  if (problem.traits.mask == Mask::causal) return behind >= 0;
   if (problem.traits.mask == Mask::none) return true;
-  return kv >= q - problem.window_left && kv <= q + problem.window_right;
+  return behind <= problem.window_left && -behind <= problem.window_right;
 }
 
 // What a mask adds to a logit.
@@ -70,7 +76,7 @@ std::vector<double> reference(const AttentionReference& p) {
         logit = p.scale * dot(&p.q[static_cast<std::size_t>((row * p.heads + h) * dim)],
                               &p.k[static_cast<std::size_t>((kv * p.heads_kv + h_kv) * dim)], dim);
         if (p.softcap > 0) logit = p.softcap * std::tanh(logit / p.softcap);
-        if (!p.slopes.empty()) logit -= p.slopes[at] * std::abs(row + p.len_kv - p.len_q - kv);
+        if (!p.slopes.empty()) logit -= p.slopes[at] * std::abs(distance(p, row, kv));
         if (!p.attn_mask.empty()) logit += mask_at(p, h, row, kv);
         if (!is_visible(p, row, kv)) logit = -std::numeric_limits<double>::infinity();
         top = std::max(top, logit);

@@ -20,6 +20,9 @@ struct AttentionReference {
   std::vector<float> q, k, v;        // [len, heads, dim]
   std::vector<float> slopes, sinks;  // [heads], or empty
   std::vector<float> attn_mask;      // [heads, len_q, len_kv], or empty
+  // Where keys that are spread over devices lie in their sequence, and its length.
+  std::vector<int> positions;
+  int total = 0;
 };
 // [len_q, heads, head_dim_v]
 std::vector<double> reference(const AttentionReference& problem);

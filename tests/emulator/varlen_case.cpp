@@ -2,7 +2,9 @@
 // has two query tiles, the second one, the third no query. Tiles are cut one by one into pieces of
 // their keys; computed whole; or, with hardly any keys, get equal shares of them.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 
 #include "jit/attention/config.h"
@@ -49,6 +51,47 @@ std::vector<float> rows_of(const std::vector<float>& values, const std::vector<i
     all.insert(all.end(), begin, begin + static_cast<std::ptrdiff_t>(columns));
   }
   return all;
+}
+
+// The words of a tree's queries: some see no new key, or none at all.
+constexpr int kMostWords = 40;
+constexpr auto kWords = [] {
+  std::array<std::uint64_t, kMostWords> words{};
+  std::uint64_t word = 1;
+  for (std::uint64_t& one : words) {
+    word = word * 6364136223846793005u + 1442695040888963407u;
+    one = word % 5 == 0 ? 0 : word;
+  }
+  return words;
+}();
+
+// [heads, len_q, len_kv]: which keys the queries of a sequence see.
+std::vector<float> seen_in_tree(const AttentionReference& problem, const std::uint64_t* words) {
+  std::vector<float> seen;
+  for (int row = 0; row < problem.heads * problem.len_q; ++row) {
+    for (int kv = 0; kv < problem.len_kv; ++kv) {
+      const int bit = kv - (problem.len_kv - problem.len_q);
+      seen.push_back(bit < 0 || (words[row % problem.len_q] >> bit & 1) != 0 ? 1.0f : 0.0f);
+    }
+  }
+  return seen;
+}
+
+// Every third run of keys is this device's.
+constexpr int kWorld = 3, kRank = 1, kRun = 4;
+
+// Where the keys of a device lie in their sequence.
+std::vector<int> spread_positions(int len_kv) {
+  std::vector<int> positions;
+  for (int i = 0; i < len_kv; ++i) {
+    positions.push_back((i / kRun * kWorld + kRank) * kRun + i % kRun);
+  }
+  return positions;
+}
+// A length of the whole sequence: its last keys are another device's, unless a run goes on.
+int total_of(int len_kv) {
+  if (len_kv == 0) return 3;
+  return spread_positions(len_kv).back() + (len_kv % kRun == 0 ? 7 : 1);
 }
 
 // CTAs draw the six query tiles, or have them dealt.
@@ -153,6 +196,18 @@ void KernelCase::make_varlen(int size) {
     options.causal_each = integers({kSequences}, flags).view;
     problem.traits.mask = Mask::window;
   }
+  if (traits.spread) {
+    std::vector<int> totals;
+    for (const int len : lens_k) totals.push_back(total_of(len));
+    options.context = {kWorld, kRank, kRun, integers({kSequences}, totals).view};
+  }
+  if (traits.mask == Mask::tree) {
+    Tensor& words = tensor(DType::i64, {tokens});
+    std::memcpy(words.bytes.data(), kWords.data(), words.bytes.size());
+    options.tree_mask = words.view;
+    problem.traits.mask = Mask::none;
+    problem.traits.attn_mask = DType::boolean;
+  }
   if (traits.softcap) attention.softcap = problem.softcap = 5.0f;
   if (traits.alibi) {
     Tensor& slopes = tensor(DType::f32, {kHeads});
@@ -175,8 +230,16 @@ void KernelCase::make_varlen(int size) {
                               : starts_k[static_cast<std::size_t>(b)] + i);
     }
     problem.len_q = lens_q[b], problem.len_kv = lens_k[b];
+    if (traits.spread) {
+      problem.positions = spread_positions(lens_k[b]);
+      problem.total = total_of(lens_k[b]);
+    }
     if (traits.mask == Mask::causal_each) {
       problem.window_right = flags[static_cast<std::size_t>(b)] != 0 ? 0 : 10;
+    }
+    if (traits.mask == Mask::tree) {
+      problem.attn_mask =
+          seen_in_tree(problem, kWords.data() + starts_q[static_cast<std::size_t>(b)]);
     }
     problem.q = rows_of(q.values, rows_q, kHeads * std::size_t{traits.head_dim});
     problem.k = rows_of(k.values, rows, traits.head_dim);

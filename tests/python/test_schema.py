@@ -31,7 +31,9 @@ def test_every_enumerated_value_is_taken(op):
                 extra = {"dtype": "float8_e4m3fn"}
             elif name == "dtype_b":
                 extra = {"dtype": value}
-            elif value == "causal_each" or (name == "cache_dtype" and op == "flash_attention"):
+            elif value in ("causal_each", "tree") or (
+                name == "cache_dtype" and op == "flash_attention"
+            ):
                 extra = {"storage": "paged"}
             elif name == "gate":
                 extra = {"activation": "swiglu"}

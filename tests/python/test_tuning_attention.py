@@ -110,7 +110,10 @@ def test_one_file_has_entries_of_both_operations(use):
     [
         ({"op": "layer_norm"}, "field 'op' must be flash_attention or gemm, got 'layer_norm'"),
         ({"dtype": "float32"}, "field 'dtype' must be float16 or bfloat16, got 'float32'"),
-        ({"mask": "full"}, "field 'mask' must be none, causal, window or causal_each, got 'full'"),
+        (
+            {"mask": "full"},
+            "field 'mask' must be none, causal, window, causal_each or tree, got 'full'",
+        ),
         ({"mask": "window"}, "field 'keys' is missing"),
         ({"heads": 0}, "field 'heads' must be a whole number from 1 on, got 0"),
         ({"config": {}}, "field 'block_q' is missing"),

@@ -68,6 +68,15 @@ def appending(**changes):
     return kvcache(**{name: value for name, value in given.items() if value is not None})
 
 
+def words(*shape):
+    return np.ones(shape, np.int64)
+
+
+def spread(**changes):
+    """Over two devices."""
+    return varlen(**{"cp_world": 2, "cp_seqused_k_total": numbers(4, 6), **changes})
+
+
 def lists(**changes):
     given = {"kv_indptr": numbers(0, 1, 2), "kv_indices": numbers(2, 0), **changes}
     return paged(**{"block_table": None, **given})
@@ -98,6 +107,49 @@ PLACES_REFUSED = [
     (lambda: varlen(causal=np.zeros(2, np.int64)), TypeError, "causal must be int32, got int64"),
     (lambda: varlen(causal="yes"), TypeError, "causal must be True or False, got 'yes'"),
     (lambda: kvcache(causal=1), TypeError, "causal must be True or False, got 1"),
+    (lambda: varlen(tree_mask=numbers(1, 1, 1, 1, 1)), TypeError,
+     "tree_mask must be int64 or uint64, got int32"),
+    (lambda: varlen(tree_mask=words(4)), ValueError, "tree_mask must have shape [5], got [4]"),
+    (lambda: kvcache(tree_mask=words(2)), ValueError, "tree_mask must have shape [2, 1], got [2]"),
+    (lambda: varlen(tree_mask=words(5), causal=True), ValueError,
+     "tree_mask says which new keys each query sees: leave causal as it is"),
+    (lambda: varlen(tree_mask=words(5), causal=numbers(0, 0)), ValueError,
+     "tree_mask says which new keys each query sees: leave causal as it is"),
+    (lambda: varlen(tree_mask=words(5), window=(3, 0)), ValueError,
+     "tree_mask must not be given with a window, which counts keys along a sequence and not along "
+     "a branch of a tree"),
+    (lambda: varlen(tree_mask=words(5), max_seqlen_q=65), ValueError,
+     "tree_mask has 64 bits for each query, so that sequences have at most 64 of them, got a bound "
+     "of 65; compute longer ones in another call"),
+    (lambda: appending(tree_mask=words(2, 1)), ValueError,
+     "tree_mask must not be given with rotary_cos, which would rotate siblings as if they followed "
+     "each other; rotate with jit.append_kv before the call"),
+    (lambda: spread(cp_world=0), ValueError, "cp_world must be 1 to 2^30, got 0"),
+    (lambda: spread(cp_rank=2), ValueError,
+     "cp_rank must be at least 0 and below cp_world, which is 2, got 2"),
+    (lambda: varlen(cp_rank=1), ValueError,
+     "cp_rank must be at least 0 and below cp_world, which is 1, got 1"),
+    (lambda: spread(cp_interleave=0), ValueError,
+     "cp_interleave must be at least 1 and at most 2^30 / cp_world, got 0"),
+    (lambda: spread(cp_interleave=2**29 + 1), ValueError, "at most 2^30 / cp_world, got 536870913"),
+    (lambda: spread(cp_world=2.0), TypeError, "cp_world must be an integer, got 2.0"),
+    (lambda: spread(cp_seqused_k_total=None), ValueError,
+     "cp_seqused_k_total is needed where cp_world is above 1: how many keys each sequence has on "
+     "all devices"),
+    (lambda: spread(cp_seqused_k_total=numbers(1)), ValueError,
+     "cp_seqused_k_total must have shape [2], got [1]"),
+    (lambda: spread(sinks=array(4)), ValueError,
+     "sinks must not be given with cp_world above 1, because every device would count them; give "
+     "them to jit.merge_states"),
+    (lambda: kvcache(cp_world=2, cp_seqused_k_total=numbers(3, 8), cache_leftpad=numbers(1, 1)),
+     ValueError, "cache_leftpad must not be given with cp_world above 1: move the sequences to"),
+    (lambda: appending(cp_world=2, cp_seqused_k_total=numbers(3, 8)), ValueError,
+     "k_new must not be given with cp_world above 1, because one device alone has a new key; "
+     "append it there with jit.append_kv before the call"),
+    (lambda: spread(variant=indexed("kv")), ValueError,
+     "variant has tensor 't', which is indexed by kv; with cp_world above 1 the length of a "
+     "sequence is known on the device alone, so compute with kv instead"),
+    (lambda: kvcache(cp_world_size=2), TypeError, "its name here is 'cp_world'"),
     (lambda: appending(v_new=None), ValueError, "k_new goes with v_new: give both, or none"),
     (lambda: appending(k_cache=array(2, 8, 2, 64, dtype=np.int8),
                        v_cache=array(2, 8, 2, 64, dtype=np.int8)), ValueError,

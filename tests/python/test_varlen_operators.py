@@ -71,6 +71,28 @@ def test_an_operator_takes_a_quantised_cache():
     torch.testing.assert_close(found, expected, atol=5e-3, rtol=5e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint64])
+def test_an_operator_takes_a_tree(dtype):
+    """One without branches, which is a causal mask."""
+    arguments = packed()
+    words = torch.tensor([1, 3, 1, 3, 7]).to(dtype)
+    found = torch.ops.kiln.flash_attention_varlen(**arguments, tree_mask=words)
+    expected = torch.ops.kiln.flash_attention_varlen(**arguments, causal=True)
+    torch.testing.assert_close(found, expected)
+
+
+def test_an_operator_takes_a_part_of_the_keys():
+    arguments = cached(q=half(2, 3, 4, 64))
+    context = dict(cp_world=1, cp_rank=0, cp_interleave=4)
+    found = torch.ops.kiln.flash_attention_with_kvcache(**arguments, **context, causal=True)
+    expected = torch.ops.kiln.flash_attention_with_kvcache(**arguments, causal=True)
+    assert torch.equal(found, expected)
+    context.update(cp_world=2, cp_seqused_k_total=torch.tensor([7, 14], dtype=torch.int32))
+    found = torch.ops.kiln.flash_attention_with_kvcache(**arguments, **context, causal=True)
+    expected = jit.flash_attention_with_kvcache(**arguments, **context, causal=True)
+    assert torch.equal(found, expected)
+
+
 def test_fake_tensors_give_fake_results():
     with FakeTensorMode():
         starts = torch.empty(3, dtype=torch.int32)

@@ -13,6 +13,8 @@ WIDENED = f"{QUANTIZED}test_prefill -k paged"
 WIDENED_CACHE = f"{QUANTIZED}test_prefill -k cache"
 GATHERED = f"{VARLEN}test_gathered_pages"
 DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
+CONTEXT = f"{FOLDER}/test_attention_context.py::"
+TREE = f"{FOLDER}/test_attention_tree.py::"
 NEW_KEYS = f"{FOLDER}/test_attention_varlen_arguments.py::"
 MERGE = f"{FOLDER}/test_merge_states.py::"
 APPEND = f"{FOLDER}/test_append_kv.py::"
@@ -34,7 +36,8 @@ SERVING_FAULTS = [
     fault("varlen-row-of-a-page-counts-from-the-tile", f"{VARLEN_FOLDER}pages.cuh",
           "key - page * p.page_size", "key % 16", VARLEN_PAGES),
     fault("varlen-positions-without-the-keys-before", f"{VARLEN_FOLDER}addressing.cuh",
-          "const int q = at.row + s_.len_kv - s_.len_q,", "const int q = at.row,", VARLEN_MIXED),
+          "const int q = at.row + end_of<Config>(s_) - s_.len_q,", "const int q = at.row,",
+          VARLEN_MIXED),
     fault("varlen-length-of-the-first-sequence", f"{VARLEN_FOLDER}sequences.cuh",
           "__ldg(p.seqused_k + b)", "__ldg(p.seqused_k)", VARLEN_PAGES),
     fault("varlen-two-tiles-meet-in-one-slot", f"{VARLEN_FOLDER}flash_attention.cuh",
@@ -53,6 +56,26 @@ SERVING_FAULTS = [
     fault("varlen-a-piece-ends-a-step-early", "attention/tiles.cuh",
           "visible + min(run.end, steps) * kStep", "visible + (min(run.end, steps) - 1) * kStep",
           f"{VARLEN}test_shapes -k alone-d64"),
+    fault("tree-words-of-the-first-sequence", OPTIONS,
+          "const i64 row = at.first_q + at.row;", "const i64 row = at.row;",
+          f"{TREE}test_shapes -k few-d64"),
+    fault("tree-bits-of-the-last-queries-are-cut", OPTIONS,
+          "word >> (bit & 63) & 1", "word >> (bit & 31) & 1", f"{TREE}test_words"),
+    fault("tree-first-new-key-is-of-the-prefix", OPTIONS,
+          "kv_last < rows.len_kv - rows.len_q ?", "kv_last <= rows.len_kv - rows.len_q ?",
+          f"{TREE}test_a_tile_that_ends_with_the_first_new_key"),
+    fault("spread-keys-of-the-first-device", f"{VARLEN_FOLDER}spread.cuh",
+          "(spread.round.by - spread.run.by) + spread.first;",
+          "(spread.round.by - spread.run.by);", f"{CONTEXT}test_worlds -k alibi-3-16"),
+    fault("spread-runs-before-the-window-are-cut", f"{VARLEN_FOLDER}spread.cuh",
+          "min(max(in_round, 0), spread.run.by);", "min(max(in_round, 0), spread.run.by - 1);",
+          f"{CONTEXT}test_worlds -k causal-3-16"),
+    fault("spread-whole-rounds-are-read", f"{VARLEN_FOLDER}spread.cuh",
+          "return {spread_keys(spread_, whole.begin),", "return {0 * whole.begin,",
+          f"{CONTEXT}test_keys_that_no_row_sees_are_not_read"),
+    fault("spread-queries-end-with-own-keys", f"{VARLEN_FOLDER}sequences.cuh",
+          "return Config::kSpread ? s.total : s.len_kv;", "return s.len_kv;",
+          f"{CONTEXT}test_shapes -k few-d64"),
     # The same on sm_90a.
     fault("sequences-queries-of-the-first", f"{SM90_FOLDER}sequence_tile.cuh",
           "return first_q + first_row;", "return first_row;", PREFILL),

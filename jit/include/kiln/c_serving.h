@@ -46,13 +46,21 @@ kiln_status kiln_plan_merge_states(const kiln_tensor* outs, const kiln_tensor* l
 
 /* -------------------------------------------------------------------- attention with lengths */
 
-/* More options of kiln_flash_attention_varlen and kiln_flash_attention_with_kvcache: KILN_I32 on
- * the device of q, like the others, and in the order of kiln/varlen.h among a plan's pointers. */
+/* More options of kiln_flash_attention_varlen and kiln_flash_attention_with_kvcache: KILN_I32 where
+ * nothing else is said, on the device of q, like the others, and in the order of kiln/varlen.h
+ * among a plan's pointers. */
 typedef struct kiln_sequence_options {
   size_t struct_size;             /* sizeof(kiln_sequence_options) */
   const kiln_tensor* kv_indptr;   /* [batch + 1]: in the place of block_table, where the pages of */
   const kiln_tensor* kv_indices;  /* each sequence begin in this list of pages */
   const kiln_tensor* causal_each; /* [batch]: not 0 where a sequence is causal; with causal = 0 */
+  const kiln_tensor* tree_mask;   /* KILN_I64, unsigned words too, [tokens] or [batch, len_q]: bit
+                                   * j of a query's word allows key j of the sequence's new ones */
+  const kiln_tensor*
+      cp_seqused_k_total; /* [batch]: how many keys all devices have of each, where */
+  int64_t cp_world;       /* so many, 0 = 1, share them in runs of cp_interleave, */
+  int64_t cp_rank;        /* and this one has the cp_rank-th run of each round: see */
+  int64_t cp_interleave;  /* ContextParallel in kiln/varlen.h; 0 = 1 */
 } kiln_sequence_options;
 
 /* More options of kiln_flash_attention_with_kvcache. With k_new, the caches are written to. */

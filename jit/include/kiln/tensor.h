@@ -21,6 +21,7 @@ enum class DType : std::uint8_t {
   f8_e4m3,
   f8_e5m2,
   i8,
+  u64,
   other
 };
 const char* name(DType dtype);  // "float16", "bfloat16", "float8_e4m3fn", …
@@ -29,6 +30,7 @@ constexpr int size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
     case DType::i64:
+    case DType::u64:
       return 8;
     case DType::f32:
     case DType::i32:

@@ -10,9 +10,20 @@
 
 namespace KILN_PUBLIC kiln {
 
-// Tensors of lengths, offsets and pages are contiguous in their last dimension, i32, and on the
-// device of q: a call reads none of them on the host, does not synchronise, and may be captured in
-// a graph that is replayed with other contents.
+// Context parallelism: this device has a part of the keys of each sequence, in order. It is `rank`
+// of `world`, and the devices have `interleave` neighbouring keys in turn, so that its key j is the
+// sequence's ((j / interleave) * world + rank) * interleave + j % interleave. Lengths and pages
+// tell of its own keys; masks, windows, ALiBi and variants see positions in the whole sequence.
+// `lse` joins the parts: see merge_states, which also takes the sinks. Tensors of a variant may not
+// be indexed by kv.
+struct ContextParallel {
+  std::int64_t world = 1, rank = 0, interleave = 1;
+  TensorView seqused_k_total{};  // [batch]: how many keys all devices have; needed with world > 1
+};
+
+// Tensors of lengths, offsets, flags and pages are contiguous in their last dimension, i32, and on
+// the device of q: a call reads none of them on the host, does not synchronise, and may be captured
+// in a graph that is replayed with other contents.
 struct VarlenOptions {
   TensorView cu_seqlens_q{};  // [batch + 1]: sequence b has queries cu_seqlens_q[b] up to [b + 1]
   // [batch + 1]: likewise of k and v; or, with a cache, only how many keys each sequence has.
@@ -27,6 +38,11 @@ struct VarlenOptions {
   TensorView kv_indices{};
   // [batch]: not 0 where a sequence is causal; attention.causal must then be left as it is.
   TensorView causal_each{};
+  // i64 or u64, [tokens] as q is packed, with any stride: the queries of a sequence, at most 64,
+  // are its last keys, and bit j of a query's word says whether it sees the j-th of these. All see
+  // the keys before. attention.causal and the window must then be left as they are.
+  TensorView tree_mask{};
+  ContextParallel context{};
   // f32, of a quantised cache: what elements of q, k and v are multiples of. One for all ([] or
   // [1]), one for each KV head ([heads_kv]), or those of each sequence ([batch, heads_kv]), with
   // any strides, 0 included; left out, 1. q_scale is of the query heads that share the KV head.
@@ -71,6 +87,8 @@ struct KvCacheOptions {
   TensorView kv_indptr{};
   TensorView kv_indices{};
   TensorView causal_each{};
+  TensorView tree_mask{};     // [batch, len_q], else as VarlenOptions'; not with rotary_cos
+  ContextParallel context{};  // without cache_leftpad and k_new
   // [batch]: the entry of the cache that each sequence uses or, with pages, the row of block_table
   // or of kv_indptr, which may then have any number of rows. Without it, sequence b uses the b-th.
   TensorView cache_batch_idx{};
@@ -115,10 +133,10 @@ TensorView flash_attention_with_kvcache_output(const TensorView& q, const Tensor
 TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
 
 // Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
-// seqused_k, block_table or kv_indices, kv_indptr, cache_batch_idx, cache_leftpad, q_scale,
-// k_scale, v_scale, alibi_slopes, causal_each and sinks that were given, then those of the
-// variant's tensors, and last k_new, v_new, rotary_cos and rotary_sin; with a KV cache,
-// cache_seqlens stands in the place of seqused_k. Rules are those of plan_flash_attention.
+// seqused_k, block_table or kv_indices, kv_indptr, cache_batch_idx, cache_leftpad, seqused_k_total,
+// q_scale, k_scale, v_scale, alibi_slopes, causal_each, tree_mask and sinks that were given, then
+// those of the variant's tensors, and last k_new, v_new, rotary_cos and rotary_sin; with a KV
+// cache, cache_seqlens stands in the place of seqused_k. Rules are those of plan_flash_attention.
 Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const TensorView& out, const TensorView& lse,
                                  const VarlenOptions& options);

@@ -28,16 +28,19 @@ _FLASH_ATTENTION_VARLEN = (
     "Tensor q, Tensor k, Tensor v, *, Tensor cu_seqlens_q, SymInt max_seqlen_q, "
     "SymInt max_seqlen_k, Tensor? cu_seqlens_k=None, Tensor? seqused_k=None, "
     "Tensor? block_table=None, Tensor? kv_indptr=None, Tensor? kv_indices=None, "
-    "bool causal=False, SymInt[] window=[-1, -1], float softcap=0.0, float? scale=None, "
-    "Tensor? sinks=None, Tensor? alibi_slopes=None, Tensor? q_scale=None, Tensor? k_scale=None, "
-    "Tensor? v_scale=None, SymInt num_splits=0"
+    "bool causal=False, SymInt[] window=[-1, -1], Tensor? tree_mask=None, float softcap=0.0, "
+    "float? scale=None, Tensor? sinks=None, Tensor? alibi_slopes=None, Tensor? q_scale=None, "
+    "Tensor? k_scale=None, Tensor? v_scale=None, SymInt cp_world=1, SymInt cp_rank=0, "
+    "SymInt cp_interleave=1, Tensor? cp_seqused_k_total=None, SymInt num_splits=0"
 )
 _FLASH_ATTENTION_WITH_KVCACHE = (
     "Tensor q, Tensor k_cache, Tensor v_cache, *, Tensor cache_seqlens, Tensor? block_table=None, "
     "Tensor? kv_indptr=None, Tensor? kv_indices=None, Tensor? cache_batch_idx=None, "
-    "Tensor? cache_leftpad=None, bool causal=False, SymInt[] window=[-1, -1], float softcap=0.0, "
-    "float? scale=None, Tensor? sinks=None, Tensor? alibi_slopes=None, Tensor? q_scale=None, "
-    "Tensor? k_scale=None, Tensor? v_scale=None, SymInt num_splits=0"
+    "Tensor? cache_leftpad=None, bool causal=False, SymInt[] window=[-1, -1], "
+    "Tensor? tree_mask=None, float softcap=0.0, float? scale=None, Tensor? sinks=None, "
+    "Tensor? alibi_slopes=None, Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None, "
+    "SymInt cp_world=1, SymInt cp_rank=0, SymInt cp_interleave=1, "
+    "Tensor? cp_seqused_k_total=None, SymInt num_splits=0"
 )
 _SCALED_DOT_PRODUCT_ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "

@@ -16,19 +16,20 @@ struct FlashAttentionVarlenSignature {
 
   enum Slot {
     kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable,
-    kKvIndptr, kKvIndices, kCausal, kWindow, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant,
-    kQScale, kKScale, kVScale, kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kKvIndptr, kKvIndices, kCausal, kWindow, kTreeMask, kSoftcap, kScale, kSinks, kAlibiSlopes,
+    kVariant, kQScale, kKScale, kVScale, kCpWorld, kCpRank, kCpInterleave, kCpSequsedKTotal,
+    kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
-      "block_table", "kv_indptr", "kv_indices", "causal", "window", "softcap", "scale", "sinks",
-      "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "num_splits", "out", "lse",
-      "return_lse"};
+      "block_table", "kv_indptr", "kv_indices", "causal", "window", "tree_mask", "softcap", "scale",
+      "sinks", "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "cp_world", "cp_rank",
+      "cp_interleave", "cp_seqused_k_total", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 17> all;
+    std::array<Argument, 19> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -50,20 +51,24 @@ struct FlashAttentionVarlenSignature {
     const Argument& kv_indices() const { return all[8]; }
     Argument& causal() { return all[9]; }
     const Argument& causal() const { return all[9]; }
-    Argument& sinks() { return all[10]; }
-    const Argument& sinks() const { return all[10]; }
-    Argument& alibi_slopes() { return all[11]; }
-    const Argument& alibi_slopes() const { return all[11]; }
-    Argument& q_scale() { return all[12]; }
-    const Argument& q_scale() const { return all[12]; }
-    Argument& k_scale() { return all[13]; }
-    const Argument& k_scale() const { return all[13]; }
-    Argument& v_scale() { return all[14]; }
-    const Argument& v_scale() const { return all[14]; }
-    Argument& out() { return all[15]; }
-    const Argument& out() const { return all[15]; }
-    Argument& lse() { return all[16]; }
-    const Argument& lse() const { return all[16]; }
+    Argument& tree_mask() { return all[10]; }
+    const Argument& tree_mask() const { return all[10]; }
+    Argument& sinks() { return all[11]; }
+    const Argument& sinks() const { return all[11]; }
+    Argument& alibi_slopes() { return all[12]; }
+    const Argument& alibi_slopes() const { return all[12]; }
+    Argument& q_scale() { return all[13]; }
+    const Argument& q_scale() const { return all[13]; }
+    Argument& k_scale() { return all[14]; }
+    const Argument& k_scale() const { return all[14]; }
+    Argument& v_scale() { return all[15]; }
+    const Argument& v_scale() const { return all[15]; }
+    Argument& cp_seqused_k_total() { return all[16]; }
+    const Argument& cp_seqused_k_total() const { return all[16]; }
+    Argument& out() { return all[17]; }
+    const Argument& out() const { return all[17]; }
+    Argument& lse() { return all[18]; }
+    const Argument& lse() const { return all[18]; }
   };
 
   template <class Argument>
@@ -79,11 +84,13 @@ struct FlashAttentionVarlenSignature {
         {"kv_indptr", slots[kKvIndptr]},
         {"kv_indices", slots[kKvIndices]},
         {"causal", slots[kCausal]},
+        {"tree_mask", slots[kTreeMask]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
         {"q_scale", slots[kQScale]},
         {"k_scale", slots[kKScale]},
         {"v_scale", slots[kVScale]},
+        {"cp_seqused_k_total", slots[kCpSequsedKTotal]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

@@ -17,19 +17,20 @@ struct FlashAttentionWithKvcacheSignature {
   enum Slot {
     kQ, kKCache, kVCache, kCacheSeqlens, kBlockTable, kKvIndptr, kKvIndices, kCacheBatchIdx,
     kCacheLeftpad, kKNew, kVNew, kRotaryCos, kRotarySin, kRotaryInterleaved, kCausal, kWindow,
-    kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kQScale, kKScale, kVScale, kNumSplits, kOut,
-    kLse, kReturnLse, kSlots
+    kTreeMask, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kQScale, kKScale, kVScale,
+    kCpWorld, kCpRank, kCpInterleave, kCpSequsedKTotal, kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k_cache", "v_cache", "cache_seqlens", "block_table", "kv_indptr", "kv_indices",
       "cache_batch_idx", "cache_leftpad", "k_new", "v_new", "rotary_cos", "rotary_sin",
-      "rotary_interleaved", "causal", "window", "softcap", "scale", "sinks", "alibi_slopes",
-      "variant", "q_scale", "k_scale", "v_scale", "num_splits", "out", "lse", "return_lse"};
+      "rotary_interleaved", "causal", "window", "tree_mask", "softcap", "scale", "sinks",
+      "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "cp_world", "cp_rank",
+      "cp_interleave", "cp_seqused_k_total", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 21> all;
+    std::array<Argument, 23> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -59,20 +60,24 @@ struct FlashAttentionWithKvcacheSignature {
     const Argument& rotary_sin() const { return all[12]; }
     Argument& causal() { return all[13]; }
     const Argument& causal() const { return all[13]; }
-    Argument& sinks() { return all[14]; }
-    const Argument& sinks() const { return all[14]; }
-    Argument& alibi_slopes() { return all[15]; }
-    const Argument& alibi_slopes() const { return all[15]; }
-    Argument& q_scale() { return all[16]; }
-    const Argument& q_scale() const { return all[16]; }
-    Argument& k_scale() { return all[17]; }
-    const Argument& k_scale() const { return all[17]; }
-    Argument& v_scale() { return all[18]; }
-    const Argument& v_scale() const { return all[18]; }
-    Argument& out() { return all[19]; }
-    const Argument& out() const { return all[19]; }
-    Argument& lse() { return all[20]; }
-    const Argument& lse() const { return all[20]; }
+    Argument& tree_mask() { return all[14]; }
+    const Argument& tree_mask() const { return all[14]; }
+    Argument& sinks() { return all[15]; }
+    const Argument& sinks() const { return all[15]; }
+    Argument& alibi_slopes() { return all[16]; }
+    const Argument& alibi_slopes() const { return all[16]; }
+    Argument& q_scale() { return all[17]; }
+    const Argument& q_scale() const { return all[17]; }
+    Argument& k_scale() { return all[18]; }
+    const Argument& k_scale() const { return all[18]; }
+    Argument& v_scale() { return all[19]; }
+    const Argument& v_scale() const { return all[19]; }
+    Argument& cp_seqused_k_total() { return all[20]; }
+    const Argument& cp_seqused_k_total() const { return all[20]; }
+    Argument& out() { return all[21]; }
+    const Argument& out() const { return all[21]; }
+    Argument& lse() { return all[22]; }
+    const Argument& lse() const { return all[22]; }
   };
 
   template <class Argument>
@@ -92,11 +97,13 @@ struct FlashAttentionWithKvcacheSignature {
         {"rotary_cos", slots[kRotaryCos]},
         {"rotary_sin", slots[kRotarySin]},
         {"causal", slots[kCausal]},
+        {"tree_mask", slots[kTreeMask]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
         {"q_scale", slots[kQScale]},
         {"k_scale", slots[kKScale]},
         {"v_scale", slots[kVScale]},
+        {"cp_seqused_k_total", slots[kCpSequsedKTotal]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

@@ -29,6 +29,7 @@ struct FlashAttentionVarlenArguments {
   TorchTensor kv_indices;
   bool causal;
   TorchList window;
+  TorchTensor tree_mask;
   double softcap;
   std::optional<double> scale;
   TorchTensor sinks;
@@ -36,6 +37,10 @@ struct FlashAttentionVarlenArguments {
   TorchTensor q_scale;
   TorchTensor k_scale;
   TorchTensor v_scale;
+  std::int64_t cp_world;
+  std::int64_t cp_rank;
+  std::int64_t cp_interleave;
+  TorchTensor cp_seqused_k_total;
   std::int64_t num_splits;
   TorchTensor out;
   TorchTensor lse;
@@ -54,6 +59,7 @@ struct FlashAttentionVarlenArguments {
         kv_indices(in.optional_tensor()),
         causal(in.boolean()),
         window(in.list()),
+        tree_mask(in.optional_tensor()),
         softcap(in.number()),
         scale(in.optional_number()),
         sinks(in.optional_tensor()),
@@ -61,6 +67,10 @@ struct FlashAttentionVarlenArguments {
         q_scale(in.optional_tensor()),
         k_scale(in.optional_tensor()),
         v_scale(in.optional_tensor()),
+        cp_world(in.integer()),
+        cp_rank(in.integer()),
+        cp_interleave(in.integer()),
+        cp_seqused_k_total(in.optional_tensor()),
         num_splits(in.integer()),
         out(writes ? in.tensor() : nullptr),
         lse(writes ? in.optional_tensor() : nullptr) {}
@@ -77,11 +87,13 @@ struct FlashAttentionVarlenArguments {
         {"kv_indptr", kv_indptr.get()},
         {"kv_indices", kv_indices.get()},
         {"causal", nullptr},
+        {"tree_mask", tree_mask.get()},
         {"sinks", sinks.get()},
         {"alibi_slopes", alibi_slopes.get()},
         {"q_scale", q_scale.get()},
         {"k_scale", k_scale.get()},
         {"v_scale", v_scale.get()},
+        {"cp_seqused_k_total", cp_seqused_k_total.get()},
         {"out", out.get(), true},
         {"lse", lse.get(), true},
     }}};

@@ -91,7 +91,7 @@ class VarlenAddressing {
 
   template <bool kExact>
   __device__ __forceinline__ TileRows tile_rows(int tile_row, int count) const {
-    const int shift = s_.len_kv - s_.len_q;
+    const int shift = end_of<Config>(s_) - s_.len_q;
     const int first = min(first_row_ + tile_row, all_rows() - 1);
     const int last = min(first + count, all_rows()) - 1;
     return {s_.b, query(first).row + shift, query(last).row + shift, s_.len_q, s_.len_kv};
@@ -101,8 +101,8 @@ class VarlenAddressing {
   }
   __device__ __forceinline__ Position position(int tile_row, int kv) const {
     const Query at = query(min(first_row_ + tile_row, all_rows() - 1));
-    const int q = at.row + s_.len_kv - s_.len_q, key = min(kv, s_.len_kv - 1);
-    return {s_.b, at.h, h_kv_, at.row, q, key, s_.len_q, s_.len_kv, to_float(q - key)};
+    const int q = at.row + end_of<Config>(s_) - s_.len_q, key = min(kv, s_.len_kv - 1);
+    return {s_.b, at.h, h_kv_, at.row, q, key, s_.len_q, s_.len_kv, to_float(q - key), s_.first_q};
   }
 
   __device__ __forceinline__ auto q_rows() const {

@@ -3,6 +3,7 @@
 //
 //   work.cuh        deals query tiles and their keys to CTAs, by lengths in device memory
 //   addressing.cuh  finds the rows of a piece
+//   spread.cuh      tells variants where keys are that other devices have, too
 //   attend()        is the main loop of ../flash_attention.cuh
 //   combine.cuh     joins teams and, through the workspace, CTAs
 //
@@ -11,6 +12,7 @@
 #include "/kiln/attention/flash_attention.cuh"
 #include "/kiln/attention/varlen/addressing.cuh"
 #include "/kiln/attention/varlen/sequences.cuh"
+#include "/kiln/attention/varlen/spread.cuh"
 #include "/kiln/attention/varlen/work.cuh"
 
 namespace kiln {
@@ -31,13 +33,12 @@ __device__ __forceinline__ PartialPlace partial_place(const AttentionVarlenParam
 }
 
 template <class Config, class Variant>
-__device__ __forceinline__ void flash_attention_varlen(const AttentionVarlenArgs<Variant>& args) {
+__device__ __forceinline__ void compute_sequences(const AttentionVarlenParams& params,
+                                                  const Variant& variant) {
   using Tiles = AttentionTiles<Config>;
   static_assert(Config::kSplits && Config::kPacked,
                 "flash_attention_varlen: tiles hold all heads of a KV head, and CTAs share keys");
   extern __shared__ __align__(128) u8 shared_memory[];
-  const Variant& variant = args.variant();
-  const AttentionVarlenParams& params = args.params();
   const WarpPlace<Tiles> place;
   Work<Config, Variant> work(params, variant);
   Piece piece;
@@ -67,6 +68,16 @@ __device__ __forceinline__ void flash_attention_varlen(const AttentionVarlenArgs
         shared_memory, out, softmax, piece.pieces > 1, params.call.nonce,
         [&] { return partial_place<Config>(params, piece); }, variant, rows, place);
     __syncthreads();  // the next piece's queries take the place of the partial results
+  }
+}
+
+template <class Config, class Variant>
+__device__ __forceinline__ void flash_attention_varlen(const AttentionVarlenArgs<Variant>& args) {
+  const AttentionVarlenParams& params = args.params();
+  if constexpr (Config::kSpread) {
+    compute_sequences<Config>(params, SpreadVariant<Variant>(args.variant(), params.spread));
+  } else {
+    compute_sequences<Config>(params, args.variant());
   }
 }
 

@@ -22,6 +22,7 @@ struct Sequence {
   int first_q = 0, len_q = 0;  // packed queries: the sequence's first one, else 0
   // Packed keys: the sequence's first one. In a cache, how many come before it.
   int first_k = 0, len_kv = 0;
+  int total = 0;  // where keys are spread over devices, of all of them
 };
 
 __device__ __forceinline__ Sequence sequence_at(const AttentionVarlenParams& p, int b) {
@@ -50,9 +51,17 @@ __device__ __forceinline__ Sequence sequence_at(const AttentionVarlenParams& p, 
   return s;
 }
 
+// The position behind the last key of a sequence.
+template <class Config>
+__device__ __forceinline__ int end_of(const Sequence& s) {
+  return Config::kSpread ? s.total : s.len_kv;
+}
+
 // All queries of a sequence, as a variant is asked about them.
+template <class Config>
 __device__ __forceinline__ TileRows rows_of(const Sequence& s) {
-  return {s.b, s.len_kv - s.len_q, s.len_kv - 1, s.len_q, s.len_kv};
+  const int end = end_of<Config>(s);
+  return {s.b, end - s.len_q, end - 1, s.len_q, s.len_kv};
 }
 
 __device__ __forceinline__ float scale_at(const AttentionScale& scale, int b, int h_kv) {

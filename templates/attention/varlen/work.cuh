@@ -106,7 +106,7 @@ class Work {
   }
   // Steps of keys that the last query tile of a sequence has.
   __device__ __forceinline__ u32 steps_of(const Sequence& sequence) const {
-    const Range keys = visible_range(variant_, rows_of(sequence));
+    const Range keys = visible_range(variant_, rows_of<Config>(sequence));
     const int first = keys.begin / Config::kBlockKv * Config::kBlockKv;
     return ceil_div(keys.end - first, Config::kBlockKv * Config::kTeams);
   }
@@ -114,6 +114,7 @@ class Work {
   __device__ __forceinline__ Tiles load(int b) const {
     Tiles all;
     all.sequence = sequence_at(p_, b);
+    if constexpr (Config::kSpread) all.sequence.total = __ldg(p_.spread.totals + b);
     const int rows = all.sequence.len_q * static_cast<int>(group_);
     if (rows < p_.least_rows || rows > p_.most_rows || rows == 0) return all;
     all.tiles = ceil_div(rows, Config::kBlockQ);

@@ -329,15 +329,20 @@ class Call:
             self.name, self.q, self.k, self.v, out=self.out.view, lse=self.lse, **self.keywords
         )
 
+    def options_of(self, b):
+        """Tells the options of sequence b as the textbook takes them."""
+        options = self.case.sequence(b).options()
+        if self.case.alibi == "bh":
+            options["alibi_slopes"] = self.keywords["alibi_slopes"][b : b + 1]
+        return options
+
     def judge(self, given, logits_off=None):
         """Each sequence against the textbook; padding and memory around `out` must be untouched.
 
         logits_off: by how much each query's logits may be off, a tensor [heads, len_q] for each
         sequence."""
         for b, (q, k, v) in enumerate(given):
-            options = self.case.sequence(b).options()
-            if self.case.alibi == "bh":
-                options["alibi_slopes"] = self.keywords["alibi_slopes"][b : b + 1]
+            options = self.options_of(b)
             judge(
                 f"{self.case}, sequence {b}",
                 *(x[None] for x in (q, k, v)),
