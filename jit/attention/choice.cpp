@@ -101,7 +101,7 @@ Work work_of(const AttentionTraits& traits) {
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits) {
   return attention_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q, config.block_kv,
                                 config.stages, config.teams, config.partners, config.splits,
-                                size_of(traits.out), size_of(traits.k));
+                                size_of(traits.q), size_of(traits.k));
 }
 
 std::string tile_name(const AttentionConfig& config) {

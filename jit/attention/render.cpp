@@ -145,7 +145,7 @@ std::string render_portable(const Specialization& spec, const UserTexts& texts,
   SourceText text;
   text << "#include \"/kiln/attention/" << file << "\"\n\n"
        << "struct Config {\n"
-       << "  using Element = " << device_type(traits.out) << ";\n"
+       << "  using Element = " << device_type(traits.q) << ";\n"
        << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
        << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"
        << "  static constexpr int kBlockQ = " << config.block_q << ";\n"
@@ -176,11 +176,15 @@ std::string render_attention_varlen(const Specialization& spec, const UserTexts&
   std::string fields = std::string("  static constexpr bool kPaged = ") +
                        boolean(traits.storage == Storage::paged) + ";\n";
   if (traits.has_quantized_cache()) {
-    const bool hardware =
-        is_f8(traits.k) && arch_table()[static_cast<std::size_t>(spec.arch())].number >= 89;
     fields += "  using QueryElement = " + device_type(traits.q) +
-              ";\n  using CacheElement = " + device_type(traits.k) +
-              ";\n  static constexpr bool kHardware = " + boolean(hardware) + ";\n";
+              ";\n  using CacheElement = " + device_type(traits.k) + ";\n";
+  }
+  if (traits.has_quantized_output()) {
+    fields += "  using OutElement = " + device_type(traits.out) + ";\n";
+  }
+  if (traits.has_quantized_cache() || traits.has_quantized_output()) {
+    const bool hardware = arch_table()[static_cast<std::size_t>(spec.arch())].number >= 89;
+    fields += std::string("  static constexpr bool kHardware = ") + boolean(hardware) + ";\n";
   }
   return render_portable(
       spec, texts, "varlen/flash_attention.cuh", fields,

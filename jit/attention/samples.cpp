@@ -27,6 +27,9 @@ void add_quantized(Storage storage, AttentionTraits traits, std::vector<Attentio
   traits.mask = Mask::window;
   for (const BuiltinVariant& variant : kBuiltinVariants) set_byte(variant, traits, variant.sample);
   list.push_back(traits);
+  traits.out = DType::f8_e4m3;
+  list.push_back(traits);
+  traits.out = DType::f16;
   if (storage != Storage::paged || !traits.aligned) return;
   traits.k = traits.v = DType::f8_e4m3;
   traits.aligned = false;
@@ -72,6 +75,9 @@ std::vector<AttentionTraits> attention_traits() {
       AttentionTraits each = all;
       each.mask = Mask::causal_each;
       list.push_back(each);
+      AttentionTraits quantized = storage == Storage::paged ? all : traits;
+      quantized.out = DType::f8_e4m3;
+      list.push_back(quantized);
       traits.aligned = false;
       traits.set_dtype(DType::f16);
       list.push_back(traits);

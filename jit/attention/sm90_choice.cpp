@@ -20,7 +20,7 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
   if (limits(arch).number != 90) return;
-  if (!traits.aligned || traits.has_quantized_cache()) return;
+  if (!traits.aligned || traits.has_quantized_cache() || traits.has_quantized_output()) return;
   if (splits && traits.storage != Storage::dense) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   // Three math warpgroups leave registers for code that reads nothing at a key.
@@ -123,6 +123,7 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
            "bytes";
   }
   if (traits.has_quantized_cache()) return "the keys are quantised";
+  if (traits.has_quantized_output()) return "out is quantised";
   return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
                                                    : "";
 }

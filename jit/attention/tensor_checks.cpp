@@ -44,9 +44,10 @@ float checked_scale(Subject subject, std::optional<float> given, std::int64_t he
 void settle_alignment(const TensorView& q, const TensorView& k, const TensorView& v,
                       const TensorView& out, AttentionProblem& problem) {
   AttentionTraits& traits = problem.traits;
-  traits.aligned = has_vectors(q) && has_vectors(k) && has_vectors(v) && has_vectors(out);
+  const int of_out = size_of(out.dtype) == 1 ? kQuantizedOutputBytes : kAttentionVectorBytes;
+  traits.aligned = has_vectors(q) && has_vectors(k) && has_vectors(v) && has_vectors(out, of_out);
   for (std::size_t i = 0; traits.aligned && i < 4; ++i) {
-    problem.arguments().require_alignment(i, kAttentionVectorBytes);
+    problem.arguments().require_alignment(i, i == kOutNumber ? of_out : kAttentionVectorBytes);
   }
 }
 

@@ -113,6 +113,7 @@ struct AttentionVarlenParams {
   int tokens, rows_k, entries_k;
   int packed_queries;
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
+  const float* out_scale;                    // of quantised outputs, which are divided by it
 };
 // Either argument block begins with what all calls have.
 constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }

@@ -30,14 +30,14 @@ _FLASH_ATTENTION_VARLEN = (
     "Tensor? block_table=None, Tensor? kv_indptr=None, Tensor? kv_indices=None, "
     "bool causal=False, SymInt[] window=[-1, -1], float softcap=0.0, float? scale=None, "
     "Tensor? sinks=None, Tensor? alibi_slopes=None, Tensor? q_scale=None, Tensor? k_scale=None, "
-    "Tensor? v_scale=None, SymInt num_splits=0"
+    "Tensor? v_scale=None, Tensor? out_scale=None, SymInt num_splits=0"
 )
 _FLASH_ATTENTION_WITH_KVCACHE = (
     "Tensor q, Tensor k_cache, Tensor v_cache, *, Tensor cache_seqlens, Tensor? block_table=None, "
     "Tensor? kv_indptr=None, Tensor? kv_indices=None, Tensor? cache_batch_idx=None, "
     "Tensor? cache_leftpad=None, bool causal=False, SymInt[] window=[-1, -1], float softcap=0.0, "
     "float? scale=None, Tensor? sinks=None, Tensor? alibi_slopes=None, Tensor? q_scale=None, "
-    "Tensor? k_scale=None, Tensor? v_scale=None, SymInt num_splits=0"
+    "Tensor? k_scale=None, Tensor? v_scale=None, Tensor? out_scale=None, SymInt num_splits=0"
 )
 _SCALED_DOT_PRODUCT_ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "

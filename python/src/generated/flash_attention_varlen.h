@@ -17,18 +17,18 @@ struct FlashAttentionVarlenSignature {
   enum Slot {
     kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable,
     kKvIndptr, kKvIndices, kCausal, kWindow, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant,
-    kQScale, kKScale, kVScale, kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kQScale, kKScale, kVScale, kOutScale, kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
       "block_table", "kv_indptr", "kv_indices", "causal", "window", "softcap", "scale", "sinks",
-      "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "num_splits", "out", "lse",
-      "return_lse"};
+      "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "out_scale", "num_splits", "out",
+      "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 17> all;
+    std::array<Argument, 18> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -60,10 +60,12 @@ struct FlashAttentionVarlenSignature {
     const Argument& k_scale() const { return all[13]; }
     Argument& v_scale() { return all[14]; }
     const Argument& v_scale() const { return all[14]; }
-    Argument& out() { return all[15]; }
-    const Argument& out() const { return all[15]; }
-    Argument& lse() { return all[16]; }
-    const Argument& lse() const { return all[16]; }
+    Argument& out_scale() { return all[15]; }
+    const Argument& out_scale() const { return all[15]; }
+    Argument& out() { return all[16]; }
+    const Argument& out() const { return all[16]; }
+    Argument& lse() { return all[17]; }
+    const Argument& lse() const { return all[17]; }
   };
 
   template <class Argument>
@@ -84,6 +86,7 @@ struct FlashAttentionVarlenSignature {
         {"q_scale", slots[kQScale]},
         {"k_scale", slots[kKScale]},
         {"v_scale", slots[kVScale]},
+        {"out_scale", slots[kOutScale]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

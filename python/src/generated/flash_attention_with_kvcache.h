@@ -17,19 +17,20 @@ struct FlashAttentionWithKvcacheSignature {
   enum Slot {
     kQ, kKCache, kVCache, kCacheSeqlens, kBlockTable, kKvIndptr, kKvIndices, kCacheBatchIdx,
     kCacheLeftpad, kKNew, kVNew, kRotaryCos, kRotarySin, kRotaryInterleaved, kCausal, kWindow,
-    kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kQScale, kKScale, kVScale, kNumSplits, kOut,
-    kLse, kReturnLse, kSlots
+    kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kQScale, kKScale, kVScale, kOutScale,
+    kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k_cache", "v_cache", "cache_seqlens", "block_table", "kv_indptr", "kv_indices",
       "cache_batch_idx", "cache_leftpad", "k_new", "v_new", "rotary_cos", "rotary_sin",
       "rotary_interleaved", "causal", "window", "softcap", "scale", "sinks", "alibi_slopes",
-      "variant", "q_scale", "k_scale", "v_scale", "num_splits", "out", "lse", "return_lse"};
+      "variant", "q_scale", "k_scale", "v_scale", "out_scale", "num_splits", "out", "lse",
+      "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 21> all;
+    std::array<Argument, 22> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -69,10 +70,12 @@ struct FlashAttentionWithKvcacheSignature {
     const Argument& k_scale() const { return all[17]; }
     Argument& v_scale() { return all[18]; }
     const Argument& v_scale() const { return all[18]; }
-    Argument& out() { return all[19]; }
-    const Argument& out() const { return all[19]; }
-    Argument& lse() { return all[20]; }
-    const Argument& lse() const { return all[20]; }
+    Argument& out_scale() { return all[19]; }
+    const Argument& out_scale() const { return all[19]; }
+    Argument& out() { return all[20]; }
+    const Argument& out() const { return all[20]; }
+    Argument& lse() { return all[21]; }
+    const Argument& lse() const { return all[21]; }
   };
 
   template <class Argument>
@@ -97,6 +100,7 @@ struct FlashAttentionWithKvcacheSignature {
         {"q_scale", slots[kQScale]},
         {"k_scale", slots[kKScale]},
         {"v_scale", slots[kVScale]},
+        {"out_scale", slots[kOutScale]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

@@ -36,7 +36,7 @@ constexpr const char* kFlashAttentionVarlenDoc =
     "cu_seqlens_k=None, seqused_k=None, block_table=None, kv_indptr=None, "
     "kv_indices=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, "
     "alibi_slopes=None, variant=None, q_scale=None, k_scale=None, v_scale=None, "
-    "num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_varlen.inc"
     ;
@@ -46,7 +46,7 @@ constexpr const char* kExplainFlashAttentionVarlenDoc =
     "cu_seqlens_k=None, seqused_k=None, block_table=None, kv_indptr=None, "
     "kv_indices=None, causal=False, window=(-1, -1), softcap=0.0, scale=None, sinks=None, "
     "alibi_slopes=None, variant=None, q_scale=None, k_scale=None, v_scale=None, "
-    "num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -57,7 +57,7 @@ constexpr const char* kFlashAttentionWithKvcacheDoc =
     "cache_leftpad=None, k_new=None, v_new=None, rotary_cos=None, rotary_sin=None, "
     "rotary_interleaved=True, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
     "sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
-    "v_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
+    "v_scale=None, out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_with_kvcache.inc"
     ;
@@ -68,7 +68,7 @@ constexpr const char* kExplainFlashAttentionWithKvcacheDoc =
     "cache_leftpad=None, k_new=None, v_new=None, rotary_cos=None, rotary_sin=None, "
     "rotary_interleaved=True, causal=False, window=(-1, -1), softcap=0.0, scale=None, "
     "sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
-    "v_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
+    "v_scale=None, out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;

@@ -34,6 +34,7 @@ struct FlashAttentionWithKvcacheArguments {
   TorchTensor q_scale;
   TorchTensor k_scale;
   TorchTensor v_scale;
+  TorchTensor out_scale;
   std::int64_t num_splits;
   TorchTensor out;
   TorchTensor lse;
@@ -57,6 +58,7 @@ struct FlashAttentionWithKvcacheArguments {
         q_scale(in.optional_tensor()),
         k_scale(in.optional_tensor()),
         v_scale(in.optional_tensor()),
+        out_scale(in.optional_tensor()),
         num_splits(in.integer()),
         out(writes ? in.tensor() : nullptr),
         lse(writes ? in.optional_tensor() : nullptr) {}
@@ -82,6 +84,7 @@ struct FlashAttentionWithKvcacheArguments {
         {"q_scale", q_scale.get()},
         {"k_scale", k_scale.get()},
         {"v_scale", v_scale.get()},
+        {"out_scale", out_scale.get()},
         {"out", out.get(), true},
         {"lse", lse.get(), true},
     }}};

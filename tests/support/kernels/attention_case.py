@@ -7,7 +7,7 @@ import math
 
 import kiln
 import torch
-from compare import check_lse, check_rows
+from compare import GATES, check_lse, check_quantized_rows, check_rows
 from kiln import jit
 from reference import attention
 from storage import DEVICE, DTYPES, Placed, filled, place, randn
@@ -126,12 +126,17 @@ class AttentionCase:
         return out.view, lse
 
 
-def judge(what, q, k, v, out, lse, **options):
-    """`out` (a tensor or Placed) and `lse` against the textbook in float64 and in q's dtype."""
+def judge(what, q, k, v, out, lse, out_scale=0.0, **options):
+    """`out` (a tensor or Placed) and `lse` against the textbook in float64 and in q's dtype. With
+    an out_scale, out is e4m3 and was divided by it."""
     expected, expected_lse = attention(q, k, v, precision=torch.float64, **options)
     baseline, _ = attention(q, k, v, precision=q.dtype, **options)
     placed = isinstance(out, Placed)
-    check_rows(out.view if placed else out, expected, baseline, what=what)
+    found = out.view if placed else out
+    if out_scale:
+        check_quantized_rows(found, expected, baseline, out_scale, GATES[q.dtype], what=what)
+    else:
+        check_rows(found, expected, baseline, what=what)
     check_lse(lse, expected_lse, what=what)
     if placed:
         out.check_untouched(what)

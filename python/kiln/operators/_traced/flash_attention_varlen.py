@@ -36,6 +36,7 @@ def flash_attention_varlen(
     q_scale: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
+    out_scale: Any = None,
     num_splits: Any = 0,
     out: Any = None,
     lse: Any = None,
@@ -58,6 +59,7 @@ def flash_attention_varlen(
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
+        "out_scale": out_scale,
         "out": out,
         "lse": lse,
     }
@@ -80,6 +82,7 @@ def flash_attention_varlen(
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
+        "out_scale": out_scale,
         "num_splits": num_splits,
     }
     if out is None and lse is None:

@@ -39,6 +39,7 @@ def flash_attention_with_kvcache(
     q_scale: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
+    out_scale: Any = None,
     num_splits: Any = 0,
     out: Any = None,
     lse: Any = None,
@@ -65,6 +66,7 @@ def flash_attention_with_kvcache(
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
+        "out_scale": out_scale,
         "out": out,
         "lse": lse,
     }
@@ -85,6 +87,7 @@ def flash_attention_with_kvcache(
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
+        "out_scale": out_scale,
         "num_splits": num_splits,
     }
     if out is None and lse is None:
