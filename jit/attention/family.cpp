@@ -46,20 +46,22 @@ constexpr Field kFirstFields[] = {
     {.name = "head_dim",
      .kind = FieldKind::integer,
      .offset = offsetof(AttentionTraits, head_dim),
-     .help = "a multiple of 8 up to 256",
+     .help = "a multiple of 8 up to 256, or 512",
      .says = " d{}",
      .when = Says::always,
      .required = true,
      .least = 8,
-     .most = 256,
-     .multiple = 8},
+     .most = kMostHeadDim,
+     .multiple = 8,
+     .also = kWideHeadDim},
     {.name = "head_dim_v",
      .kind = FieldKind::integer,
      .offset = offsetof(AttentionTraits, head_dim_v),
-     .help = "of v and out; default: head_dim",
+     .help = "of v and out; default: head_dim, which it is beyond 256",
      .least = 8,
-     .most = 256,
+     .most = kMostHeadDim,
      .multiple = 8,
+     .also = kWideHeadDim,
      .tell =
          [](const Traits& words) {
            const auto t = as<AttentionTraits>(words);
@@ -215,6 +217,11 @@ void settle(Traits& words, const UserTexts&, int) {
                  "calls over sequences alone quantise what they return");
   }
   if (traits.head_dim_v == 0) traits.head_dim_v = traits.head_dim;
+  if (!may_meet(traits.head_dim, traits.head_dim_v)) {
+    refuse_field("head_dim_v", "must be head_dim where one of them is beyond 256, got " +
+                                   std::to_string(traits.head_dim_v) + " for " +
+                                   std::to_string(traits.head_dim));
+  }
   if (traits.attn_mask == DType::none) traits.mask_pairs = false;
   if (traits.mask == Mask::causal_each && traits.storage == Storage::dense) {
     refuse_field("mask", "must be another than causal_each where storage is dense");

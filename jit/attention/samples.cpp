@@ -10,9 +10,9 @@ namespace kiln {
 namespace {
 
 // One head dim for each row of the table, with the odd ones that need padding or differ in v.
-constexpr std::pair<int, int> kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256},
-                                             {40, 40}, {72, 72},   {96, 96},   {192, 192},
-                                             {8, 8},   {160, 160}, {64, 128},  {112, 112}};
+constexpr std::pair<int, int> kHeadDims[] = {
+    {64, 64},   {128, 128}, {192, 128}, {256, 256}, {40, 40},   {72, 72},  {96, 96},
+    {192, 192}, {8, 8},     {160, 160}, {64, 128},  {112, 112}, {512, 512}};
 
 // A quantised cache: its dtypes, and the code that leaves the least room for registers. Rows whose
 // bytes are no multiple of a vector's are mostly unaligned.
@@ -65,7 +65,8 @@ std::vector<AttentionTraits> attention_traits() {
     all.mask = Mask::window;
     list.push_back(all);
     // One head dim for each of their rows.
-    const bool has_storages = dim == 64 || dim == 72 || dim == 128 || dim == 192 || dim == 256;
+    const bool has_storages =
+        dim == 64 || dim == 72 || dim == 128 || dim == 192 || dim == 256 || dim == 512;
     for (const Storage storage : {Storage::ragged, Storage::paged}) {
       if (!has_storages || (dim == 64) != (dim_v == 64)) continue;
       AttentionTraits traits = base;

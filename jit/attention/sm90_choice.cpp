@@ -124,6 +124,7 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
   }
   if (traits.has_quantized_cache()) return "the keys are quantised";
   if (traits.has_quantized_output()) return "out is quantised";
+  if (traits.head_dim > kMostHeadDim) return "a head dim of 512 leaves no room for such tiles";
   return attention_sm90_rows(traits, arch).empty() ? "no tile has registers for such a variant"
                                                    : "";
 }

@@ -8,8 +8,14 @@
 namespace kiln {
 
 void refuse_head_dim(Subject subject, std::int64_t dim) {
-  throw_value(subject,
-              "must have a head dim that is a multiple of 8 up to 256, got " + std::to_string(dim));
+  throw_value(subject, "must have a head dim that is a multiple of 8 up to 256, or 512, got " +
+                           std::to_string(dim));
+}
+
+void refuse_head_dims(Subject subject, std::int64_t dim, std::int64_t dim_v) {
+  throw_value(subject, "must have q's head dim where one of them is beyond 256, got " +
+                           std::to_string(dim_v) + " for " + std::to_string(dim) +
+                           "; pad the narrower one with zeros");
 }
 
 void refuse_length(Subject subject, std::int64_t size, const char* what) {

@@ -29,10 +29,16 @@ inline bool has_vectors(const TensorView& t, int bytes = kAttentionVectorBytes) 
 }
 
 [[noreturn]] void refuse_head_dim(Subject subject, std::int64_t dim);
-inline void check_head_dim(Subject subject, std::int64_t dim) {
-  const bool sound = dim >= 8 && dim <= 256 && dim % 8 == 0;
-  if (!sound) [[unlikely]]
-    refuse_head_dim(subject, dim);
+[[noreturn]] void refuse_head_dims(Subject subject, std::int64_t dim, std::int64_t dim_v);
+inline void check_head_dims(Subject q, Subject v, std::int64_t dim, std::int64_t dim_v) {
+  const auto check = [](Subject subject, std::int64_t size) {
+    const bool sound = (size >= 8 && size <= kMostHeadDim && size % 8 == 0) || size == kWideHeadDim;
+    if (!sound) [[unlikely]]
+      refuse_head_dim(subject, size);
+  };
+  check(q, dim), check(v, dim_v);
+  if (!may_meet(dim, dim_v)) [[unlikely]]
+    refuse_head_dims(v, dim, dim_v);
 }
 
 [[noreturn]] void refuse_length(Subject subject, std::int64_t size, const char* what);

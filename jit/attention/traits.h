@@ -34,6 +34,13 @@ inline constexpr Named kStorageNames[] = {
 inline constexpr int kAttentionVectorBytes = 16;
 inline constexpr int kQuantizedOutputBytes = 4;
 
+// Head dims are multiples of 8 up to the first, or the second for q, k and v alike: its tiles share
+// the columns of v among warps.
+inline constexpr int kMostHeadDim = 256, kWideHeadDim = 512;
+constexpr bool may_meet(std::int64_t head_dim, std::int64_t head_dim_v) {
+  return head_dim == head_dim_v || (head_dim <= kMostHeadDim && head_dim_v <= kMostHeadDim);
+}
+
 // As Traits.
 struct AttentionTraits {
   DType q = DType::bf16, k = DType::bf16, v = DType::bf16, out = DType::bf16;

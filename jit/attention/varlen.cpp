@@ -58,8 +58,7 @@ void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
                                          " but for the head dim, which is " + shape_text(k) +
                                          "; it is " + shape_text(v));
   }
-  check_head_dim({names.op, names.q}, keys.dim);
-  check_head_dim({names.op, names.v}, values.dim);
+  check_head_dims({names.op, names.q}, {names.op, names.v}, keys.dim, values.dim);
   problem.heads_kv = static_cast<int>(keys.heads);
   check_heads({names.op, names.q}, names.k, q.shape[q.rank - 2], keys.heads);
   if (sequences.is_paged()) {

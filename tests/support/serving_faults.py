@@ -8,6 +8,7 @@ VARLEN_MIXED = f"{VARLEN}test_shapes -k mixed-d64"
 VARLEN_MANY = f"{VARLEN}test_shapes -k many-d64"
 QUANTIZED = f"{FOLDER}/test_attention_quantized.py::"
 QUANTIZED_OUTPUT = f"{FOLDER}/test_attention_quantized_output.py::"
+WIDE = f"{FOLDER}/test_attention_wide.py::"
 VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
 PREFILL = f"{VARLEN}test_shapes -k prefill-d64"
 GATHERED = f"{VARLEN}test_gathered_pages"
@@ -114,8 +115,8 @@ SERVING_FAULTS = [
           f"{NEW_KEYS}test_causal_flags -k bf16-packed"),
     # Quantised caches.
     fault("quantised-values-are-not-dealt-to-even-and-odd-columns", "attention/cache_products.cuh",
-          "widen<Keys, true>(bytes[2 * i], even[0], odd[0]);",
-          "widen<Keys, false>(bytes[2 * i], even[0], odd[0]);",
+          "widen<Keys, true>(first, even[0], odd[0]);",
+          "widen<Keys, false>(first, even[0], odd[0]);",
           f"{QUANTIZED}test_shapes -k decode-d64"),
     fault("quantised-queries-keep-their-order", "attention/cache.cuh",
           "words[i / 2 + i % 2 * 4] =", "words[i] =", f"{QUANTIZED}test_shapes -k decode-d80"),
@@ -133,6 +134,17 @@ SERVING_FAULTS = [
     fault("quantised-outputs-at-any-address-are-words", "attention/store.cuh",
           "!kAligned && sizeof(Element) == 1", "false && sizeof(Element) == 1",
           f"{QUANTIZED_OUTPUT}test_results_lie_anywhere -k 64-odd"),
+    # A head dim of 512.
+    fault("wide-values-of-the-first-partner", "attention/flash_attention.cuh",
+          "v_tile + place.column() / Tiles::V::kPerChunk * 16", "v_tile",
+          f"{WIDE}test_dense -k decode-full"),
+    fault("wide-quantised-weights-of-the-first-partner", "attention/cache_products.cuh",
+          "load_matrix_x4(a[m], weight_lane.at(m * 16, k));",
+          "load_matrix_x4(a[m], weight_lane.at(m * 16, k % 2));",
+          f"{WIDE}test_sequences -k decode-e4m3"),
+    fault("wide-queries-beyond-256-columns-stay", "attention/cache.cuh",
+          "kLanes = kGroups > 16  ? 32", "kLanes = kGroups > 16  ? 16",
+          f"{WIDE}test_sequences -k decode-e4m3"),
     # Merging.
     fault("merge-part-of-no-weight-is-multiplied", "merge_states/merge_states.cuh",
           "weight == 0.0f ? 0.0f : weight * parts", "weight * parts",
