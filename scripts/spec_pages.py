@@ -75,7 +75,10 @@ def field_schema(field):
             "maximum": field["most"],
             "multipleOf": field["multiple"],
         }
-        schema |= limits if field["required"] else {"oneOf": [{"type": "null"}, limits]}
+        choices = [limits, *([{"const": field["also"]}] if "also" in field else [])]
+        if not field["required"]:
+            choices.insert(0, {"type": "null"})
+        schema |= {"oneOf": choices} if len(choices) > 1 else limits
     elif kind == "variant":
         schema |= {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/variant"}], "default": None}
     else:
@@ -136,7 +139,8 @@ def values_text(field):
     if kind == "choice":
         return ", ".join(f"`{value}`" for value in field["values"])
     if kind == "integer":
-        return f"multiples of {field['multiple']} up to {field['most']}"
+        also = f", {field['also']}" if "also" in field else ""
+        return f"multiples of {field['multiple']} up to {field['most']}{also}"
     return VARIANT_TEXT if kind == "variant" else "text, null"
 
 

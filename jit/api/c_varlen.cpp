@@ -61,6 +61,7 @@ void read_scales(const kiln_cache_scales* given, const char* op, Options& option
   options.q_scale = view_of(op, "q_scale", c.q_scale);
   options.k_scale = view_of(op, "k_scale", c.k_scale);
   options.v_scale = view_of(op, "v_scale", c.v_scale);
+  options.out_scale = view_of(op, "out_scale", c.out_scale);
 }
 
 }  // namespace

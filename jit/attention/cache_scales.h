@@ -1,4 +1,4 @@
-// Quantised KV caches: the dtypes of keys and values, and what their elements are multiples of.
+// Quantised KV caches and outputs: their dtypes, and what their elements are multiples of.
 #pragma once
 
 #include "jit/attention/problem.h"
@@ -11,14 +11,18 @@ namespace kiln {
 void check_cache_dtypes(const TensorView& q, const TensorView& k, const TensorView& v,
                         const AttentionProblem& problem);
 
-// The scales of a call; one that is not given is 1.
+// The scales of a call; one that is not given is 1, and without out's results are not quantised.
 struct CacheScales {
   const TensorView& q;
   const TensorView& k;
   const TensorView& v;
+  const TensorView& out;
 };
 // `dtype` is the cache's; the problem's batch and heads are known.
 void check_scales(const CacheScales& scales, DType dtype, const AttentionProblem& problem);
+// With a scale, out is quantised; without one, it has q's dtype, which is `dtype`.
+void check_out_scale(const TensorView& scale, DType dtype, const TensorView& out,
+                     const AttentionProblem& problem);
 void set_scales(const CacheScales& scales, AttentionVarlenParams& params);
 void add_scales(const CacheScales& scales, AttentionProblem& problem);
 

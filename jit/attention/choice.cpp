@@ -15,8 +15,8 @@ RowKind kind_of(const AttentionConfig& config) {
   const bool has_teams = config.teams > 1;
   return has_teams && config.block_q == 32   ? RowKind::decode_32
          : has_teams && config.block_q == 64 ? RowKind::decode_64
-         : config.warps == 8                 ? RowKind::decode_alone
-         : config.teams > 1                  ? RowKind::decode
+         : has_teams && config.warps == 8    ? RowKind::decode_alone
+         : config.block_q == 16              ? RowKind::decode
          : config.splits                     ? RowKind::few
          : config.max_keys > 0               ? RowKind::narrow
                                              : RowKind::many;
@@ -35,13 +35,21 @@ class Rows {
         masks_(traits.mask == Mask::none ? Masks::none : Masks::some),
         work_(work_of(traits)) {}
 
-  // -1: none.
+  // -1: none. Where no row is made for decoding, that for a few queries serves.
   int first(RowKind kind) const {
     const std::span<const AttentionConfig> configs = attention_configs();
     for (std::size_t row = 0; row < configs.size(); ++row) {
       if (kind_of(configs[row]) == kind && serves(configs[row])) return static_cast<int>(row);
     }
-    return -1;
+    return kind == RowKind::decode ? first(RowKind::few) : -1;
+  }
+  std::vector<int> of_kinds(std::span<const RowKind> kinds) const {
+    std::vector<int> rows;
+    for (const RowKind kind : kinds) {
+      const int row = first(kind);
+      if (row >= 0 && std::find(rows.begin(), rows.end(), row) == rows.end()) rows.push_back(row);
+    }
+    return rows;
   }
 
  private:
@@ -106,7 +114,7 @@ Work work_of(const AttentionTraits& traits) {
 int shared_bytes(const AttentionConfig& config, const AttentionTraits& traits) {
   return attention_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q, config.block_kv,
                                 config.stages, config.teams, config.partners, config.splits,
-                                size_of(traits.out), size_of(traits.k));
+                                size_of(traits.q), size_of(traits.k));
 }
 
 std::string tile_name(const AttentionConfig& config) {
@@ -119,14 +127,15 @@ int row_of_kind(RowKind kind, const AttentionTraits& traits, int arch) {
   return Rows(traits, arch).first(kind);
 }
 
+std::vector<int> rows_of_kinds(std::span<const RowKind> kinds, const AttentionTraits& traits,
+                               int arch) {
+  return Rows(traits, arch).of_kinds(kinds);
+}
+
 std::vector<int> attention_rows(const AttentionTraits& traits, int arch) {
-  std::vector<int> rows;
-  if (traits.storage != Storage::dense) return rows;
-  const Rows served(traits, arch);
-  for (const RowKind kind : {RowKind::decode, RowKind::few, RowKind::narrow, RowKind::many}) {
-    if (const int row = served.first(kind); row >= 0) rows.push_back(row);
-  }
-  return rows;
+  if (traits.storage != Storage::dense) return {};
+  constexpr RowKind kKinds[] = {RowKind::decode, RowKind::few, RowKind::narrow, RowKind::many};
+  return rows_of_kinds(kKinds, traits, arch);
 }
 
 AttentionChoice choose_attention(const AttentionTraits& traits, int arch,

@@ -25,6 +25,8 @@ constexpr Named kAttnMaskNames[] = {{"bool", DType::boolean},
 constexpr Named kCacheDtypeNames[] = {
     {"float8_e4m3fn", DType::f8_e4m3}, {"float8_e5m2", DType::f8_e5m2}, {"int8", DType::i8}};
 
+constexpr Named kOutputDtypeNames[] = {{"float8_e4m3fn", DType::f8_e4m3}};
+
 constexpr Field kFirstFields[] = {
     {.name = "dtype",
      .kind = FieldKind::choice,
@@ -45,20 +47,22 @@ constexpr Field kFirstFields[] = {
     {.name = "head_dim",
      .kind = FieldKind::integer,
      .offset = offsetof(AttentionTraits, head_dim),
-     .help = "a multiple of 8 up to 256",
+     .help = "a multiple of 8 up to 256, or 512",
      .says = " d{}",
      .when = Says::always,
      .required = true,
      .least = 8,
-     .most = 256,
-     .multiple = 8},
+     .most = kMostHeadDim,
+     .multiple = 8,
+     .also = kWideHeadDim},
     {.name = "head_dim_v",
      .kind = FieldKind::integer,
      .offset = offsetof(AttentionTraits, head_dim_v),
-     .help = "of v and out; default: head_dim",
+     .help = "of v and out; default: head_dim, which it is beyond 256",
      .least = 8,
-     .most = 256,
+     .most = kMostHeadDim,
      .multiple = 8,
+     .also = kWideHeadDim,
      .tell =
          [](const Traits& words) {
            const auto t = as<AttentionTraits>(words);
@@ -77,6 +81,14 @@ constexpr Field kFirstFields[] = {
 };
 
 constexpr Field kLastFields[] = {
+    {.name = "out_dtype",
+     .kind = FieldKind::choice,
+     .offset = offsetof(AttentionTraits, out),
+     .values = kOutputDtypeNames,
+     .help = "of out in a call with out_scale, with storage ragged or paged; null = dtype",
+     .says = " to {}",
+     .when = Says::when_set,
+     .applies = [](const Traits& t) { return as<AttentionTraits>(t).has_quantized_output(); }},
     {.name = "attn_mask",
      .kind = FieldKind::choice,
      .offset = offsetof(AttentionTraits, attn_mask),
@@ -121,7 +133,7 @@ constexpr Field kLastFields[] = {
      .kind = FieldKind::flag,
      .offset = offsetof(AttentionTraits, aligned),
      .otherwise = "true",
-     .help = "bases and strides of q, k, v and out are multiples of 16 bytes",
+     .help = "bases and strides of q, k, v and out are multiples of 16 bytes; of an 8-bit out, 4",
      .says = " unaligned",
      .when = Says::when_unset,
      .flag = "--unaligned",
@@ -200,14 +212,26 @@ Footprint sm90_footprint(const Specialization& spec) {
 void settle(Traits& words, const UserTexts&, int) {
   auto traits = as<AttentionTraits>(words);
   const DType cache = traits.has_quantized_cache() ? traits.k : traits.q;
+  const DType out = traits.has_quantized_output() ? traits.out : traits.q;
   traits.set_dtype(traits.q);
   traits.k = traits.v = cache;
+  traits.out = out;
   if (traits.has_quantized_cache() && traits.storage == Storage::dense) {
     refuse_field("cache_dtype",
                  "must be left out where storage is dense; set storage to ragged or "
                  "paged, as sequences have lengths of their own in a cache");
   }
+  if (traits.has_quantized_output() && traits.storage == Storage::dense) {
+    refuse_field("out_dtype",
+                 "must be left out where storage is dense; set storage to ragged or paged, as "
+                 "calls over sequences alone quantise what they return");
+  }
   if (traits.head_dim_v == 0) traits.head_dim_v = traits.head_dim;
+  if (!may_meet(traits.head_dim, traits.head_dim_v)) {
+    refuse_field("head_dim_v", "must be head_dim where one of them is beyond 256, got " +
+                                   std::to_string(traits.head_dim_v) + " for " +
+                                   std::to_string(traits.head_dim));
+  }
   if (traits.attn_mask == DType::none) traits.mask_pairs = false;
   const bool is_of_sequences = traits.mask == Mask::causal_each || traits.mask == Mask::tree;
   if (is_of_sequences && traits.storage == Storage::dense) {

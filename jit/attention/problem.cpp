@@ -52,8 +52,7 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
   }
   check_written({names.op, "out"}, out);
   const std::int64_t heads = q.shape[ax.head], heads_kv = k.shape[ax.head];
-  check_head_dim({names.op, names.q}, q.shape[3]);
-  check_head_dim({names.op, names.v}, v.shape[3]);
+  check_head_dims({names.op, names.q}, {names.op, names.v}, q.shape[3], v.shape[3]);
   if (k.shape[0] != q.shape[0] || k.shape[3] != q.shape[3]) {
     throw_value({names.op, names.k}, std::string("must have the batch and head dim of ") + names.q +
                                          ", which is " + shape_text(q) + "; it is " +

@@ -131,13 +131,20 @@ std::string variant_list(const AttentionTraits& traits) {
 
 }  // namespace
 
-std::string cache_source(const AttentionTraits& traits, int arch) {
-  if (!traits.has_quantized_cache()) return "";
-  const bool hardware =
-      is_f8(traits.k) && arch_table()[static_cast<std::size_t>(arch)].number >= 89;
-  return "  using QueryElement = " + device_type(traits.q) +
-         ";\n  using CacheElement = " + device_type(traits.k) +
-         ";\n  static constexpr bool kHardware = " + boolean(hardware) + ";\n";
+std::string quantized_source(const AttentionTraits& traits, int arch) {
+  std::string fields;
+  if (traits.has_quantized_cache()) {
+    fields += "  using QueryElement = " + device_type(traits.q) +
+              ";\n  using CacheElement = " + device_type(traits.k) + ";\n";
+  }
+  if (traits.has_quantized_output()) {
+    fields += "  using OutElement = " + device_type(traits.out) + ";\n";
+  }
+  if (traits.has_quantized_cache() || traits.has_quantized_output()) {
+    const bool hardware = arch_table()[static_cast<std::size_t>(arch)].number >= 89;
+    fields += std::string("  static constexpr bool kHardware = ") + boolean(hardware) + ";\n";
+  }
+  return fields;
 }
 
 std::string variant_source(const AttentionTraits& traits, const UserTexts& texts) {
@@ -155,7 +162,7 @@ std::string render_portable(const Specialization& spec, const UserTexts& texts,
   SourceText text;
   text << "#include \"/kiln/attention/" << file << "\"\n\n"
        << "struct Config {\n"
-       << "  using Element = " << device_type(traits.out) << ";\n"
+       << "  using Element = " << device_type(traits.q) << ";\n"
        << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
        << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"
        << "  static constexpr int kBlockQ = " << config.block_q << ";\n"
@@ -186,7 +193,7 @@ std::string render_attention_varlen(const Specialization& spec, const UserTexts&
   std::string fields = std::string("  static constexpr bool kPaged = ") +
                        boolean(traits.storage == Storage::paged) +
                        ", kSpread = " + boolean(traits.spread) + ";\n";
-  fields += cache_source(traits, spec.arch());
+  fields += quantized_source(traits, spec.arch());
   return render_portable(
       spec, texts, "varlen/flash_attention.cuh", fields,
       "AttentionVarlenArgs<Variant> args) {\n  kiln::flash_attention_varlen<Config, "

@@ -18,7 +18,7 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
 // What every attention kernel's source says of its variant: the user's, then the type `Variant`.
 std::string variant_source(const AttentionTraits& traits, const UserTexts& texts);
 
-// Members of a kernel's Config for a quantised cache; "" for another.
-std::string cache_source(const AttentionTraits& traits, int arch);
+// Members of a kernel's Config for a quantised cache or output; "" for others.
+std::string quantized_source(const AttentionTraits& traits, int arch);
 
 }  // namespace kiln

@@ -68,7 +68,7 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
        << "  static constexpr bool kStagedOutput = " << boolean(stages_output(config, traits))
        << ", kTurns = " << boolean(config.turns) << ";\n"
        << "  static constexpr bool kSplits = " << boolean(config.splits) << ";\n"
-       << cache_source(traits, spec.arch()) << "};\n"
+       << quantized_source(traits, spec.arch()) << "};\n"
        << variant_source(traits, texts) << "extern \"C\" __global__ void __launch_bounds__("
        << thread_count(config) << ", 1)\n"
        << kEntryName << "(const __grid_constant__ " << types.args << "<Variant> args) {\n"

@@ -10,9 +10,9 @@ namespace kiln {
 namespace {
 
 // One head dim for each row of the table, with the odd ones that need padding or differ in v.
-constexpr std::pair<int, int> kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256},
-                                             {40, 40}, {72, 72},   {96, 96},   {192, 192},
-                                             {8, 8},   {160, 160}, {64, 128},  {112, 112}};
+constexpr std::pair<int, int> kHeadDims[] = {
+    {64, 64},   {128, 128}, {192, 128}, {256, 256}, {40, 40},   {72, 72},  {96, 96},
+    {192, 192}, {8, 8},     {160, 160}, {64, 128},  {112, 112}, {512, 512}};
 
 // A quantised cache: its dtypes, and the code that leaves the least room for registers. Rows whose
 // bytes are no multiple of a vector's are mostly unaligned.
@@ -27,11 +27,19 @@ void add_quantized(Storage storage, AttentionTraits traits, std::vector<Attentio
   traits.mask = Mask::window;
   for (const BuiltinVariant& variant : kBuiltinVariants) set_byte(variant, traits, variant.sample);
   list.push_back(traits);
-  if (storage != Storage::paged) return;
+  if (storage != Storage::paged) {
+    traits.out = DType::f8_e4m3;
+    list.push_back(traits);
+    return;
+  }
   traits.mask = Mask::tree;
   list.push_back(traits);
-  if (!traits.aligned) return;
   traits.mask = Mask::window;
+  const DType out = traits.out;
+  traits.out = DType::f8_e4m3;
+  list.push_back(traits);
+  traits.out = out;
+  if (!traits.aligned) return;
   traits.k = traits.v = DType::f8_e4m3;
   traits.aligned = false;
   list.push_back(traits);
@@ -83,7 +91,8 @@ std::vector<AttentionTraits> attention_traits() {
     all.mask = Mask::window;
     list.push_back(all);
     // One head dim for each of their rows.
-    const bool has_storages = dim == 64 || dim == 72 || dim == 128 || dim == 192 || dim == 256;
+    const bool has_storages =
+        dim == 64 || dim == 72 || dim == 128 || dim == 192 || dim == 256 || dim == 512;
     for (const Storage storage : {Storage::ragged, Storage::paged}) {
       if (!has_storages || (dim == 64) != (dim_v == 64)) continue;
       AttentionTraits traits = base;
@@ -91,11 +100,14 @@ std::vector<AttentionTraits> attention_traits() {
       list.push_back(traits);
       list.push_back(all);
       AttentionTraits each = all;
-      for (const Mask mask : {Mask::causal_each, Mask::tree}) {
-        each.mask = mask;
-        list.push_back(each);
-      }
-      add_spread(traits, list);
+        for (const Mask mask : {Mask::causal_each, Mask::tree}) {
+          each.mask = mask;
+          list.push_back(each);
+        }
+        add_spread(traits, list);
+        AttentionTraits quantized = storage == Storage::paged ? all : traits;
+        quantized.out = DType::f8_e4m3;
+        list.push_back(quantized);
       traits.aligned = false;
       traits.set_dtype(DType::f16);
       list.push_back(traits);

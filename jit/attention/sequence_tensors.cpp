@@ -110,8 +110,13 @@ int new_keys_of(const KvCacheOptions& options, const AttentionProblem& problem) 
   return check_length({op, "k_new"}, options.k_new.shape[1], "rows");
 }
 
-void check_rotated(const TensorView& q, std::int64_t head_dim_v, const AttentionProblem& problem) {
-  const std::int64_t head_dim = q.shape[q.rank - 1];
+void check_rotated(const TensorView& q, const TensorView& out, const AttentionProblem& problem) {
+  if (out.dtype != q.dtype) {
+    throw_value({problem.names.op, "rotary_cos"},
+                "must not be given with out_scale, because rotated queries lie in out until they "
+                "are read; rotate with jit.append_kv before the call");
+  }
+  const std::int64_t head_dim = q.shape[q.rank - 1], head_dim_v = out.shape[out.rank - 1];
   if (head_dim_v >= head_dim) return;
   throw_value({problem.names.op, "rotary_cos"},
               "needs values whose head dim is at least q's, because rotated queries lie in out "

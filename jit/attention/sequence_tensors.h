@@ -42,7 +42,7 @@ std::int64_t most_pages(const TensorView& block_table, const TensorView& kv_indi
 // How many new keys each sequence has.
 int new_keys_of(const KvCacheOptions& options, const AttentionProblem& problem);
 // Whether rotated queries fit the rows of out.
-void check_rotated(const TensorView& q, std::int64_t head_dim_v, const AttentionProblem& problem);
+void check_rotated(const TensorView& q, const TensorView& out, const AttentionProblem& problem);
 // The flags of sequences, which the mask reads: see AttentionProblem::causal_each.
 void check_causal_each(const TensorView& flags, bool causal, AttentionProblem& problem);
 // A word for each query of q, which the mask reads: see AttentionProblem::tree_mask.

@@ -21,6 +21,7 @@ template <class Use>
 void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
   if (limits(arch).number != 90) return;
   if (!traits.aligned || traits.mask == Mask::tree || traits.spread) return;
+  if (traits.has_quantized_output()) return;
   const bool converts = traits.has_quantized_cache();
   if (converts && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) return;
   if (splits && traits.storage != Storage::dense) return;
@@ -127,6 +128,8 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
   }
   if (traits.mask == Mask::tree) return "a tree masks at most 64 queries of a sequence";
   if (traits.spread) return "the keys of a sequence are spread over devices";
+  if (traits.has_quantized_output()) return "out is quantised";
+  if (traits.head_dim > kMostHeadDim) return "a head dim of 512 leaves no room for such tiles";
   if (!attention_sm90_rows(traits, arch).empty()) return "";
   return traits.has_quantized_cache() ? "head dims of a quantised cache must be multiples of 16 up "
                                         "to 128"

@@ -33,6 +33,11 @@ constexpr AttentionConfig kConfigs[] = {
     {.min_dim = 144, .max_dim = 256, .block_q = 16, .block_kv = 16, .warps = 2, .teams = 2,
      .stages = 2, .splits = true, .residents = 1, .work = Work::gather,
      .reason = "the same in 72 KB"},
+    // Four warps share the columns of V and the keys of a tile: 16 rows of O would take 256
+    // registers a thread. In less memory, two warps spill, and tiles for a few queries decode.
+    {.min_dim = 512, .max_dim = 512, .block_q = 16, .block_kv = 64, .warps = 4, .partners = 4,
+     .stages = 1, .splits = true, .residents = 1, .work = Work::gather,
+     .reason = "decode: 128 KB under way with one CTA; not measured"},
     // The same for sequences with lengths of their own, where what a warp does beside its products
     // weighs more: twice the warps.
     {.min_dim = 16, .max_dim = 64, .block_q = 16, .block_kv = 32, .warps = 8, .teams = 8,
@@ -80,6 +85,13 @@ constexpr AttentionConfig kConfigs[] = {
     {.min_dim = 144, .max_dim = 256, .block_q = 64, .block_kv = 16, .warps = 4, .stages = 2,
      .splits = true, .residents = 1, .work = Work::gather,
      .reason = "a few queries: 32 keys spill with a mask on sm_90"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 64, .block_kv = 32, .warps = 8, .partners = 2,
+     .stages = 1, .splits = true, .residents = 1, .work = Work::gather,
+     .reason = "a few queries: 16 rows for two warps, each with half of O's columns, as 32 rows "
+               "for four of them spill; not measured"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 32, .block_kv = 32, .warps = 4, .partners = 2,
+     .stages = 1, .splits = true, .residents = 1, .work = Work::gather,
+     .reason = "the same in 99 KB"},
     // Many queries that see few keys: all tiles are masked, and what happens before the first and
     // after the last weighs as much as they do, so that more and smaller CTAs hide each other's.
     {.min_dim = 16, .max_dim = 64, .block_q = 64, .block_kv = 32, .warps = 2, .stages = 3,
@@ -137,6 +149,15 @@ constexpr AttentionConfig kConfigs[] = {
     {.min_dim = 144, .max_dim = 256, .block_q = 64, .block_kv = 32, .warps = 4, .stages = 1,
      .residents = 1, .work = Work::gather,
      .reason = "room for the user's code"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 64, .block_kv = 64, .warps = 8, .partners = 4,
+     .stages = 1, .residents = 1, .work = Work::gather,
+     .reason = "32 rows for four warps, each with a quarter of O's columns; not measured"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 64, .block_kv = 32, .warps = 8, .partners = 2,
+     .stages = 1, .residents = 1, .work = Work::gather,
+     .reason = "16 rows for two warps, in 133 KB"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 32, .block_kv = 32, .warps = 4, .partners = 2,
+     .stages = 1, .residents = 1, .work = Work::gather,
+     .reason = "the same in 99 KB"},
     // Quantised caches: tiles of as many bytes as above have twice the keys.
     {.min_dim = 16, .max_dim = 64, .block_q = 16, .block_kv = 64, .warps = 4, .teams = 4,
      .stages = 3, .splits = true, .residents = 2, .work = Work::gather, .key_bytes = 1,
@@ -180,6 +201,19 @@ constexpr AttentionConfig kConfigs[] = {
     {.min_dim = 144, .max_dim = 256, .block_q = 64, .block_kv = 32, .warps = 4, .stages = 2,
      .splits = true, .residents = 1, .work = Work::gather, .key_bytes = 1,
      .reason = "a few queries, or many"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 16, .block_kv = 64, .warps = 4, .partners = 4,
+     .stages = 2, .splits = true, .residents = 1, .work = Work::gather, .key_bytes = 1,
+     .reason = "decode: 128 KB under way with one CTA; not measured"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 16, .block_kv = 64, .warps = 4, .partners = 4,
+     .stages = 1, .splits = true, .residents = 1, .work = Work::gather, .key_bytes = 1,
+     .reason = "the same in 83 KB"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 64, .block_kv = 64, .warps = 8, .partners = 4,
+     .stages = 1, .splits = true, .residents = 1, .work = Work::gather, .key_bytes = 1,
+     .spills_on = 10,
+     .reason = "a few queries, or many: as 64x64x1 of 16-bit keys"},
+    {.min_dim = 512, .max_dim = 512, .block_q = 32, .block_kv = 32, .warps = 4, .partners = 2,
+     .stages = 1, .splits = true, .residents = 1, .work = Work::gather, .key_bytes = 1,
+     .reason = "the same in 67 KB"},
 };
 // clang-format on
 

@@ -8,8 +8,14 @@
 namespace kiln {
 
 void refuse_head_dim(Subject subject, std::int64_t dim) {
-  throw_value(subject,
-              "must have a head dim that is a multiple of 8 up to 256, got " + std::to_string(dim));
+  throw_value(subject, "must have a head dim that is a multiple of 8 up to 256, or 512, got " +
+                           std::to_string(dim));
+}
+
+void refuse_head_dims(Subject subject, std::int64_t dim, std::int64_t dim_v) {
+  throw_value(subject, "must have q's head dim where one of them is beyond 256, got " +
+                           std::to_string(dim_v) + " for " + std::to_string(dim) +
+                           "; pad the narrower one with zeros");
 }
 
 void refuse_length(Subject subject, std::int64_t size, const char* what) {
@@ -44,9 +50,10 @@ float checked_scale(Subject subject, std::optional<float> given, std::int64_t he
 void settle_alignment(const TensorView& q, const TensorView& k, const TensorView& v,
                       const TensorView& out, AttentionProblem& problem) {
   AttentionTraits& traits = problem.traits;
-  traits.aligned = has_vectors(q) && has_vectors(k) && has_vectors(v) && has_vectors(out);
+  const int of_out = size_of(out.dtype) == 1 ? kQuantizedOutputBytes : kAttentionVectorBytes;
+  traits.aligned = has_vectors(q) && has_vectors(k) && has_vectors(v) && has_vectors(out, of_out);
   for (std::size_t i = 0; traits.aligned && i < 4; ++i) {
-    problem.arguments().require_alignment(i, kAttentionVectorBytes);
+    problem.arguments().require_alignment(i, i == kOutNumber ? of_out : kAttentionVectorBytes);
   }
 }
 

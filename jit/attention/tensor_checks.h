@@ -13,11 +13,12 @@ namespace kiln {
 inline constexpr std::int64_t kMaxLength =
     (std::int64_t{1} << 30) - 1;  // q + right must fit an int
 
-// Whether the kernel may read or write the rows of `t` by vectors. Strides of dimensions of one
-// entry are never used. Kernels form addresses of vectors of bytes with strides of 32 bits.
-inline bool has_vectors(const TensorView& t) {
-  const int elements = kAttentionVectorBytes / size_of(t.dtype);
-  bool aligned = is_aligned(t, kAttentionVectorBytes);
+// Whether the kernel may read or write the rows of `t` by vectors of so many bytes. Strides of
+// dimensions of one entry are never used. Kernels form addresses of vectors of bytes with strides
+// of 32 bits.
+inline bool has_vectors(const TensorView& t, int bytes = kAttentionVectorBytes) {
+  const int elements = bytes / size_of(t.dtype);
+  bool aligned = is_aligned(t, bytes);
   for (int i = 0; i + 1 < t.rank; ++i) {
     const std::int64_t stride = t.strides[i];
     const bool fits =
@@ -28,10 +29,16 @@ inline bool has_vectors(const TensorView& t) {
 }
 
 [[noreturn]] void refuse_head_dim(Subject subject, std::int64_t dim);
-inline void check_head_dim(Subject subject, std::int64_t dim) {
-  const bool sound = dim >= 8 && dim <= 256 && dim % 8 == 0;
-  if (!sound) [[unlikely]]
-    refuse_head_dim(subject, dim);
+[[noreturn]] void refuse_head_dims(Subject subject, std::int64_t dim, std::int64_t dim_v);
+inline void check_head_dims(Subject q, Subject v, std::int64_t dim, std::int64_t dim_v) {
+  const auto check = [](Subject subject, std::int64_t size) {
+    const bool sound = (size >= 8 && size <= kMostHeadDim && size % 8 == 0) || size == kWideHeadDim;
+    if (!sound) [[unlikely]]
+      refuse_head_dim(subject, size);
+  };
+  check(q, dim), check(v, dim_v);
+  if (!may_meet(dim, dim_v)) [[unlikely]]
+    refuse_head_dims(v, dim, dim_v);
 }
 
 [[noreturn]] void refuse_length(Subject subject, std::int64_t size, const char* what);
@@ -56,6 +63,9 @@ void check_indices(const char* name, const TensorView& t, std::initializer_list<
 
 // The scale of a call: the caller's, or that of the head dim.
 float checked_scale(Subject subject, std::optional<float> given, std::int64_t head_dim);
+
+// Of out among the call's tensors.
+inline constexpr int kOutNumber = 3;
 
 // Notes whether q, k, v and out, the call's first tensors, may be read and written by vectors.
 void settle_alignment(const TensorView& q, const TensorView& k, const TensorView& v,

@@ -30,8 +30,17 @@ enum class Storage : std::uint8_t { dense, ragged, paged };
 inline constexpr Named kStorageNames[] = {
     {"dense", Storage::dense}, {"ragged", Storage::ragged}, {"paged", Storage::paged}};
 
-// The bytes that kernels read or write at once of a row of q, k, v or out where these are aligned.
+// The bytes that kernels read or write at once of a row of q, k, v or out where these are aligned;
+// of a quantised out, four elements.
 inline constexpr int kAttentionVectorBytes = 16;
+inline constexpr int kQuantizedOutputBytes = 4;
+
+// Head dims are multiples of 8 up to the first, or the second for q, k and v alike: its tiles share
+// the columns of v among warps.
+inline constexpr int kMostHeadDim = 256, kWideHeadDim = 512;
+constexpr bool may_meet(std::int64_t head_dim, std::int64_t head_dim_v) {
+  return head_dim == head_dim_v || (head_dim <= kMostHeadDim && head_dim_v <= kMostHeadDim);
+}
 
 // As Traits.
 struct AttentionTraits {
@@ -57,6 +66,7 @@ struct AttentionTraits {
   bool variant_indexes_by_key() const { return (variant[1] & kIndexesByKey) != 0; }
   void set_dtype(DType dtype) { q = k = v = out = dtype; }
   bool has_quantized_cache() const { return size_of(k) == 1; }
+  bool has_quantized_output() const { return size_of(out) == 1; }
   bool operator==(const AttentionTraits&) const = default;
 };
 static_assert(is_traits<AttentionTraits>);

@@ -58,8 +58,7 @@ void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
                                          " but for the head dim, which is " + shape_text(k) +
                                          "; it is " + shape_text(v));
   }
-  check_head_dim({names.op, names.q}, keys.dim);
-  check_head_dim({names.op, names.v}, values.dim);
+  check_head_dims({names.op, names.q}, {names.op, names.v}, keys.dim, values.dim);
   problem.heads_kv = static_cast<int>(keys.heads);
   check_heads({names.op, names.q}, names.k, q.shape[q.rank - 2], keys.heads);
   if (sequences.is_paged()) {
@@ -118,10 +117,10 @@ void check_options(const AttentionOptions& options, std::int64_t splits,
 }
 
 void check_results(const TensorView& q, const TensorView& out, const TensorView& lse,
-                   std::int64_t dim_v, AttentionProblem& problem) {
+                   const TensorView& out_scale, std::int64_t dim_v, AttentionProblem& problem) {
   const char* const op = problem.names.op;
   check_rows({op, "out"}, out, problem);
-  check_dtype({op, "out"}, out, q.dtype, " like q");
+  check_out_scale(out_scale, q.dtype, out, problem);
   if (q.rank == 3) {
     check_shape({op, "out"}, out, {q.shape[0], q.shape[1], dim_v});
   } else {
@@ -141,9 +140,6 @@ void check_results(const TensorView& q, const TensorView& out, const TensorView&
   check_data(subject, lse, problem.may_be_null);
   check_written(subject, lse);
 }
-
-// The place of out among the call's tensors.
-constexpr int kOutNumber = 3;
 
 // Queries that lie in out's rows, which may be longer.
 TensorView rows_of_q(TensorView out, const TensorView& q) {
@@ -228,13 +224,14 @@ void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
   check_context(sequences.context, sequences, options, problem);
   check_scales(scales, k.dtype, problem);
   const std::int64_t dim_v = v.shape[v.rank - 1];
-  check_results(q, out, lse, dim_v, problem);
-  if (sequences.rotates) check_rotated(q, dim_v, problem);
+  check_results(q, out, lse, scales.out, dim_v, problem);
+  if (sequences.rotates) check_rotated(q, out, problem);
   problem.keys = problem.len_kv;
   set_params(q, k, v, out, lse, sequences, scales, options, problem);
   AttentionTraits& traits = problem.traits;
   traits.set_dtype(q.dtype);
   traits.k = traits.v = k.dtype;
+  traits.out = out.dtype;
   traits.storage = sequences.is_paged() ? Storage::paged : Storage::ragged;
   traits.head_dim = static_cast<std::uint16_t>(q.shape[q.rank - 1]);
   traits.head_dim_v = static_cast<std::uint16_t>(dim_v);
@@ -292,8 +289,8 @@ void check_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
               .causal_each = options.causal_each,
               .tree_mask = options.tree_mask,
               .context = options.context},
-             {options.q_scale, options.k_scale, options.v_scale}, options.num_splits,
-             options.attention, problem);
+             {options.q_scale, options.k_scale, options.v_scale, options.out_scale},
+             options.num_splits, options.attention, problem);
 }
 
 void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorView& v_cache,
@@ -325,8 +322,8 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
               .context = options.context,
               .new_keys = new_keys_of(options, problem),
               .rotates = options.k_new.given() && options.rotary_cos.given()},
-             {options.q_scale, options.k_scale, options.v_scale}, options.num_splits,
-             options.attention, problem);
+             {options.q_scale, options.k_scale, options.v_scale, options.out_scale},
+             options.num_splits, options.attention, problem);
   // One query sees all keys either way, and models are prewarmed for causal calls.
   Mask& mask = problem.traits.mask;
   if (problem.len_q == 1 && mask == Mask::none) mask = Mask::causal;
@@ -339,6 +336,10 @@ TensorView view_like(const TensorView& q, TensorView view) {
   return view;
 }
 
+DType dtype_of_out(const TensorView& q, DType given) {
+  return given == DType::none ? q.dtype : given;
+}
+
 void check_output_inputs(const AttentionNames& names, const TensorView& q, const TensorView& v,
                          int rank, const char* layout) {
   check_view({names.op, names.q}, q);
@@ -349,10 +350,11 @@ void check_output_inputs(const AttentionNames& names, const TensorView& q, const
 
 }  // namespace
 
-TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& v) {
+TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& v,
+                                         DType out_dtype) {
   check_output_inputs(kVarlenNames, q, v, 3, kPackedLayout);
-  return view_like(q, contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
-                                      v.shape[v.rank - 1]));
+  return view_like(q, contiguous_view(nullptr, dtype_of_out(q, out_dtype), q.device_ordinal,
+                                      q.shape[0], q.shape[1], v.shape[v.rank - 1]));
 }
 
 TensorView flash_attention_varlen_lse_output(const TensorView& q) {
@@ -362,10 +364,12 @@ TensorView flash_attention_varlen_lse_output(const TensorView& q) {
                    contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[1], q.shape[0]));
 }
 
-TensorView flash_attention_with_kvcache_output(const TensorView& q, const TensorView& v_cache) {
+TensorView flash_attention_with_kvcache_output(const TensorView& q, const TensorView& v_cache,
+                                               DType out_dtype) {
   check_output_inputs(kKvCacheNames, q, v_cache, 4, kDenseLayout);
-  return view_like(q, contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
-                                      q.shape[2], v_cache.shape[v_cache.rank - 1]));
+  return view_like(
+      q, contiguous_view(nullptr, dtype_of_out(q, out_dtype), q.device_ordinal, q.shape[0],
+                         q.shape[1], q.shape[2], v_cache.shape[v_cache.rank - 1]));
 }
 
 TensorView flash_attention_with_kvcache_lse_output(const TensorView& q) {

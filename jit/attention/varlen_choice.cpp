@@ -71,13 +71,10 @@ int decode_row(const AttentionProblem& problem, int arch, int sm_count) {
 }  // namespace
 
 std::vector<int> varlen_rows(const AttentionTraits& traits, int arch) {
-  std::vector<int> rows;
-  if (traits.storage == Storage::dense) return rows;
-  for (const RowKind kind : {RowKind::decode, RowKind::decode_alone, RowKind::decode_32,
-                             RowKind::decode_64, RowKind::few}) {
-    if (const int row = row_of_kind(kind, traits, arch); row >= 0) rows.push_back(row);
-  }
-  return rows;
+  if (traits.storage == Storage::dense) return {};
+  constexpr RowKind kKinds[] = {RowKind::decode, RowKind::decode_alone, RowKind::decode_32,
+                                RowKind::decode_64, RowKind::few};
+  return rows_of_kinds(kKinds, traits, arch);
 }
 
 bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bool may_split) {

@@ -39,6 +39,7 @@ struct Field {
   bool required = false;
   const char* unset_reason = "";          // what an explanation adds where the value is 0
   int least = 0, most = 0, multiple = 1;  // of an integer of the traits
+  int also = 0;                           // a value that it may have beyond `most`; 0: none
   // Where a property is not simply the bytes at `offset`.
   bool (*applies)(const Traits&) = nullptr;  // else it is null in JSON and not described
   std::string (*get)(const Traits&) = nullptr;

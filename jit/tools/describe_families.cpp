@@ -37,6 +37,7 @@ json field_report(const Field& field) {
     report["least"] = field.least;
     report["most"] = field.most;
     report["multiple"] = field.multiple;
+    if (field.also != 0) report["also"] = field.also;
   }
   return report;
 }

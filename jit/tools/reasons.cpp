@@ -8,7 +8,7 @@ std::string path_reason(const Specialization& spec, const std::string& note) {
   const Template& kernel = spec.kernel();
   const Family& family = *kernel.family;
   const std::string path = std::string(kernel.path) + " path (" + kernel.means + ")";
-  if (kernel.arch_specific) return path;
+  if (kernel.arch_specific) return path;  // this template needs more than the others
   if (family.templates.size() == 1) return path + ": " + family.title + " has no other yet";
   for (const Template& other : family.templates) {
     if (!other.arch_specific) continue;

@@ -16,7 +16,9 @@ using nlohmann::json;
 unsigned char* bytes_of(Traits& traits) { return reinterpret_cast<unsigned char*>(traits.data()); }
 
 std::string range_text(const Field& field) {
-  return "a multiple of " + std::to_string(field.multiple) + " up to " + std::to_string(field.most);
+  return "a multiple of " + std::to_string(field.multiple) + " up to " +
+         std::to_string(field.most) +
+         (field.also != 0 ? ", or " + std::to_string(field.also) : std::string());
 }
 
 }  // namespace
@@ -86,7 +88,9 @@ void SpecFields::read(const Field& field, Traits& traits) {
 
 void SpecFields::read_integer(const Field& field, const json& value, Traits& traits) {
   const int number = integer(field.name, value);
-  if (number < field.least || number > field.most || number % field.multiple != 0) {
+  const bool in_range =
+      number >= field.least && number <= field.most && number % field.multiple == 0;
+  if (!in_range && (field.also == 0 || number != field.also)) {
     refuse_field(field.name, "must be " + range_text(field) + ", got " + std::to_string(number));
   }
   const auto narrow = static_cast<std::uint16_t>(number);

@@ -25,7 +25,11 @@ PyObject* flash_attention_varlen_entry(PyObject*, PyObject* const* args, Py_ssiz
     VarlenCall call(slots_of<Signature>(args, count, keywords), HostArrays::copied);
     const auto& tensors = call.tensors;
     return compute_call(
-        call, [&] { return flash_attention_varlen_output(tensors.q().view, tensors.v().view); },
+        call,
+        [&] {
+          return flash_attention_varlen_output(tensors.q().view, tensors.v().view,
+                                               out_dtype_of(call.options.out_scale));
+        },
         [&] { return flash_attention_varlen_lse_output(tensors.q().view); },
         [](VarlenCall& c) {
           flash_attention_varlen(c.tensors.q().view, c.tensors.k().view, c.tensors.v().view,
@@ -41,7 +45,11 @@ PyObject* explain_flash_attention_varlen_entry(PyObject*, PyObject* const* args,
     VarlenCall call(slots_of<VarlenCall::Signature>(args, count, keywords), HostArrays::shown);
     const auto& tensors = call.tensors;
     return explain_call(
-        call, [&] { return flash_attention_varlen_output(tensors.q().view, tensors.v().view); },
+        call,
+        [&] {
+          return flash_attention_varlen_output(tensors.q().view, tensors.v().view,
+                                               out_dtype_of(call.options.out_scale));
+        },
         [&] { return flash_attention_varlen_lse_output(tensors.q().view); },
         [](VarlenCall& c) {
           return explain_flash_attention_varlen(c.tensors.q().view, c.tensors.k().view,

@@ -38,7 +38,8 @@ PyObject* flash_attention_with_kvcache_entry(PyObject*, PyObject* const* args, P
     return compute_call(
         call,
         [&] {
-          return flash_attention_with_kvcache_output(tensors.q().view, tensors.v_cache().view);
+          return flash_attention_with_kvcache_output(tensors.q().view, tensors.v_cache().view,
+                                                     out_dtype_of(call.options.out_scale));
         },
         [&] { return flash_attention_with_kvcache_lse_output(tensors.q().view); },
         [](KvCacheCall& c) {
@@ -57,7 +58,8 @@ PyObject* explain_flash_attention_with_kvcache_entry(PyObject*, PyObject* const*
     return explain_call(
         call,
         [&] {
-          return flash_attention_with_kvcache_output(tensors.q().view, tensors.v_cache().view);
+          return flash_attention_with_kvcache_output(tensors.q().view, tensors.v_cache().view,
+                                                     out_dtype_of(call.options.out_scale));
         },
         [&] { return flash_attention_with_kvcache_lse_output(tensors.q().view); },
         [](KvCacheCall& c) {

@@ -55,14 +55,15 @@ py::object allocate_torch(const TensorArgument& like, TensorView& view) {
 // Of NumPy's or CuPy's.
 py::object array_dtype(const TensorArgument& like, DType dtype) {
   if (dtype == like.view.dtype) return py::handle(like.object).attr("dtype");
-  if (dtype != DType::bf16) return py::str(name(dtype));
+  const bool is_own = dtype == DType::bf16 || dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2;
+  if (!is_own) return py::str(name(dtype));
   try {
-    return py::module_::import("ml_dtypes").attr("bfloat16");
+    return py::module_::import("ml_dtypes").attr(name(dtype));
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_ImportError)) throw;
-    throw TypeError(
-        "a bfloat16 array needs the package ml_dtypes: install it (pip install ml_dtypes) "
-        "or pass out=");
+    throw TypeError(std::string("a ") + name(dtype) +
+                    " array needs the package ml_dtypes: install it (pip install ml_dtypes) or "
+                    "pass out=");
   }
 }
 

@@ -20,7 +20,8 @@ void compute_flash_attention_varlen(TorchSlot* stack, std::size_t new_results) {
   options.max_seqlen_k = given.max_seqlen_k;
   const TensorView &q = tensors.q().view, &k = tensors.k().view, &v = tensors.v().view;
   compute_results(
-      tensors, intake, stack, new_results, [&] { return flash_attention_varlen_output(q, v); },
+      tensors, intake, stack, new_results,
+      [&] { return flash_attention_varlen_output(q, v, out_dtype_of(options.out_scale)); },
       [&] { return flash_attention_varlen_lse_output(q); },
       [&] {
         flash_attention_varlen(q, k, v, tensors.out().view, tensors.lse().view, options,

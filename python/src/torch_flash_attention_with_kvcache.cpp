@@ -20,7 +20,7 @@ void compute_flash_attention_with_kvcache(TorchSlot* stack, std::size_t new_resu
   const TensorView &k = tensors.k_cache().view, &v = tensors.v_cache().view;
   compute_results(
       tensors, intake, stack, new_results,
-      [&] { return flash_attention_with_kvcache_output(q, v); },
+      [&] { return flash_attention_with_kvcache_output(q, v, out_dtype_of(options.out_scale)); },
       [&] { return flash_attention_with_kvcache_lse_output(q); },
       [&] {
         flash_attention_with_kvcache(q, k, v, tensors.out().view, tensors.lse().view, options,

@@ -31,6 +31,7 @@ void set_options(const Arguments& given, const Tensors& tensors, TorchIntake& in
   options.q_scale = tensors.q_scale().view;
   options.k_scale = tensors.k_scale().view;
   options.v_scale = tensors.v_scale().view;
+  options.out_scale = tensors.out_scale().view;
   attention.sinks = tensors.sinks().view;
   attention.alibi_slopes = tensors.alibi_slopes().view;
   attention.workspace = intake.workspace();

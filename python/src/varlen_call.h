@@ -62,6 +62,7 @@ struct SequencesCall {
     options.q_scale = tensors.q_scale().view;
     options.k_scale = tensors.k_scale().view;
     options.v_scale = tensors.v_scale().view;
+    options.out_scale = tensors.out_scale().view;
     attention.sinks = tensors.sinks().view;
     attention.alibi_slopes = tensors.alibi_slopes().view;
   }

@@ -2,10 +2,10 @@
 // A lane's share is in units of two vectors, so that a rotation's two elements are in one thread.
 #pragma once
 #include "/kiln/append_kv/params.h"
-#include "/kiln/append_kv/quantize.cuh"
 #include "/kiln/append_kv/tokens.cuh"
 #include "/kiln/base/lanes.cuh"
 #include "/kiln/base/pack.cuh"
+#include "/kiln/base/quantize.cuh"
 
 namespace kiln {
 

@@ -16,6 +16,7 @@ template <class Config, class = void>
 struct KeysOf {
   using Element = typename Config::Element;
   using Query = Element;
+  using Product = Element;  // of both factors of the products
   static constexpr bool kQuantized = false;
 };
 template <class...>
@@ -24,6 +25,7 @@ template <class Config>
 struct KeysOf<Config, AlwaysVoid<typename Config::CacheElement>> {
   using Element = typename Config::CacheElement;
   using Query = typename Config::QueryElement;
+  using Product = f16;
   static constexpr bool kQuantized = true;
   static_assert(sizeof(Element) == 1, "flash_attention: elements of a quantised cache are bytes");
   // Converts 8-bit floats by an instruction, from sm_89 on.
@@ -193,7 +195,11 @@ __device__ __forceinline__ void load_queries(u8* tile, float* factors, int count
   using Group = QueryGroup<typename KeysOf<Config>::Query, Config::kHeadDim, Config::kAligned>;
   constexpr int kGroups = ceil_div(Config::kHeadDim, Group::kSize);
   // Lanes that share a row, a power of two.
-  constexpr int kLanes = kGroups > 8 ? 16 : kGroups > 4 ? 8 : kGroups > 2 ? 4 : kGroups;
+  constexpr int kLanes = kGroups > 16  ? 32
+                         : kGroups > 8 ? 16
+                         : kGroups > 4 ? 8
+                         : kGroups > 2 ? 4
+                                       : kGroups;
   constexpr int kStep = Config::kWarps * 32 / kLanes;
   const int group = threadIdx.x % kLanes;
 #pragma unroll 1

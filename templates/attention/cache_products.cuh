@@ -67,6 +67,22 @@ __device__ __forceinline__ void multiply_qk_bytes(Fragment<Map>& scores, u32 q, 
   }
 }
 
+// Adds the products of weights and 16 columns of 16 values, as a transposed ldmatrix gives them:
+// chunk `chunk` of the warp's outputs.
+template <class Keys, class OutMap>
+__device__ __forceinline__ void multiply_chunk(Fragment<OutMap>& out,
+                                               const u32 (&a)[OutMap::kRowTiles][4], u32 first,
+                                               u32 second, int chunk) {
+  u32 even[2], odd[2];
+  widen<Keys, true>(first, even[0], odd[0]);
+  widen<Keys, true>(second, even[1], odd[1]);
+#pragma unroll
+  for (int m = 0; m < OutMap::kRowTiles; ++m) {
+    mma_16816<f16>(out.block[m][2 * chunk], a[m], even[0], even[1]);
+    mma_16816<f16>(out.block[m][2 * chunk + 1], a[m], odd[0], odd[1]);
+  }
+}
+
 // `out` has an AlternatingFragMap.
 template <class Keys, class VLayout, class Map, class OutMap>
 __device__ __forceinline__ void multiply_pv_bytes(Fragment<OutMap>& out,
@@ -94,16 +110,31 @@ __device__ __forceinline__ void multiply_pv_bytes(Fragment<OutMap>& out,
                                 count == 2 ? v_lane.at(k * 8, chunk) : v_last.at(k * 8, chunk));
 #pragma unroll
       for (int i = 0; i < count; ++i) {
-        u32 even[2], odd[2];
-        widen<Keys, true>(bytes[2 * i], even[0], odd[0]);
-        widen<Keys, true>(bytes[2 * i + 1], even[1], odd[1]);
-        const int n = (chunk + i) * 2;
-#pragma unroll
-        for (int m = 0; m < Map::kRowTiles; ++m) {
-          mma_16816<f16>(out.block[m][n], a[m], even[0], even[1]);
-          mma_16816<f16>(out.block[m][n + 1], a[m], odd[0], odd[1]);
-        }
+        multiply_chunk<Keys>(out, a, bytes[2 * i], bytes[2 * i + 1], chunk + i);
       }
+    }
+  }
+}
+
+// Computes out += weights V with a tile of all partners' weights: see multiply_stored_pv().
+template <class Keys, class WeightLayout, class VLayout, int kKeys, class OutMap>
+__device__ __forceinline__ void multiply_stored_pv_bytes(Fragment<OutMap>& out, u32 weights,
+                                                         int row, u32 v) {
+  static_assert(OutMap::kColTiles % 4 == 0, "multiply_stored_pv_bytes: chunks are paired");
+  const int lane = threadIdx.x % 32;
+  const LaneChunks<WeightLayout> weight_lane(weights, row + lane % 16, lane / 16);
+  const LaneChunks<VLayout> v_lane(v, lane % 16, lane / 16);
+#pragma unroll
+  for (int k = 0; k < kKeys / 8; k += 2) {
+    u32 a[OutMap::kRowTiles][4];
+#pragma unroll
+    for (int m = 0; m < OutMap::kRowTiles; ++m) load_matrix_x4(a[m], weight_lane.at(m * 16, k));
+#pragma unroll
+    for (int chunk = 0; chunk < OutMap::kColTiles / 2; chunk += 2) {
+      u32 bytes[4];
+      load_matrix_x4_transposed(bytes, v_lane.at(k * 8, chunk));
+      multiply_chunk<Keys>(out, a, bytes[0], bytes[1], chunk);
+      multiply_chunk<Keys>(out, a, bytes[2], bytes[3], chunk + 1);
     }
   }
 }

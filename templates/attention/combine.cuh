@@ -6,6 +6,7 @@
 #include "/kiln/attention/softmax.cuh"
 #include "/kiln/attention/store.cuh"
 #include "/kiln/base/copy.cuh"
+#include "/kiln/base/quantize.cuh"
 #include "/kiln/base/ticket.cuh"
 
 namespace kiln {
@@ -48,18 +49,25 @@ struct CombinedOutputs {
     outputs.z += weight * of_part.z;
     outputs.w += weight * of_part.w;
   }
-  // Normalises and rounds the columns. The caller stores them, because ptxas spilled with head dim
-  // 256 and a mask when this took the address too. `scale`: of the values.
-  template <class Element, class Variant>
-  __device__ __forceinline__ void round(const Variant& variant, const Position& at, u32 (&words)[2],
-                                        float scale = 1.0f) const {
+  // Normalises the columns. `scale`: of the values.
+  template <class Variant>
+  __device__ __forceinline__ void finish(const Variant& variant, const Position& at, float scale,
+                                         float (&values)[4]) const {
     const float factor = row_factor(sum, variant, at) * scale;
-    float values[4] = {outputs.x * factor, outputs.y * factor, outputs.z * factor,
-                       outputs.w * factor};
+    values[0] = outputs.x * factor, values[1] = outputs.y * factor;
+    values[2] = outputs.z * factor, values[3] = outputs.w * factor;
     if constexpr (Variant::kTransformsOutput) {
 #pragma unroll
       for (float& value : values) value = variant.out(value, at);
     }
+  }
+  // Normalises and rounds them. The caller stores them, because ptxas spilled with head dim 256 and
+  // a mask when this took the address too.
+  template <class Element, class Variant>
+  __device__ __forceinline__ void round(const Variant& variant, const Position& at, u32 (&words)[2],
+                                        float scale = 1.0f) const {
+    float values[4];
+    finish(variant, at, scale, values);
     words[0] = pack2<Element>(values[0], values[1]);
     words[1] = pack2<Element>(values[2], values[3]);
   }
@@ -93,15 +101,33 @@ __device__ __forceinline__ void store_combined(const Variant& variant, const Add
                                                int count, Row row_of) {
   float scale = 1.0f;
   if constexpr (KeysOf<Config>::kQuantized) scale = addressing.value_scale();
-  for_each_quad<Config>(addressing, [&](int row, int column) {
-    const CombinedOutputs all =
-        combine_partials(count, column, [&](int i) { return row_of(i, row); });
-    const Position at = addressing.position(row, 0);
-    if (addressing.wants_lse() && column == 0) *addressing.lse(row) = lse_of(all.sum);
-    u32 words[2];
-    all.template round<typename Config::Element>(variant, at, words, scale);
-    store_words<Config::kAligned>(addressing.out_row(row) + column, words);
-  });
+  // Calls `store(all, at, row, column)` for four columns of a row with what has been joined.
+  const auto for_each = [&](auto store) {
+    for_each_quad<Config>(addressing, [&](int row, int column) {
+      const CombinedOutputs all =
+          combine_partials(count, column, [&](int i) { return row_of(i, row); });
+      const Position at = addressing.position(row, 0);
+      if (addressing.wants_lse() && column == 0) *addressing.lse(row) = lse_of(all.sum);
+      store(all, at, row, column);
+    });
+  };
+  using Outputs = OutputsOf<Config>;
+  if constexpr (Outputs::kQuantized) {
+    const Divisor divisor(addressing.out_scale());
+    for_each([&](const CombinedOutputs& all, const Position& at, int row, int column) {
+      float values[4];
+      all.finish(variant, at, scale, values);
+      u32 words[1];
+      quantize<typename Outputs::Element, Config::kHardware>(values, divisor, words);
+      store_words<Config::kAligned>(addressing.out_row(row) + column, words);
+    });
+  } else {
+    for_each([&](const CombinedOutputs& all, const Position& at, int row, int column) {
+      u32 words[2];
+      all.template round<typename Config::Element>(variant, at, words, scale);
+      store_words<Config::kAligned>(addressing.out_row(row) + column, words);
+    });
+  }
 }
 
 // Where the CTAs that share a query tile's keys meet: a flag and a partial result for each, and

@@ -40,10 +40,10 @@ template <class Config>
 struct AttentionTiles {
   static_assert(is_same<typename Config::Element, f16> || is_same<typename Config::Element, bf16>,
                 "flash_attention: Element must be kiln::f16 or kiln::bf16");
-  static_assert(Config::kHeadDim % 8 == 0 && Config::kHeadDim >= 8 && Config::kHeadDim <= 256,
-                "flash_attention: kHeadDim must be a multiple of 8, 8 to 256");
-  static_assert(Config::kHeadDimV % 8 == 0 && Config::kHeadDimV >= 8 && Config::kHeadDimV <= 256,
-                "flash_attention: kHeadDimV must be a multiple of 8, 8 to 256");
+  static_assert(Config::kHeadDim % 8 == 0 && Config::kHeadDim >= 8 && Config::kHeadDim <= 512,
+                "flash_attention: kHeadDim must be a multiple of 8, 8 to 512");
+  static_assert(Config::kHeadDimV % 8 == 0 && Config::kHeadDimV >= 8 && Config::kHeadDimV <= 512,
+                "flash_attention: kHeadDimV must be a multiple of 8, 8 to 512");
   static_assert(Config::kBlockKv % 16 == 0 && Config::kBlockKv >= 16,
                 "flash_attention: kBlockKv must be a multiple of 16");
   static_assert(Config::kWarps % Config::kTeams == 0,
@@ -63,7 +63,7 @@ struct AttentionTiles {
   static_assert(kPartners == 1 || Config::kTeams == 1,
                 "flash_attention: partners share rows within one team");
   using Keys = KeysOf<Config>;
-  static_assert(!Keys::kQuantized || (kPartners == 1 && Config::kSplits),
+  static_assert(!Keys::kQuantized || Config::kSplits,
                 "flash_attention: kernels of a quantised cache have the epilogue of kSplits");
   static constexpr int kKeyBytes = sizeof(typename Keys::Element);
 
@@ -87,9 +87,9 @@ struct AttentionTiles {
   static constexpr u32 kWeightsOffset = Q::kBytes + Config::kTeams * kRingBytes;
   static constexpr u32 kScratchOffset =
       kWeightsOffset + (kPartners > 1 ? kRows * Weights::kRowBytes : 0);
-  static_assert(kScratchOffset + (kPartners > 1      ? kPartners * kRows * 4
-                                  : Keys::kQuantized ? kRows * 4
-                                                     : 0) <=
+  static constexpr u32 kFactorsOffset =
+      kScratchOffset + (kPartners > 1 ? kPartners * kRows * 4 : 0);
+  static_assert(kFactorsOffset + (Keys::kQuantized ? kRows * 4 : 0) <=
                     attention_shared_bytes(Config::kHeadDim, Config::kHeadDimV, Config::kBlockQ,
                                            Config::kBlockKv, Config::kStages, Config::kTeams,
                                            kPartners, Config::kSplits,
@@ -118,7 +118,7 @@ __device__ __forceinline__ auto settle_queries(u8* shared_memory, const Place& p
                                                const Addressing& rows) {
   using Tiles = AttentionTiles<Config>;
   if constexpr (Tiles::Keys::kQuantized) {
-    float* const factors = reinterpret_cast<float*>(shared_memory + Tiles::kScratchOffset);
+    float* const factors = reinterpret_cast<float*>(shared_memory + Tiles::kFactorsOffset);
     load_queries<Config, typename Tiles::Q::Layout>(shared_memory, factors, rows.rows(),
                                                     scale < 0.0f ? -1.0f : 1.0f, rows.q_rows());
     __syncthreads();
@@ -224,16 +224,26 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
             maximum, [](float a, float b) { return fmaxf(a, b); });
       });
       const u32 v_tile = ring + read + Tiles::K::kBytes;
-      if constexpr (Keys::kQuantized) {
-        multiply_pv_bytes<Keys, typename Tiles::V::Layout>(out, scores, v_tile);
-      } else if constexpr (Tiles::kPartners == 1) {
-        multiply_pv<Element, typename Tiles::V::Layout>(out, scores, v_tile);
+      using VLayout = typename Tiles::V::Layout;
+      if constexpr (Tiles::kPartners == 1) {
+        if constexpr (Keys::kQuantized) {
+          multiply_pv_bytes<Keys, VLayout>(out, scores, v_tile);
+        } else {
+          multiply_pv<Element, VLayout>(out, scores, v_tile);
+        }
       } else {
+        using Weights = typename Tiles::Weights;
         const u32 weights = q_tile + Tiles::kWeightsOffset;
-        store_weights<Element, typename Tiles::Weights>(weights, scores, place.row, place.key());
+        const u32 v_columns = v_tile + place.column() / Tiles::V::kPerChunk * 16;
+        store_weights<typename Keys::Product, Weights>(weights, scores, place.row, place.key());
         partners.sync();
-        multiply_stored_pv<Element, typename Tiles::Weights, typename Tiles::V::Layout,
-                           Config::kBlockKv>(out, weights, place.row, v_tile, place.column() / 8);
+        if constexpr (Keys::kQuantized) {
+          multiply_stored_pv_bytes<Keys, Weights, VLayout, Config::kBlockKv>(out, weights,
+                                                                             place.row, v_columns);
+        } else {
+          multiply_stored_pv<Element, Weights, VLayout, Config::kBlockKv>(out, weights, place.row,
+                                                                          v_columns);
+        }
       }
     }
     read = read + Tiles::kStageBytes == Tiles::kRingBytes ? 0 : read + Tiles::kStageBytes;

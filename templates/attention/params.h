@@ -40,9 +40,8 @@ constexpr int attention_shared_bytes(int head_dim, int head_dim_v, int block_q, 
                                      int stages, int teams, int partners, bool splits,
                                      int element_bytes, int key_bytes) {
   const int dim = attention_padded_dim(head_dim), dim_v = attention_padded_dim(head_dim_v);
-  const int exchanged = partners > 1     ? block_q * (element_bytes * block_kv + 4 * partners)
-                        : key_bytes == 1 ? block_q * 4
-                                         : 0;
+  const int exchanged = (partners > 1 ? block_q * (element_bytes * block_kv + 4 * partners) : 0) +
+                        (key_bytes == 1 ? block_q * 4 : 0);
   const int keys = teams * stages * block_kv * (dim + dim_v);
   const int inputs = element_bytes * block_q * dim + key_bytes * keys + exchanged;
   const int outputs = splits ? 4 * teams * attention_partial_floats(block_q, head_dim_v)
@@ -129,6 +128,7 @@ struct AttentionVarlenParams {
   int packed_queries;
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
   AttentionSpread spread;
+  const float* out_scale;                    // of quantised outputs, which are divided by it
 };
 // Either argument block begins with what all calls have.
 constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }

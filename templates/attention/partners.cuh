@@ -1,6 +1,7 @@
 // Partners are warps that hold the same query rows. Each has its share of the scores of a tile and
 // of the output columns. With 32 rows but half of a head dim of 256, the accumulators of O fit in
-// registers, and K and V are read from shared memory half as often as with 16 rows.
+// registers, and K and V are read from shared memory half as often as with 16 rows. Of a head dim
+// of 512, not even the accumulators of 16 rows would fit.
 #pragma once
 #include "/kiln/base/frag.cuh"
 #include "/kiln/base/types.cuh"

@@ -100,15 +100,15 @@ __device__ __forceinline__ void store_weights(u32 tile, const Fragment<Map>& wei
   }
 }
 
-// Computes out += weights V with such a tile of kKeys keys; the warp's output starts at chunk
-// `v_chunk` of V.
+// Computes out += weights V with such a tile of kKeys keys. `v` is the address of the first column
+// of the warp's output in V: whole swizzle periods lie before it, so that chunks are laid out as at
+// the start of a row.
 template <class Element, class WeightLayout, class VLayout, int kKeys, class OutMap>
 __device__ __forceinline__ void multiply_stored_pv(Fragment<OutMap>& out, u32 weights, int row,
-                                                   u32 v, int v_chunk) {
+                                                   u32 v) {
   const int lane = threadIdx.x % 32;
   const LaneChunks<WeightLayout> weight_lane(weights, row + lane % 16, lane / 16);
-  // v_chunk is a multiple of the swizzle period, so chunks are laid out as at the start of a row.
-  const LaneChunks<VLayout> v_lane(v + v_chunk * 16, lane % 16, lane / 16);
+  const LaneChunks<VLayout> v_lane(v, lane % 16, lane / 16);
 #pragma unroll
   for (int k = 0; k < kKeys / 8; k += 2) {
     u32 a[OutMap::kRowTiles][4];

@@ -26,11 +26,30 @@ __device__ __forceinline__ float lse_of(RowSum sum) {
   return (sum.max + log2_approx(sum.sum)) * kLn2;
 }
 
-// Stores words of two elements each, to an address aligned to all of them or to one element.
+// The elements of a kernel's outputs: Config::OutElement, or those of its queries.
+template <class Config, class = void>
+struct OutputsOf {
+  using Element = typename Config::Element;
+  static constexpr bool kQuantized = false;
+};
+template <class Config>
+struct OutputsOf<Config, AlwaysVoid<typename Config::OutElement>> {
+  using Element = typename Config::OutElement;
+  static constexpr bool kQuantized = true;
+  static_assert(sizeof(Element) == 1, "flash_attention: quantised outputs are bytes");
+};
+
+// Stores words of two or four elements each, to an address aligned to all of them or to one
+// element.
 template <bool kAligned, class Element, int kWords>
 __device__ __forceinline__ void store_words(Element* destination, const u32 (&words)[kWords]) {
-  static_assert(kWords == 2 || kWords == 4, "store_words: 8 or 16 bytes");
-  if constexpr (!kAligned) {
+  static_assert(kWords == 1 || kWords == 2 || kWords == 4, "store_words: 4, 8 or 16 bytes");
+  if constexpr (!kAligned && sizeof(Element) == 1) {
+#pragma unroll
+    for (int i = 0; i < 4 * kWords; ++i) {
+      destination[i].bits = static_cast<u8>(words[i / 4] >> i % 4 * 8);
+    }
+  } else if constexpr (!kAligned) {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
       destination[2 * i].bits = static_cast<u16>(words[i]);
@@ -38,8 +57,10 @@ __device__ __forceinline__ void store_words(Element* destination, const u32 (&wo
     }
   } else if constexpr (kWords == 4) {
     *reinterpret_cast<uint4*>(destination) = {words[0], words[1], words[2], words[3]};
-  } else {
+  } else if constexpr (kWords == 2) {
     *reinterpret_cast<uint2*>(destination) = {words[0], words[1]};
+  } else {
+    *reinterpret_cast<u32*>(destination) = words[0];
   }
 }
 

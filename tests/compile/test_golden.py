@@ -32,6 +32,10 @@ SPECS = {
         **ATTENTION, "mask": "causal", "storage": "paged", "splits": True, "block_q": 16,
         "block_kv": 32, "stages": 3, "cache_dtype": "float8_e4m3fn",
     },
+    "attention_e4m3_output": {
+        **ATTENTION, "mask": "causal", "storage": "ragged", "splits": True, "block_q": 16,
+        "out_dtype": "float8_e4m3fn",
+    },
     "attention_sm90": {
         "op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "mask": "causal",
         "block_q": 192, "splits": False,

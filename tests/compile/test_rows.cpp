@@ -89,9 +89,9 @@ bool refused(std::string_view source, const Change& change, const std::string& s
 
 TEST_CASE("the attention template refuses a Config in one sentence") {
   CHECK(refused(kAttention, {"kHeadDim = 64", "kHeadDim = 60"},
-                "flash_attention: kHeadDim must be a multiple of 8, 8 to 256"));
-  CHECK(refused(kAttention, {"kHeadDimV = 64", "kHeadDimV = 264"},
-                "flash_attention: kHeadDimV must be a multiple of 8, 8 to 256"));
+                "flash_attention: kHeadDim must be a multiple of 8, 8 to 512"));
+  CHECK(refused(kAttention, {"kHeadDimV = 64", "kHeadDimV = 520"},
+                "flash_attention: kHeadDimV must be a multiple of 8, 8 to 512"));
   CHECK(refused(kAttention, {"kBlockKv = 64", "kBlockKv = 24"},
                 "flash_attention: kBlockKv must be a multiple of 16"));
   CHECK(refused(kAttention, {"kiln::bf16", "float"},

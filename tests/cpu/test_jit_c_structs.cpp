@@ -82,13 +82,13 @@ TEST_CASE("SDPA's options arrive from C") {
 
 TEST_CASE("the options of attention with lengths arrive from C") {
   const kiln_tensor queries = tensor(1), keys = tensor(2), used = tensor(3), pages = tensor(4);
-  const kiln_tensor of_q = tensor(5), of_k = tensor(6), of_v = tensor(7);
+  const kiln_tensor of_q = tensor(5), of_k = tensor(6), of_v = tensor(7), of_out = tensor(8);
   kiln_attention_options attention = zeroed<kiln_attention_options>();
   attention.causal = 1;
-  const kiln_tensor starts = tensor(5), list = tensor(6), flags = tensor(7), words = tensor(8);
+  const kiln_tensor starts = tensor(5), list = tensor(6), flags = tensor(7), words = tensor(9);
   kiln_sequence_options sequences{sizeof sequences, &starts, &list, &flags, &words,
                                   nullptr,          0,       0,     0};
-  const kiln_cache_scales scales{sizeof scales, &of_q, &of_k, &of_v};
+  const kiln_cache_scales scales{sizeof scales, &of_q, &of_k, &of_v, &of_out};
   const kiln_varlen_options c{sizeof c, &queries, &keys,      &used,      &pages, 5,
                               6,        1,        &attention, &sequences, &scales};
   const VarlenOptions options = options_of(&c);
@@ -105,7 +105,7 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   sequences.cp_seqused_k_total = &list;
   sequences.cp_world = 4, sequences.cp_rank = 2, sequences.cp_interleave = 16;
   CHECK((options.q_scale.data == of_q.data && options.k_scale.data == of_k.data));
-  CHECK(options.v_scale.data == of_v.data);
+  CHECK((options.v_scale.data == of_v.data && options.out_scale.data == of_out.data));
   CHECK_FALSE(options_of((kiln_varlen_options*)nullptr).cu_seqlens_q.given());
 
   kiln_cache_options cache = zeroed<kiln_cache_options>();
@@ -130,7 +130,7 @@ TEST_CASE("the options of attention with lengths arrive from C") {
                  "kiln_cache_options: reserved must be 0, got 1"));
   cache.reserved = 0;
   CHECK((cached.q_scale.data == of_q.data && cached.k_scale.data == of_k.data));
-  CHECK(cached.v_scale.data == of_v.data);
+  CHECK((cached.v_scale.data == of_v.data && cached.out_scale.data == of_out.data));
   const auto zeros = zeroed<kiln_kvcache_options>();
   CHECK_FALSE(options_of(&zeros).attention.causal);
 

@@ -34,25 +34,31 @@ AttentionTraits with_variant(int dim, int dim_v) {
   return traits;
 }
 
+std::vector<AttentionTraits> all_head_dims() {
+  std::vector<AttentionTraits> all{attention(512, 512), with_variant(512, 512)};
+  for (int dim = 8; dim <= 256; dim += 8) {
+    all.insert(all.end(), {attention(dim, 8), attention(dim, dim), attention(dim, 256),
+                           with_variant(dim, 256)});
+  }
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("sweep: attention never leaves its rows") {
   for (int arch = 0; arch < static_cast<int>(arch_table().size()); ++arch) {
-    for (int dim = 8; dim <= 256; dim += 8) {
-      for (const AttentionTraits& traits :
-           {attention(dim, 8), attention(dim, dim), attention(dim, 256), with_variant(dim, 256)}) {
-        const auto rows = attention_rows(traits, arch);
-        REQUIRE(rows.size() >= 3);
-        for (int row : rows) REQUIRE(row >= 0);
-        for (std::int64_t len_q = 0; len_q <= 16384; len_q = len_q < 300 ? len_q + 1 : len_q * 2) {
-          for (int sm_count : {132, 114, 78, 16}) {
-            const AttentionExtent extent{3, 8, 2, len_q, 40 * len_q + 1};
-            const AttentionChoice choice = choose_attention(traits, arch, extent, sm_count, true);
-            REQUIRE(is_listed(rows, choice.row));
-            REQUIRE(choice.splits >= 1);
-            REQUIRE((choice.splits == 1 || attention_configs()[choice.row].splits));
-            REQUIRE(choose_attention(traits, arch, extent, sm_count, false).splits == 1);
-          }
+    for (const AttentionTraits& traits : all_head_dims()) {
+      const auto rows = attention_rows(traits, arch);
+      REQUIRE(rows.size() >= 2);
+      for (int row : rows) REQUIRE(row >= 0);
+      for (std::int64_t len_q = 0; len_q <= 16384; len_q = len_q < 300 ? len_q + 1 : len_q * 2) {
+        for (int sm_count : {132, 114, 78, 16}) {
+          const AttentionExtent extent{3, 8, 2, len_q, 40 * len_q + 1};
+          const AttentionChoice choice = choose_attention(traits, arch, extent, sm_count, true);
+          REQUIRE(is_listed(rows, choice.row));
+          REQUIRE(choice.splits >= 1);
+          REQUIRE((choice.splits == 1 || attention_configs()[choice.row].splits));
+          REQUIRE(choose_attention(traits, arch, extent, sm_count, false).splits == 1);
         }
       }
     }
@@ -301,7 +307,7 @@ TEST_CASE("sweep: whatever the tensors, gemm runs kernels of a set that is known
 
 TEST_CASE("sweep: whatever the tensors, attention runs kernels of a set that is known beforehand") {
   const int arch = arch_index({9, 0});
-  for (int dim : {8, 64, 72, 128, 192, 256}) {
+  for (int dim : {8, 64, 72, 128, 192, 256, 512}) {
     std::set<std::size_t> known, used;
     for (int bits = 0; bits < 6; ++bits) {
       AttentionTraits traits = attention(dim, dim);
@@ -353,7 +359,7 @@ TEST_CASE("every row of the tables is used somewhere") {
   std::map<const Template*, std::set<int>> seen;
   for (int arch = 0; arch < static_cast<int>(arch_table().size()); ++arch) {
     for (const Specialization& spec : all_samples(arch)) seen[&spec.kernel()].insert(spec.row());
-    for (int dim = 8; dim <= 256; dim += 8) {
+    for (int dim = 8; dim <= 512; dim += dim < 256 ? 8 : 256) {
       for (int row : attention_rows(with_variant(dim, dim), arch)) {
         seen[&kFlashAttention].insert(row);
       }

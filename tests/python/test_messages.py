@@ -195,7 +195,7 @@ CALLS = [
     (
         lambda: kiln.prewarm({"op": "flash_attention"}, "sm_80"),
         ValueError,
-        "field 'head_dim' is missing; give a multiple of 8 up to 256",
+        "field 'head_dim' is missing; give a multiple of 8 up to 256, or 512",
     ),
     (
         lambda: kiln.prewarm({"op": "gemm", "block_m": 7}, "sm_80"),

@@ -11,6 +11,7 @@ import pytest
 SCHEMA = json.loads((pathlib.Path(kiln.__file__).parent / "data" / "spec.schema.json").read_text())
 DEFINITIONS = SCHEMA["$defs"]
 OPERATIONS = [one["$ref"].split("/")[-1] for one in DEFINITIONS["spec"]["oneOf"]]
+SERVING = ("cache_dtype", "out_dtype")  # fields of calls over sequences alone
 
 
 def resolved(field):
@@ -31,9 +32,7 @@ def test_every_enumerated_value_is_taken(op):
                 extra = {"dtype": "float8_e4m3fn"}
             elif name == "dtype_b":
                 extra = {"dtype": value}
-            elif value in ("causal_each", "tree") or (
-                name == "cache_dtype" and op == "flash_attention"
-            ):
+            elif value in ("causal_each", "tree") or (name in SERVING and op == "flash_attention"):
                 extra = {"storage": "paged"}
             elif name == "gate":
                 extra = {"activation": "swiglu"}

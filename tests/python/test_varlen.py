@@ -2,6 +2,7 @@
 one sentence, which docs/troubleshooting.md lists. tests/kernels tests what the kernels compute."""
 
 import kiln
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -13,6 +14,10 @@ HALF = np.float16
 
 def array(*shape, dtype=HALF):
     return np.zeros(shape, dtype)
+
+
+def eight_bits(*shape):
+    return np.zeros(shape, ml_dtypes.float8_e4m3fn)
 
 
 def numbers(*values):
@@ -205,6 +210,17 @@ REFUSED = [
     (lambda: quantised(v_scale=scale(12, 2)), ValueError, "v_scale must have shape [] or [1] (one"),
     (lambda: quantised(q_scale=np.ones(2, HALF)), TypeError,
      "q_scale must be float32, got float16"),
+    (lambda: varlen(out_scale=np.ones(1, HALF)), TypeError,
+     "out_scale must be float32, got float16"),
+    (lambda: varlen(out_scale=scale(2)), ValueError,
+     "out_scale must have shape [] or [1], as all results are divided by one number, got [2]"),
+    (lambda: varlen(out_scale=scale(1), out=array(5, 4, 64)), TypeError,
+     "out must be float8_e4m3fn where out_scale is given, got float16"),
+    (lambda: kvcache(out=eight_bits(2, 1, 4, 64)), ValueError,
+     "out_scale is needed where out is float8_e4m3fn: a float32 tensor of one number, by which"),
+    (lambda: appending(out_scale=scale(1), out=eight_bits(2, 1, 4, 64)), ValueError,
+     "rotary_cos must not be given with out_scale, because rotated queries lie in out until they "
+     "are read; rotate with jit.append_kv before the call"),
     (lambda: varlen(k=array(5, 2, 32)), ValueError,
      "k must have the head dim of q, which is [5, 4, 64]; it is [5, 2, 32]"),
     (lambda: varlen(v=array(6, 2, 64)), ValueError,
@@ -334,6 +350,18 @@ def test_scales_that_are_taken(shape):
     three = np.full(shape, 3, np.float32)
     out = quantised(q=q, v=v, q_scale=scale(*shape), k_scale=scale(*shape), v_scale=three)
     assert (out == 3).all()
+
+
+def test_a_new_out_is_of_eight_bits_with_a_scale():
+    q = np.ones((5, 4, 64), HALF)
+    v = np.full((5, 2, 64), 6, HALF)
+    out, lse = varlen(q=q, v=v, out_scale=np.full((), 0.0625, np.float32), return_lse=True)
+    assert out.dtype == ml_dtypes.float8_e4m3fn and (out.astype(np.float32) == 96).all()
+    assert lse.dtype == np.float32
+    call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), array(2, 8, 2, 64),
+                        array(2, 8, 2, 64), cache_seqlens=numbers(3, 8),
+                        out_scale=scale(1))  # fmt: skip
+    assert call["spec"]["out_dtype"] == "float8_e4m3fn"
 
 
 def test_a_variant_indexed_by_row_is_taken():

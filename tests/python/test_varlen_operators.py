@@ -93,6 +93,16 @@ def test_an_operator_takes_a_part_of_the_keys():
     assert torch.equal(found, expected)
 
 
+def test_an_operator_quantises_its_result():
+    arguments = packed(out_scale=torch.tensor(0.25))
+    found = torch.ops.kiln.flash_attention_varlen(**arguments)
+    assert found.dtype == torch.float8_e4m3fn
+    expected = torch.ops.kiln.flash_attention_varlen(**{**arguments, "out_scale": None})
+    torch.testing.assert_close(found.float() * 0.25, expected.float(), atol=0.01, rtol=0.07)
+    compiled = torch.compile(jit.flash_attention_varlen, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(**arguments).float(), found.float())
+
+
 def test_fake_tensors_give_fake_results():
     with FakeTensorMode():
         starts = torch.empty(3, dtype=torch.int32)

@@ -7,6 +7,8 @@ VARLEN = f"{FOLDER}/test_attention_varlen.py::"
 VARLEN_MIXED = f"{VARLEN}test_shapes -k mixed-d64"
 VARLEN_MANY = f"{VARLEN}test_shapes -k many-d64"
 QUANTIZED = f"{FOLDER}/test_attention_quantized.py::"
+QUANTIZED_OUTPUT = f"{FOLDER}/test_attention_quantized_output.py::"
+WIDE = f"{FOLDER}/test_attention_wide.py::"
 VARLEN_PAGES = f"{VARLEN}test_caches -k paged-1-nhd"
 PREFILL = f"{VARLEN}test_shapes -k prefill-d64"
 WIDENED = f"{QUANTIZED}test_prefill -k paged"
@@ -151,8 +153,8 @@ SERVING_FAULTS = [
           f"{NEW_KEYS}test_causal_flags -k bf16-packed"),
     # Quantised caches.
     fault("quantised-values-are-not-dealt-to-even-and-odd-columns", "attention/cache_products.cuh",
-          "widen<Keys, true>(bytes[2 * i], even[0], odd[0]);",
-          "widen<Keys, false>(bytes[2 * i], even[0], odd[0]);",
+          "widen<Keys, true>(first, even[0], odd[0]);",
+          "widen<Keys, false>(first, even[0], odd[0]);",
           f"{QUANTIZED}test_shapes -k decode-d64"),
     fault("quantised-queries-keep-their-order", "attention/cache.cuh",
           "words[i / 2 + i % 2 * 4] =", "words[i] =", f"{QUANTIZED}test_shapes -k decode-d80"),
@@ -164,6 +166,23 @@ SERVING_FAULTS = [
     fault("quantised-chunk-takes-what-follows-the-row", "attention/load.cuh",
           ": min(left, kCount);", ": kCount;",
           f"{QUANTIZED}test_the_last_chunk_of_a_row_is_half_full"),
+    fault("quantised-outputs-are-multiplied", f"{VARLEN_FOLDER}addressing.cuh",
+          "return __ldg(p_.out_scale);", "return 1.0f / __ldg(p_.out_scale);",
+          f"{QUANTIZED_OUTPUT}test_shapes -k decode-d64"),
+    fault("quantised-outputs-at-any-address-are-words", "attention/store.cuh",
+          "!kAligned && sizeof(Element) == 1", "false && sizeof(Element) == 1",
+          f"{QUANTIZED_OUTPUT}test_results_lie_anywhere -k 64-odd"),
+    # A head dim of 512.
+    fault("wide-values-of-the-first-partner", "attention/flash_attention.cuh",
+          "v_tile + place.column() / Tiles::V::kPerChunk * 16", "v_tile",
+          f"{WIDE}test_dense -k decode-full"),
+    fault("wide-quantised-weights-of-the-first-partner", "attention/cache_products.cuh",
+          "load_matrix_x4(a[m], weight_lane.at(m * 16, k));",
+          "load_matrix_x4(a[m], weight_lane.at(m * 16, k % 2));",
+          f"{WIDE}test_sequences -k decode-e4m3"),
+    fault("wide-queries-beyond-256-columns-stay", "attention/cache.cuh",
+          "kLanes = kGroups > 16  ? 32", "kLanes = kGroups > 16  ? 16",
+          f"{WIDE}test_sequences -k decode-e4m3"),
     # Merging.
     fault("merge-part-of-no-weight-is-multiplied", "merge_states/merge_states.cuh",
           "weight == 0.0f ? 0.0f : weight * parts", "weight * parts",
@@ -209,9 +228,9 @@ SERVING_FAULTS = [
     fault("append-queries-rotate-as-the-first", "append_kv/tokens.cuh",
           "of != HeadOf::query || params.queries_advance != 0", "of != HeadOf::query",
           f"{NEW_KEYS}test_rotation -k True-True"),
-    fault("append-quotient-of-two-roundings", "append_kv/quantize.cuh",
+    fault("append-quotient-of-two-roundings", "base/quantize.cuh",
           "fmaf(fmaf(-near, scale, x), inverse, near);", "near;",
           f"{APPEND_EVERY} -k int8-sm_90a"),
-    fault("append-bytes-round-half-up", "append_kv/quantize.cuh",
+    fault("append-bytes-round-half-up", "base/quantize.cuh",
           "- 1 + (bits >> kShift & 1)", "", f"{APPEND_EVERY} -k e4m3-sm_80"),
 ]  # fmt: skip

@@ -37,9 +37,9 @@ struct AttentionOptions {
 //   q [batch, len_q, heads, head_dim], k [batch, len_kv, heads_kv, head_dim],
 //   v [batch, len_kv, heads_kv, head_dim_v], out [batch, len_q, heads, head_dim_v]
 // (bhsd: heads before lengths). All four have the same dtype, f16 or bf16. heads must be a multiple
-// of heads_kv, and head dims must be multiples of 8 up to 256. The last stride must be 1; the
-// others are free. `lse` may be left out; it is f32 [batch, heads, len_q] with a last stride of 1,
-// the natural logarithm, without the sink. A row without visible keys gives out = 0 and lse =
+// of heads_kv, and head dims must be multiples of 8 up to 256, or all 512. The last stride must be
+// 1; the others are free. `lse` may be left out; it is f32 [batch, heads, len_q] with a last stride
+// of 1, the natural logarithm, without the sink. A row without visible keys gives out = 0 and lse =
 // -infinity.
 // A row with a logit of 2^26 (f16) or 2^30 (bf16) or more, scaled and with its mask, may give NaN
 // or 0 instead of the textbook's result, and so may one whose products overflow f32. A NaN in

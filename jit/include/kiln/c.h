@@ -159,9 +159,9 @@ typedef struct kiln_attention_options {
  *   q [batch, len_q, heads, head_dim], k [batch, len_kv, heads_kv, head_dim],
  *   v [batch, len_kv, heads_kv, head_dim_v], out [batch, len_q, heads, head_dim_v]
  * (KILN_BHSD: heads before lengths). All four have the same dtype, f16 or bf16. heads must be a
- * multiple of heads_kv, and head dims must be multiples of 8 up to 256. The last stride must be 1;
- * the others are free. `lse` may be NULL; it is f32 [batch, heads, len_q] with a last stride of 1,
- * the natural logarithm, without the sink. A row without visible keys gives 0, and -infinity in it.
+ * multiple of heads_kv, head dims multiples of 8 up to 256, or 512. The last stride must be 1; the
+ * others are free. `lse` may be NULL; it is f32 [batch, heads, len_q] with a last stride of 1, the
+ * natural logarithm, without the sink. A row without visible keys gives 0, and -infinity in it.
  *
  * The work is enqueued on `stream` (a CUstream or cudaStream_t; NULL means the default stream), and
  * the call returns without waiting for it. On the emulated device it returns when the work is done.

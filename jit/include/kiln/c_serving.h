@@ -80,13 +80,15 @@ typedef struct kiln_cache_options {
 
 /* With kiln_flash_attention_varlen and kiln_flash_attention_with_kvcache, k and v may be quantised:
  * KILN_F8_E4M3, KILN_F8_E5M2 or KILN_I8. What their elements and those of q are multiples of, f32
- * [], [1], [heads_kv] or [batch, heads_kv]; NULL = 1. A plan's pointers have them, in this order,
- * behind block_table. */
+ * [], [1], [heads_kv] or [batch, heads_kv]; NULL = 1. With out_scale, f32 [] or [1], out is
+ * KILN_F8_E4M3 and holds results divided by it. A plan's pointers have them, in this order, behind
+ * block_table. */
 typedef struct kiln_cache_scales {
   size_t struct_size; /* sizeof(kiln_cache_scales) */
   const kiln_tensor* q_scale;
   const kiln_tensor* k_scale;
   const kiln_tensor* v_scale;
+  const kiln_tensor* out_scale;
 } kiln_cache_scales;
 
 /* ------------------------------------------------------------------------------- appending */

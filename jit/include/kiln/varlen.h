@@ -47,6 +47,9 @@ struct VarlenOptions {
   // [1]), one for each KV head ([heads_kv]), or those of each sequence ([batch, heads_kv]), with
   // any strides, 0 included; left out, 1. q_scale is of the query heads that share the KV head.
   TensorView q_scale{}, k_scale{}, v_scale{};
+  // f32, [] or [1]: `out` is f8_e4m3 and holds the results divided by this number, rounded to
+  // nearest even from f32. What is beyond 448 saturates; NaN stays NaN. `lse` is as without it.
+  TensorView out_scale{};
   // Bounds of the lengths. They decide about launches, never about results.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   // 0: several thread blocks may share the keys of a sequence. 1: none do, and the result of a
@@ -67,12 +70,12 @@ struct VarlenOptions {
 //                                              these
 // with a last stride of 1 and any others: head-major caches and rows that hold K and V side by side
 // are views. All four have the same dtype, f16 or bf16, or k and v are a quantised cache: f8_e4m3,
-// f8_e5m2 or i8, whose elements are converted exactly and computed with in f16, sums in f32. `lse`
-// may be left out; it is f32 [heads,
-// tokens] with a last stride of 1, the natural logarithm, without the sink. Sequences may have no
-// queries or no keys: a query without visible keys gives out = 0 and lse = -infinity. Queries
-// behind the last sequence are padding, for which nothing is written. Unused cache rows may hold
-// anything. Bounds of head dims, logits and overlaps are those of flash_attention.
+// f8_e5m2 or i8, whose elements are converted exactly and computed with in f16, sums in f32; or out
+// is quantised, with out_scale. `lse` may be left out; it is f32 [heads, tokens] with a last stride
+// of 1, the natural logarithm, without the sink. Sequences may have no queries or no keys: a query
+// without visible keys gives out = 0 and lse = -infinity. Queries behind the last sequence are
+// padding, for which nothing is written. Unused cache rows may hold anything. Bounds of head dims,
+// logits and overlaps are those of flash_attention.
 void flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                             const TensorView& out, const TensorView& lse,
                             const VarlenOptions& options, void* stream = nullptr);
@@ -108,6 +111,7 @@ struct KvCacheOptions {
   TensorView rotary_sin{};
   bool rotary_interleaved = true;  // elements 2i and 2i + 1 rotate together, not i and i + angles
   TensorView q_scale{}, k_scale{}, v_scale{};  // as VarlenOptions'
+  TensorView out_scale{};                      // as VarlenOptions', but not with rotary_cos
   std::int64_t num_splits = 0;                 // as VarlenOptions'
   AttentionOptions attention{};                // as VarlenOptions'
 };
@@ -126,17 +130,21 @@ Status try_flash_attention_with_kvcache(const TensorView& q, const TensorView& k
                                         const TensorView& lse, const KvCacheOptions& options,
                                         void* stream = nullptr) noexcept;
 
-// Contiguous views with the shapes of `out` and `lse` for these inputs and null pointers.
-TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& v);
+// Contiguous views with the shapes of `out` and `lse` for these inputs and null pointers; out has
+// q's dtype if `out_dtype` is none.
+TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& v,
+                                         DType out_dtype = DType::none);
 TensorView flash_attention_varlen_lse_output(const TensorView& q);
-TensorView flash_attention_with_kvcache_output(const TensorView& q, const TensorView& v_cache);
+TensorView flash_attention_with_kvcache_output(const TensorView& q, const TensorView& v_cache,
+                                               DType out_dtype = DType::none);
 TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
 
 // Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
 // seqused_k, block_table or kv_indices, kv_indptr, cache_batch_idx, cache_leftpad, seqused_k_total,
-// q_scale, k_scale, v_scale, alibi_slopes, causal_each, tree_mask and sinks that were given, then
-// those of the variant's tensors, and last k_new, v_new, rotary_cos and rotary_sin; with a KV
-// cache, cache_seqlens stands in the place of seqused_k. Rules are those of plan_flash_attention.
+// q_scale, k_scale, v_scale, out_scale, alibi_slopes, causal_each, tree_mask and sinks that were
+// given, then those of the variant's tensors, and last k_new, v_new, rotary_cos and rotary_sin; with
+// a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
+// plan_flash_attention.
 Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const TensorView& out, const TensorView& lse,
                                  const VarlenOptions& options);

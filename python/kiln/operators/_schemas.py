@@ -31,7 +31,8 @@ _FLASH_ATTENTION_VARLEN = (
     "bool causal=False, SymInt[] window=[-1, -1], Tensor? tree_mask=None, float softcap=0.0, "
     "float? scale=None, Tensor? sinks=None, Tensor? alibi_slopes=None, Tensor? q_scale=None, "
     "Tensor? k_scale=None, Tensor? v_scale=None, SymInt cp_world=1, SymInt cp_rank=0, "
-    "SymInt cp_interleave=1, Tensor? cp_seqused_k_total=None, SymInt num_splits=0"
+    "SymInt cp_interleave=1, Tensor? cp_seqused_k_total=None, Tensor? out_scale=None, "
+    "SymInt num_splits=0"
 )
 _FLASH_ATTENTION_WITH_KVCACHE = (
     "Tensor q, Tensor k_cache, Tensor v_cache, *, Tensor cache_seqlens, Tensor? block_table=None, "
@@ -40,7 +41,7 @@ _FLASH_ATTENTION_WITH_KVCACHE = (
     "Tensor? tree_mask=None, float softcap=0.0, float? scale=None, Tensor? sinks=None, "
     "Tensor? alibi_slopes=None, Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None, "
     "SymInt cp_world=1, SymInt cp_rank=0, SymInt cp_interleave=1, "
-    "Tensor? cp_seqused_k_total=None, SymInt num_splits=0"
+    "Tensor? cp_seqused_k_total=None, Tensor? out_scale=None, SymInt num_splits=0"
 )
 _SCALED_DOT_PRODUCT_ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "

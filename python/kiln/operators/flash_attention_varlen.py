@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 
-def out(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    """Like q, with v's head dim."""
-    return q.new_empty((*q.shape[:-1], v.shape[-1]))
+def out(q: Any, k: Any, v: Any, *, out_scale: Any = None, **options: Any) -> Any:
+    """Like q, with v's head dim; float8_e4m3fn with out_scale."""
+    dtype = q.dtype if out_scale is None else torch.float8_e4m3fn
+    return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=dtype)
 
 
 def lse(q: Any, k: Any, v: Any, **options: Any) -> Any:

@@ -18,18 +18,18 @@ struct FlashAttentionVarlenSignature {
     kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable,
     kKvIndptr, kKvIndices, kCausal, kWindow, kTreeMask, kSoftcap, kScale, kSinks, kAlibiSlopes,
     kVariant, kQScale, kKScale, kVScale, kCpWorld, kCpRank, kCpInterleave, kCpSequsedKTotal,
-    kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kOutScale, kNumSplits, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
       "block_table", "kv_indptr", "kv_indices", "causal", "window", "tree_mask", "softcap", "scale",
       "sinks", "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "cp_world", "cp_rank",
-      "cp_interleave", "cp_seqused_k_total", "num_splits", "out", "lse", "return_lse"};
+      "cp_interleave", "cp_seqused_k_total", "out_scale", "num_splits", "out", "lse", "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 19> all;
+    std::array<Argument, 20> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -65,10 +65,12 @@ struct FlashAttentionVarlenSignature {
     const Argument& v_scale() const { return all[15]; }
     Argument& cp_seqused_k_total() { return all[16]; }
     const Argument& cp_seqused_k_total() const { return all[16]; }
-    Argument& out() { return all[17]; }
-    const Argument& out() const { return all[17]; }
-    Argument& lse() { return all[18]; }
-    const Argument& lse() const { return all[18]; }
+    Argument& out_scale() { return all[17]; }
+    const Argument& out_scale() const { return all[17]; }
+    Argument& out() { return all[18]; }
+    const Argument& out() const { return all[18]; }
+    Argument& lse() { return all[19]; }
+    const Argument& lse() const { return all[19]; }
   };
 
   template <class Argument>
@@ -91,6 +93,7 @@ struct FlashAttentionVarlenSignature {
         {"k_scale", slots[kKScale]},
         {"v_scale", slots[kVScale]},
         {"cp_seqused_k_total", slots[kCpSequsedKTotal]},
+        {"out_scale", slots[kOutScale]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

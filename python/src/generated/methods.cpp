@@ -37,7 +37,7 @@ constexpr const char* kFlashAttentionVarlenDoc =
     "kv_indices=None, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
     "scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
     "v_scale=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
-    "num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_varlen.inc"
     ;
@@ -48,7 +48,7 @@ constexpr const char* kExplainFlashAttentionVarlenDoc =
     "kv_indices=None, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
     "scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
     "v_scale=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
-    "num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -60,7 +60,7 @@ constexpr const char* kFlashAttentionWithKvcacheDoc =
     "rotary_interleaved=True, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
     "scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
     "v_scale=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
-    "num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_with_kvcache.inc"
     ;
@@ -72,7 +72,7 @@ constexpr const char* kExplainFlashAttentionWithKvcacheDoc =
     "rotary_interleaved=True, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
     "scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
     "v_scale=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
-    "num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;

@@ -41,6 +41,7 @@ struct FlashAttentionVarlenArguments {
   std::int64_t cp_rank;
   std::int64_t cp_interleave;
   TorchTensor cp_seqused_k_total;
+  TorchTensor out_scale;
   std::int64_t num_splits;
   TorchTensor out;
   TorchTensor lse;
@@ -71,6 +72,7 @@ struct FlashAttentionVarlenArguments {
         cp_rank(in.integer()),
         cp_interleave(in.integer()),
         cp_seqused_k_total(in.optional_tensor()),
+        out_scale(in.optional_tensor()),
         num_splits(in.integer()),
         out(writes ? in.tensor() : nullptr),
         lse(writes ? in.optional_tensor() : nullptr) {}
@@ -94,6 +96,7 @@ struct FlashAttentionVarlenArguments {
         {"k_scale", k_scale.get()},
         {"v_scale", v_scale.get()},
         {"cp_seqused_k_total", cp_seqused_k_total.get()},
+        {"out_scale", out_scale.get()},
         {"out", out.get(), true},
         {"lse", lse.get(), true},
     }}};

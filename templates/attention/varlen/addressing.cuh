@@ -4,6 +4,7 @@
 #pragma once
 #include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/cache.cuh"
+#include "/kiln/attention/store.cuh"
 #include "/kiln/attention/varlen/pages.cuh"
 #include "/kiln/attention/varlen/work.cuh"
 
@@ -70,7 +71,6 @@ struct PagedByteRows {
 template <class Config>
 class VarlenAddressing {
  public:
-  using Element = typename Config::Element;
   using Keys = KeysOf<Config>;
   using Key = typename Keys::Element;
 
@@ -121,11 +121,11 @@ class VarlenAddressing {
     return key_rows(kKeepsBases ? v_ : keys_at(p.v, p.v_batch, p.v_row, p.v_head), p.v_batch,
                     p.v_row);
   }
-  __device__ __forceinline__ Element* out_row(int tile_row) const {
+  __device__ __forceinline__ auto out_row(int tile_row) const {
     const AttentionParams& p = p_.call;
     const Query at = query(first_row_ + tile_row);
-    return static_cast<Element*>(p.out) + s_.b * p.out_batch + at.h * p.out_head +
-           static_cast<i64>(s_.first_q + at.row) * p.out_row;
+    return static_cast<typename OutputsOf<Config>::Element*>(p.out) + s_.b * p.out_batch +
+           at.h * p.out_head + static_cast<i64>(s_.first_q + at.row) * p.out_row;
   }
   // The factors of logits and of values of a quantised cache.
   __device__ __forceinline__ float logit_scale() const {
@@ -134,6 +134,7 @@ class VarlenAddressing {
   __device__ __forceinline__ float value_scale() const {
     return scale_at(p_.v_scale, s_.b, h_kv_) * Keys::kUnit;
   }
+  __device__ __forceinline__ float out_scale() const { return __ldg(p_.out_scale); }
   __device__ __forceinline__ bool wants_lse() const { return p_.call.lse != nullptr; }
   __device__ __forceinline__ float* lse(int tile_row) const {
     const Query at = query(first_row_ + tile_row);

@@ -7,7 +7,7 @@ import math
 
 import kiln
 import torch
-from compare import check_lse, check_rows
+from compare import GATES, check_lse, check_quantized_rows, check_rows
 from kiln import jit
 from reference import attention
 from storage import DEVICE, DTYPES, Placed, filled, place, randn
@@ -126,8 +126,9 @@ class AttentionCase:
         return out.view, lse
 
 
-def judge(what, q, k, v, out, lse, logits_off=None, **options):
-    """`out` (a tensor or Placed) and `lse` against the textbook in float64 and in q's dtype.
+def judge(what, q, k, v, out, lse, logits_off=None, out_scale=0.0, **options):
+    """`out` (a tensor or Placed) and `lse` against the textbook in float64 and in q's dtype. With
+    an out_scale, out is e4m3 and was divided by it.
 
     logits_off [batch, heads, len_q], for layout bshd: by how much each query's logits may be off,
     where the call computes q itself and no one sees how it was rounded. The LSE is then off by no
@@ -136,10 +137,14 @@ def judge(what, q, k, v, out, lse, logits_off=None, **options):
     expected, expected_lse = attention(q, k, v, precision=torch.float64, **options)
     baseline, _ = attention(q, k, v, precision=q.dtype, **options)
     placed = isinstance(out, Placed)
+    found = out.view if placed else out
     rows_off = lse_off = 0.0
     if logits_off is not None:
         lse_off, rows_off = logits_off, 2 * v.double().abs().max() * logits_off.transpose(1, 2)
-    check_rows(out.view if placed else out, expected, baseline, what=what, excused=rows_off)
+    if out_scale:
+        check_quantized_rows(found, expected, baseline, out_scale, GATES[q.dtype], what=what)
+    else:
+        check_rows(found, expected, baseline, what=what, excused=rows_off)
     check_lse(lse, expected_lse, what=what, excused=lse_off)
     if placed:
         out.check_untouched(what)

@@ -62,6 +62,23 @@ def check_rows(actual, expected, baseline, *, what, gate=None, excused=0.0):
         raise AssertionError(_describe(actual, expected, error, allowed, rms, bad, what))
 
 
+def check_quantized_rows(actual, expected, baseline, scale, gate, *, what):
+    """Rows of e4m3 that were divided by `scale`: each element is off by at most half a step, beside
+    what `gate` excuses in the row before that."""
+    expected, baseline = expected.double(), baseline.double()
+    excused = 2 * _row_error(baseline, expected) + gate.small * expected.square().mean(-1).sqrt()
+    exact = (expected / scale).clamp(-448, 448)
+    half_steps = (exact.abs() / 16).clamp_min(2**-10)
+    error = (actual.double() - exact).abs() - half_steps
+    bad = ~(error <= excused[..., None] / scale + 1e-9)
+    if bad.any():
+        where = _unravel(int(bad.flatten().int().argmax()), bad.shape)
+        raise AssertionError(
+            f"{what}: {int(bad.sum())} of {bad.numel()} elements are wrong, the first at {where}: "
+            f"{actual[where].float():.6g}, expected {exact[where]:.6g}"
+        )
+
+
 def _row_error(x, expected):
     return torch.nan_to_num((x - expected).abs(), nan=math.inf).amax(-1)
 

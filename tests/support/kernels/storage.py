@@ -27,7 +27,7 @@ class Placed:
         v = self.view
         if v.numel():
             outside.as_strided(v.shape, v.stride(), v.storage_offset()).fill_(False)
-        written = int((~torch.isnan(self.buffer[outside])).sum())
+        written = int((~torch.isnan(self.buffer.float()[outside])).sum())
         assert written == 0, f"{what}: {written} elements outside of the output were written"
 
 

@@ -48,6 +48,8 @@ class VarlenCase:
     leftpad: tuple = ()  # keys of each sequence that are none, before lens_k
     stored: str = ""  # a dtype of QUANTIZED, "" = dtype
     scales: str = ""  # of stored elements and of q: "" = 1, or a shape of scale_tensor()
+    out_scale: float = 0.0  # out is e4m3 and divided by it; 0 = out has q's dtype
+    placed: str = "guarded"  # where out lies: see place()
 
     def __str__(self):
         base = type(self)()
@@ -236,7 +238,10 @@ class Call:
             self.keywords.update({name: case.scale_tensor(i) for i, name in enumerate(names)})
         kind = QUANTIZED.get(case.stored, dtype)
         getattr(self, "_" + case.keys.split()[0])(stored, dims, kind)
-        self.out = place("guarded", [*shape, dims[1]], dtype)
+        if case.out_scale:
+            self.keywords["out_scale"] = torch.tensor(case.out_scale, device=DEVICE)
+            dtype = QUANTIZED["e4m3"]
+        self.out = place(case.placed, [*shape, dims[1]], dtype)
         self.lse = torch.full(lse_shape, math.nan, device=DEVICE)
 
     def queries(self, tensor, b):
@@ -349,10 +354,11 @@ class Call:
                 self.queries(self.out.view, b)[None],
                 self.lse_of(b)[None],
                 logits_off=None if logits_off is None else logits_off[b][None],
+                out_scale=self.case.out_scale,
                 **options,
             )
         self.out.check_untouched(str(self.case))
         if self.case.op == "varlen":
             tokens = sum(self.case.lens_q)
-            assert self.out.view[tokens:].isnan().all(), f"{self.case}: padding was written"
+            assert self.out.view[tokens:].float().isnan().all(), f"{self.case}: padding was written"
             assert self.lse[:, tokens:].isnan().all(), f"{self.case}: padding's lse was written"

@@ -44,6 +44,7 @@ def flash_attention_with_kvcache(
     cp_rank: Any = 0,
     cp_interleave: Any = 1,
     cp_seqused_k_total: Any = None,
+    out_scale: Any = None,
     num_splits: Any = 0,
     out: Any = None,
     lse: Any = None,
@@ -72,6 +73,7 @@ def flash_attention_with_kvcache(
         "k_scale": k_scale,
         "v_scale": v_scale,
         "cp_seqused_k_total": cp_seqused_k_total,
+        "out_scale": out_scale,
         "out": out,
         "lse": lse,
     }
@@ -97,6 +99,7 @@ def flash_attention_with_kvcache(
         "cp_rank": cp_rank,
         "cp_interleave": cp_interleave,
         "cp_seqused_k_total": cp_seqused_k_total,
+        "out_scale": out_scale,
         "num_splits": num_splits,
     }
     if out is None and lse is None:

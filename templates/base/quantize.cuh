@@ -1,4 +1,4 @@
-// Elements of quantised caches: 8-bit floats that saturate, and integers.
+// Elements of quantised caches and outputs: 8-bit floats that saturate, and integers.
 #pragma once
 #include "/kiln/base/pack.cuh"
 
@@ -8,8 +8,8 @@ template <class T>
 inline constexpr bool is_quantized = is_same<T, f8_e4m3> || is_same<T, f8_e5m2> || is_same<T, i8>;
 
 // x / scale, rounded once: the product's error is made good by the remainder. A 0 keeps its sign
-// without it. Far from 0, where the remainder may be NaN, the product saturates in all that a cache
-// can hold.
+// without it. Far from 0, where the remainder may be NaN, the product saturates in all of these
+// elements.
 struct Divisor {
   float scale, inverse;
 
@@ -60,6 +60,20 @@ __device__ __forceinline__ u32 quantize2(float low, float high) {
   }
 }
 
+// Fills words with an even number of elements, four in each.
+template <class T, bool kHardware, int kCount>
+__device__ __forceinline__ void quantize(const float (&values)[kCount], const Divisor& divisor,
+                                         u32 (&words)[ceil_div(kCount, 4)]) {
+#pragma unroll
+  for (u32& word : words) word = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; i += 2) {
+    const u32 pair =
+        quantize2<T, kHardware>(divisor.divide(values[i]), divisor.divide(values[i + 1]));
+    words[i / 4] |= pair << i % 4 * 8;
+  }
+}
+
 // Stores kCount elements, a power of two up to 16, at a multiple of their bytes.
 template <class T, bool kHardware, int kCount>
 __device__ __forceinline__ void store_quantized(void* destination, const float (&values)[kCount],
@@ -68,13 +82,8 @@ __device__ __forceinline__ void store_quantized(void* destination, const float (
     *static_cast<u8*>(destination) =
         static_cast<u8>(quantize2<T, kHardware>(divisor.divide(values[0]), 0.0f));
   } else {
-    u32 words[ceil_div(kCount, 4)] = {};
-#pragma unroll
-    for (int i = 0; i < kCount; i += 2) {
-      const u32 pair =
-          quantize2<T, kHardware>(divisor.divide(values[i]), divisor.divide(values[i + 1]));
-      words[i / 4] |= pair << i % 4 * 8;
-    }
+    u32 words[ceil_div(kCount, 4)];
+    quantize<T, kHardware>(values, divisor, words);
     store_words<kCount>(destination, words);
   }
 }
