@@ -100,14 +100,14 @@ std::vector<AttentionTraits> attention_traits() {
       list.push_back(traits);
       list.push_back(all);
       AttentionTraits each = all;
-        for (const Mask mask : {Mask::causal_each, Mask::tree}) {
-          each.mask = mask;
-          list.push_back(each);
-        }
-        add_spread(traits, list);
-        AttentionTraits quantized = storage == Storage::paged ? all : traits;
-        quantized.out = DType::f8_e4m3;
-        list.push_back(quantized);
+      for (const Mask mask : {Mask::causal_each, Mask::tree}) {
+        each.mask = mask;
+        list.push_back(each);
+      }
+      add_spread(traits, list);
+      AttentionTraits quantized = storage == Storage::paged ? all : traits;
+      quantized.out = DType::f8_e4m3;
+      list.push_back(quantized);
       traits.aligned = false;
       traits.set_dtype(DType::f16);
       list.push_back(traits);

@@ -128,7 +128,7 @@ struct AttentionVarlenParams {
   int packed_queries;
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
   AttentionSpread spread;
-  const float* out_scale;                    // of quantised outputs, which are divided by it
+  const float* out_scale;  // of quantised outputs, which are divided by it
 };
 // Either argument block begins with what all calls have.
 constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }

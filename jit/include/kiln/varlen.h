@@ -142,8 +142,8 @@ TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
 // Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
 // seqused_k, block_table or kv_indices, kv_indptr, cache_batch_idx, cache_leftpad, seqused_k_total,
 // q_scale, k_scale, v_scale, out_scale, alibi_slopes, causal_each, tree_mask and sinks that were
-// given, then those of the variant's tensors, and last k_new, v_new, rotary_cos and rotary_sin; with
-// a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
+// given, then those of the variant's tensors, and last k_new, v_new, rotary_cos and rotary_sin;
+// with a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
 // plan_flash_attention.
 Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const TensorView& out, const TensorView& lse,
