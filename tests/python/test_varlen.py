@@ -50,6 +50,15 @@ def kvcache(**changes):
     return jit.flash_attention_with_kvcache(**arguments)
 
 
+def explained(stored=HALF, **options):
+    """Of a decode with a KV cache."""
+    cache = array(2, 8, 2, 64, dtype=stored)
+    q, used = array(2, 1, 4, 64), numbers(3, 8)
+    return kiln.explain(
+        "flash_attention_with_kvcache", q, cache, cache, cache_seqlens=used, **options
+    )
+
+
 def quantised(**changes):
     cache = array(3, 4, 2, 64, dtype=np.int8)
     return paged(**{"k": cache, "v": cache, **changes})
@@ -358,10 +367,7 @@ def test_a_new_out_is_of_eight_bits_with_a_scale():
     out, lse = varlen(q=q, v=v, out_scale=np.full((), 0.0625, np.float32), return_lse=True)
     assert out.dtype == ml_dtypes.float8_e4m3fn and (out.astype(np.float32) == 96).all()
     assert lse.dtype == np.float32
-    call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), array(2, 8, 2, 64),
-                        array(2, 8, 2, 64), cache_seqlens=numbers(3, 8),
-                        out_scale=scale(1))  # fmt: skip
-    assert call["spec"]["out_dtype"] == "float8_e4m3fn"
+    assert explained(out_scale=scale(1))["spec"]["out_dtype"] == "float8_e4m3fn"
 
 
 def test_a_variant_indexed_by_row_is_taken():
@@ -384,18 +390,10 @@ def test_a_variant_tells_sequences_apart():
 
 
 def test_explanations_name_the_path_and_the_storage():
-    arguments = {"cache_seqlens": numbers(3, 8), "num_splits": 1}
-    cache = array(2, 8, 2, 64)
-    call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), cache, cache,
-                        **arguments)  # fmt: skip
-    assert call["spec"]["storage"] == "ragged"
-    pages = np.zeros((2, 2), np.int32)
-    call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), cache, cache,
-                        block_table=pages, **arguments)  # fmt: skip
+    assert explained(num_splits=1)["spec"]["storage"] == "ragged"
+    pages = {"block_table": np.zeros((2, 2), np.int32), "num_splits": 1}
+    call = explained(**pages)
     assert call["spec"]["storage"] == "paged"
     assert call["spec"]["cache_dtype"] is None
     assert call["path"] == "varlen"
-    stored = cache.astype(np.int8)
-    call = kiln.explain("flash_attention_with_kvcache", array(2, 1, 4, 64), stored, stored,
-                        block_table=pages, **arguments)  # fmt: skip
-    assert call["spec"]["cache_dtype"] == "int8"
+    assert explained(np.int8, **pages)["spec"]["cache_dtype"] == "int8"
