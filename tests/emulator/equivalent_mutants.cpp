@@ -1,7 +1,10 @@
 #include "tests/emulator/equivalent_mutants.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "jit/attention/config.h"
 #include "jit/attention/family.h"
 #include "jit/attention/traits.h"
 #include "jit/gemm/config.h"
@@ -138,6 +141,22 @@ bool is_wait_for_values_before_keys(const Mutant& mutant, std::string_view ptx) 
          (starts(mutant, "cp.async.wait_group") || starts(mutant, "fence.proxy.async"));
 }
 
+// The barrier of all warps behind the last one where partners meet, if they are all warps.
+bool is_after_partners_met(const Mutant& mutant, std::string_view ptx, int threads) {
+  const std::size_t products = ptx.rfind("mma.sync");
+  if (products == std::string_view::npos) return false;
+  const auto last = static_cast<std::uint32_t>(std::ranges::count(ptx.substr(0, products), '\n'));
+  std::string_view before;  // the barrier before this one
+  const std::vector<Mutant> mutants = mutants_of(ptx);
+  for (const Mutant& other : mutants) {
+    if (other.change == "deleted" && starts(other, "bar.sync") && other.line > last &&
+        other.line < mutant.line) {
+      before = other.instruction;
+    }
+  }
+  return starts(mutant, "bar.sync") && before.ends_with(", " + std::to_string(threads));
+}
+
 std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, const Mutant& mutant,
                                                std::string_view ptx) {
   if (is_repeated_fence(mutant, ptx)) {
@@ -146,6 +165,9 @@ std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, co
   if (traits.storage != Storage::dense && is_wait_before_draw(mutant, ptx)) {
     return "it keeps a CTA from drawing tiles ahead, which only matters to how evenly they are "
            "dealt: any CTA may compute any tile";
+  }
+  if (starts(mutant, "bar.sync") && mutant.instruction.ends_with(", 256")) {
+    return "a turn of the math groups, which is about speed: they may multiply in any order";
   }
   if (starts(mutant, "mbarrier.test_wait")) {
     return "a stage that is free already is waited for all the same";
@@ -188,6 +210,10 @@ std::string_view why_equivalent(const Specialization& spec, const Mutant& mutant
   if (&spec.kernel() == &kGemmSm90) return why_equivalent_sm90(spec, mutant, ptx);
   if (&spec.kernel() == &kFlashAttentionSm90) {
     return why_equivalent_attention_sm90(spec.traits_as<AttentionTraits>(), mutant, ptx);
+  }
+  if (spec.kernel().family == &kAttention &&
+      is_after_partners_met(mutant, ptx, attention_config(spec.row()).warps * 32)) {
+    return "all warps share the rows, and have met when they exchanged the rows' sums";
   }
   const bool copies = ptx.find("cp.async.") != std::string_view::npos;
   if (spec.kernel().family == &kGemm && !copies && is_after_main_loop(mutant, ptx)) {

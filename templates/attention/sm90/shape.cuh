@@ -115,7 +115,8 @@ struct AttentionSm90Shape {
     k_ring().init(kMathWarps, max(key_warps, 1u));
     v_ring().init(kMathWarps, max(value_warps, 1u));
     walk_ring().init(kMathWarps + 1 + value_warps + (kScalesQueries ? kScalingWarps : 0));
-    for (u32 stage = 0; stage < 2; ++stage) init_barrier(landed_q(stage), 1);
+    constexpr u32 kLanded = kScalesQueries ? Config::kQStages : 1;
+    for (u32 stage = 0; stage < kLanded; ++stage) init_barrier(landed_q(stage), 1);
   }
 };
 
