@@ -53,7 +53,7 @@ std::string tile_name(const AttentionConfig& config);  // "128x64x2", "64x64x2 s
 enum class RowKind { decode, decode_alone, decode_32, decode_64, few, narrow, many };
 // The row of a kind that such traits use on an arch; -1: none.
 int row_of_kind(RowKind kind, const AttentionTraits& traits, int arch);
-// Those of several kinds, each row once.
+// The rows of several kinds, each row once.
 std::vector<int> rows_of_kinds(std::span<const RowKind> kinds, const AttentionTraits& traits,
                                int arch);
 

@@ -64,7 +64,7 @@ void check_indices(const char* name, const TensorView& t, std::initializer_list<
 // The scale of a call: the caller's, or that of the head dim.
 float checked_scale(Subject subject, std::optional<float> given, std::int64_t head_dim);
 
-// Of out among the call's tensors.
+// The place of out among the call's tensors.
 inline constexpr int kOutNumber = 3;
 
 // Notes whether q, k, v and out, the call's first tensors, may be read and written by vectors.

@@ -301,7 +301,7 @@ def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _rotary_of(config: dict[str, Any], head_dim: int, path: str) -> int:
-    """How many elements of a head rotate."""
+    """Counts the elements of a head that rotate."""
     if config.get("rotary_dim"):
         return int(config["rotary_dim"])
     parameters = config.get("rope_parameters")

@@ -21,7 +21,7 @@ TensorView lse_of(const TensorView& q, AttentionLayout layout);
 
 [[noreturn]] void refuse_dropout(const std::string& given);
 
-// Of a new out in a call over sequences: none stands for q's.
+// The dtype of a new out in a call over sequences: none stands for q's.
 inline DType out_dtype_of(const TensorView& out_scale) {
   return out_scale.given() ? DType::f8_e4m3 : DType::none;
 }

@@ -9,7 +9,7 @@ from case_group import CaseGroup
 from grid import sized
 from kiln import jit
 from storage import DEVICE, randn
-from varlen_case import QUANTIZED, VarlenCase, integers, movable
+from varlen_case import QUANTIZED, VarlenCase, check_beside_larger_queries, integers, movable
 
 pytestmark = pytest.mark.usefixtures("compiled", "device")
 
@@ -99,17 +99,7 @@ def test_prefill(stored, keys, dtype, head_dim, head_dim_v):
 
 def test_without_splits_the_size_of_other_queries_does_not_matter():
     """Queries of the next sequence lie in the same tile."""
-    case = VarlenCase(lens_q=(70, 70), lens_k=(700, 700), heads=2, keys="packed", num_splits=1)
-    case = dataclasses.replace(case, stored="e4m3")
-    outs = []
-    for factor in (1, 50):
-        given = case.inputs()
-        given[1][0].mul_(factor)
-        call = case.call(given)
-        call.run()
-        call.judge(given)
-        outs.append(call.queries(call.out.view, 0))
-    assert torch.equal(*outs)
+    check_beside_larger_queries(stored="e4m3")
 
 
 @pytest.mark.parametrize("keys", ["cache", "paged"])

@@ -12,7 +12,7 @@ from grid import sized
 from kiln import jit
 from split_case import DIMS, spelled_keys
 from storage import DEVICE, leave_in_free_memory, randn
-from varlen_case import VarlenCase, integers
+from varlen_case import VarlenCase, check_beside_larger_queries, integers
 
 pytestmark = pytest.mark.usefixtures("compiled", "device")
 
@@ -212,16 +212,20 @@ def test_without_splits_a_sequence_does_not_depend_on_others(keys):
 
 def test_without_splits_the_size_of_other_queries_does_not_matter():
     """Queries of the next sequence lie in the same tile."""
-    case = VarlenCase(lens_q=(70, 70), lens_k=(700, 700), heads=2, keys="packed", num_splits=1)
-    outs = []
-    for factor in (1, 50):
+    check_beside_larger_queries()
+
+
+def test_values_before_a_window_may_be_anything():
+    """In pages that lie wholly before it, gathered or not."""
+    for page in (7, 16, 64):
+        case = VarlenCase(lens_q=(140,), lens_k=(400,), page=page, window=(100, 0))
         given = case.inputs()
-        given[1][0].mul_(factor)
         call = case.call(given)
+        unseen = call.keywords["block_table"][0, : (400 - 140 - 100) // page].long()
+        for cache in (call.k, call.v):
+            cache[unseen] = math.nan
         call.run()
         call.judge(given)
-        outs.append(call.queries(call.out.view, 0))
-    assert torch.equal(*outs)
 
 
 REPEATED = {

@@ -17,7 +17,7 @@ def specs_of(name, op, cache_dtype=None):
 
 
 def forms(specs):
-    """What a kernel does beside copying, and whether by slots."""
+    """Tells what a kernel does beside copying, and whether by slots."""
     return [
         (spec.get("rotary", 0), spec.get("weight") is not None, spec.get("sequences", False))
         for spec in specs

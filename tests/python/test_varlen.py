@@ -51,7 +51,7 @@ def kvcache(**changes):
 
 
 def explained(stored=HALF, **options):
-    """Of a decode with a KV cache."""
+    """Explains a decode with a KV cache."""
     cache = array(2, 8, 2, 64, dtype=stored)
     q, used = array(2, 1, 4, 64), numbers(3, 8)
     return kiln.explain(

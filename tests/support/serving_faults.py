@@ -117,7 +117,8 @@ SERVING_FAULTS = [
           "ahead = gatherer.look_up(tile, expected);", "ahead = gatherer.look_up(tile, kv_first);",
           GATHERED),
     fault("gathered-values-behind-the-end-stay", f"{SM90_FOLDER}gather.cuh",
-          "tile_row - first_seen < seen_rows ? 16 : 0", "16", GATHERED),
+          "tile_row - first_seen < seen_rows ? 16 : 0", "16",
+          f"{VARLEN}test_values_before_a_window_may_be_anything"),
     # Quantised caches on sm_90a.
     fault("widened-bytes-of-the-tile-before", f"{SM90_FOLDER}convert.cuh",
           "    wait_copies<true, 1>();\n", "    wait_copies<true, 2>();\n", WIDENED),

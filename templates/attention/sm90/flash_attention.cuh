@@ -115,7 +115,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
 }
 
-// How many warps copy keys, and values: none if the copy engine does.
+// Counts the warps that copy keys, and values: none if the copy engine does.
 struct CopyingWarps {
   u32 keys = 0, values = 0;
 };

@@ -277,7 +277,7 @@ class KeyLoop {
 
   const Args& args_;
   ExponentScale exponent_scale_;
-  // Of the query tile's logits, with a quantised cache.
+  // These are of the query tile's logits, and set with a quantised cache alone.
   Sizes sizes_;
   u32 is_negative_;
   Turns<Config> turns_;

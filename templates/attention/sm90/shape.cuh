@@ -22,7 +22,7 @@ template <class Config>
 struct AttentionSm90Shape {
   using Element = typename Config::Element;
   using Keys = KeysOf<Config>;
-  // Of a quantised cache, a warpgroup widens the elements: see convert.cuh.
+  // A warpgroup widens the elements of a quantised cache: see convert.cuh.
   static constexpr bool kConverts = Keys::kQuantized;
   static constexpr u32 kConvertingWarps = 4;
   using Key = conditional<kConverts, f16, Element>;  // as wgmma takes them; weights likewise

@@ -362,3 +362,19 @@ class Call:
             tokens = sum(self.case.lens_q)
             assert self.out.view[tokens:].float().isnan().all(), f"{self.case}: padding was written"
             assert self.lse[:, tokens:].isnan().all(), f"{self.case}: padding's lse was written"
+
+
+def check_beside_larger_queries(**options):
+    """A sequence's result is the same to the last bit whatever the size of the next one's queries,
+    some of which lie in the same tile."""
+    case = VarlenCase(lens_q=(70, 70), lens_k=(700, 700), heads=2, keys="packed", num_splits=1)
+    case = dataclasses.replace(case, **options)
+    outs = []
+    for factor in (1, 50):
+        given = case.inputs()
+        given[1][0].mul_(factor)
+        call = case.call(given)
+        call.run()
+        call.judge(given)
+        outs.append(call.queries(call.out.view, 0))
+    assert torch.equal(*outs)
