@@ -73,7 +73,7 @@ results ?= $(wildcard build/bench/*.json)
 plots: $(stamps)/bench_packages
 	$(bin)/python bench/plots.py $(results) --out docs/benchmarks
 
-docs: $(stamps)/package
+docs: $(stamps)/package $(stamps)/test_packages
 	@$(bin)/python scripts/spec_pages.py
 	@$(bin)/python scripts/api_page.py
 	@$(bin)/python scripts/results_figure.py
@@ -92,11 +92,13 @@ $(stamps)/venv: scripts/requirements.txt scripts/system_packages.sh
 	@mkdir -p $(stamps) && touch $@
 
 # The frameworks whose tensors the tests hand in, ml_dtypes for NumPy's bfloat16, libclang for the
-# editors' index; the package itself needs none of them.
+# editors' index, transformers for the models that attend with Kiln (its wheels take 160 MB); the
+# package itself needs none of them.
 $(stamps)/test_packages: $(stamps)/venv
-	@echo "== .venv: PyTorch, JAX, ml_dtypes and libclang for the tests"
-	@$(bin)/python -c 'import torch, jax, ml_dtypes, clang.cindex' 2>/dev/null || \
-	  $(bin)/python -m pip install -qq 'torch==2.13.0' jax 'ml_dtypes>=0.5' 'libclang>=18'
+	@echo "== .venv: PyTorch, JAX, ml_dtypes, libclang and transformers for the tests"
+	@$(bin)/python -c 'import torch, jax, ml_dtypes, clang.cindex, transformers' 2>/dev/null || \
+	  $(bin)/python -m pip install -qq 'torch==2.13.0' jax 'ml_dtypes>=0.5' 'libclang>=18' \
+	  'transformers>=5.17,<6'
 	@touch $@
 
 # The wheel is made in build/dev, where the preset compiled the module: nothing compiles twice.

@@ -20,13 +20,15 @@ class ServingCell:
     graph: bool = False  # timed as a replayed graph
     dtype: str = "bf16"
     cache: str = ""  # the dtype of keys and values; "": dtype
+    # "planned": the call has a plan, made before; "with its plan": both are timed; "": neither.
+    plan: str = ""
     group: str = ""
     label: str = ""
 
     @property
     def name(self):
         keys = f"page {self.page}" if self.page else "contiguous"
-        return f"{self.group}: {self.label}, {keys}" + (f", {self.cache}" if self.cache else "")
+        return ", ".join(filter(None, (f"{self.group}: {self.label}", keys, self.cache, self.plan)))
 
     @property
     def batch(self):
@@ -90,6 +92,12 @@ def serving(short=False):
     add("64 requests", "equal", [1] * 64, [equal] * 64, (0, 64))
     for queries in (1, 2, 4, 8, 16):
         add("16 x 8k, several queries", f"{queries}", [queries] * 16, [8192] * 16, (0, 64))
+    for label, lens_k in (("1 x 1k", (1024,)), ("1 x 8k", (8192,)), ("1 x 32k", (32768,)),
+                          ("16 x 8k", (8192,) * 16), ("64 log-normal", lengths)):  # fmt: skip
+        for plan in ("", "planned", "with its plan"):
+            if plan or len(lens_k) > 1:  # the others are above
+                add("decode in a graph", label, [1] * len(lens_k), lens_k, (64,), graph=True,
+                    plan=plan)  # fmt: skip
     gpt_oss = {"heads": 64, "heads_kv": 8, "dim": 64}
     add("gpt-oss decode", "window 128", [1] * 64, [8192] * 64, (64,), left=127, **gpt_oss)
     add("gpt-oss decode", "128 keys", [1] * 64, [128] * 64, (64,), **gpt_oss)

@@ -85,11 +85,22 @@ class Inputs:
         return {**words, "seqused_k": self.used, "block_table": self.table}
 
 
+def _call(cell, x):
+    words = x.keywords(cell)
+    attend = functools.partial(jit.flash_attention_varlen, x.q, *x.keys, **words)
+    if not cell.plan:
+        return attend
+    of_calls = ("out", "k_scale", "v_scale")
+    of_plan = {name: word for name, word in words.items() if name not in of_calls}
+    plan = functools.partial(jit.plan_attention, x.q, *x.keys, **of_plan)
+    buffer = plan()
+    if cell.plan == "planned":
+        return functools.partial(attend, plan=buffer)
+    return lambda: attend(plan=plan(plan=buffer))
+
+
 def _entry(cell, inputs):
-    calls = [
-        functools.partial(jit.flash_attention_varlen, x.q, *x.keys, **x.keywords(cell))
-        for x in inputs
-    ]
+    calls = [_call(cell, x) for x in inputs]
     return Entry(
         cell=cell,
         ours=_contender(cell, calls),
@@ -109,23 +120,27 @@ def _contender(cell, calls, view=lambda result: result):
     """The calls, or replays of graphs of them."""
     if not cell.graph:
         return Contender(lambda index: calls[index](), view)
-    graphs, results = [], []
+    graphs = []
     for call in calls:
         call()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            results.append(call())
-        graphs.append(graph)
+            result = call()
+        # A graph does not keep alive what its kernels read: plans are the calls' alone.
+        graphs.append((graph, result, call))
 
     def replay(index):
-        graphs[index].replay()
-        return results[index]
+        graph, result, _ = graphs[index]
+        graph.replay()
+        return result
 
     return Contender(replay, view)
 
 
 def _fa3(cell, inputs):
+    if cell.plan:
+        raise Unavailable("it stands beside the same call without a plan")
     if cell.cache:
         raise Unavailable("takes an 8-bit cache with 8-bit queries alone")
     attention = flash_peers.fa3_of_folder()

@@ -94,23 +94,31 @@ std::string parse_side_file(const std::string& text, const Key& key, SideFile& s
   return "";
 }
 
-std::string read_cubin(const EntryPaths& paths, const SideFile& side, Trust trust, Entry& entry) {
-  FileRead read = read_file(paths.cubin, trust, side.sizes.cubin);
-  if (!read.ok()) return read.missing ? "has lost its cubin" : "has a cubin that " + read.fault;
-  if (read.bytes.size() != side.sizes.cubin || sha256(read.bytes) != side.cubin_digest) {
+std::string take_cubin(std::string bytes, const SideFile& side, Entry& entry) {
+  if (bytes.size() != side.sizes.cubin || sha256(bytes) != side.cubin_digest) {
     return "has a cubin that is cut off or altered";
   }
-  entry.cubin = std::move(read.bytes);
+  entry.cubin = std::move(bytes);
   return "";
 }
 
-std::string read_ptx(const EntryPaths& paths, const SideFile& side, Trust trust, Entry& entry) {
-  FileRead read = read_file(paths.ptx, trust, compressBound(side.sizes.ptx));
-  if (!read.ok()) return read.missing ? "has lost its PTX" : "has a PTX file that " + read.fault;
-  auto text = decompress(read.bytes, side.sizes.ptx);
+std::string take_ptx(const std::string& bytes, const SideFile& side, Entry& entry) {
+  auto text = decompress(bytes, side.sizes.ptx);
   if (!text || sha256(*text) != side.ptx_digest) return "has a PTX file that is cut off or altered";
   entry.ptx = std::move(*text);
   return "";
+}
+
+std::string read_cubin(const EntryPaths& paths, const SideFile& side, Trust trust, Entry& entry) {
+  FileRead read = read_file(paths.cubin, trust, side.sizes.cubin);
+  if (!read.ok()) return read.missing ? "has lost its cubin" : "has a cubin that " + read.fault;
+  return take_cubin(std::move(read.bytes), side, entry);
+}
+
+std::string read_ptx(const EntryPaths& paths, const SideFile& side, Trust trust, Entry& entry) {
+  const FileRead read = read_file(paths.ptx, trust, compressBound(side.sizes.ptx));
+  if (!read.ok()) return read.missing ? "has lost its PTX" : "has a PTX file that " + read.fault;
+  return take_ptx(read.bytes, side, entry);
 }
 
 Checked<Entry> read_once(const EntryPaths& paths, const Key& key, Trust trust, Payload payload) {
@@ -178,19 +186,38 @@ Checked<Entry> read_entry(const EntryPaths& paths, const Key& key, Trust trust, 
   }
 }
 
-std::string write_entry(const EntryPaths& paths, const Key& key, const Entry& entry, bool pinned,
-                        mode_t mode) {
+std::string encode_entry(const Key& key, const Entry& entry, bool pinned, EntryFiles& files) {
   if (std::max(entry.cubin.size(), entry.ptx.size()) > kMaxPayload) {
     return "a payload is larger than 64 MiB";
   }
-  const std::optional<std::string> ptx = compress(entry.ptx);
+  std::optional<std::string> ptx = compress(entry.ptx);
   if (!ptx) return "zlib could not compress the PTX";
-  const std::string side_file = encode_side_file(key, entry, pinned);
-  if (side_file.empty()) return "the description is not a JSON object";
+  files = {entry.cubin, std::move(*ptx), encode_side_file(key, entry, pinned)};
+  return files.json.empty() ? "the description is not a JSON object" : "";
+}
+
+Checked<Entry> decode_entry(const Key& key, EntryFiles files) {
+  if (files.json.size() > kMaxSideFile) {
+    return {.absent = false, .fault = "has a JSON file that is too large", .value = {}};
+  }
+  SideFile side;
+  Entry entry;
+  std::string fault = parse_side_file(files.json, key, side);
+  if (fault.empty()) fault = take_cubin(std::move(files.cubin), side, entry);
+  if (fault.empty()) fault = take_ptx(files.ptx, side, entry);
+  if (!fault.empty()) return {.absent = false, .fault = std::move(fault), .value = {}};
+  entry.description = std::move(side.description);
+  return {.absent = false, .fault = {}, .value = std::move(entry)};
+}
+
+std::string write_entry(const EntryPaths& paths, const Key& key, const Entry& entry, bool pinned,
+                        mode_t mode) {
+  EntryFiles files;
+  if (std::string fault = encode_entry(key, entry, pinned, files); !fault.empty()) return fault;
   AtomicFile ptx_file(paths.ptx, mode), json_file(paths.json, mode), cubin_file(paths.cubin, mode);
   // All is on disk before the first rename, which keeps the mixed state of a replacement short.
-  const bool done = ptx_file.write(*ptx) && json_file.write(side_file) &&
-                    cubin_file.write(entry.cubin) && ptx_file.commit() && json_file.commit() &&
+  const bool done = ptx_file.write(files.ptx) && json_file.write(files.json) &&
+                    cubin_file.write(files.cubin) && ptx_file.commit() && json_file.commit() &&
                     cubin_file.commit();
   if (done) return "";
   for (const AtomicFile* file : {&ptx_file, &json_file}) {

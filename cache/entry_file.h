@@ -37,8 +37,17 @@ struct Checked {
   std::optional<T> value;
 };
 
+// The bytes of the three files.
+struct EntryFiles {
+  std::string cubin, ptx, json;
+};
+
 // Empty when the description is not a JSON object, or nests too deeply to be read again.
 std::string encode_side_file(const Key& key, const Entry& entry, bool pinned);
+// Fills `files`. Returns why they cannot be made, or an empty string.
+std::string encode_entry(const Key& key, const Entry& entry, bool pinned, EntryFiles& files);
+// The entry of files from elsewhere, with every check that reading them from a folder has.
+Checked<Entry> decode_entry(const Key& key, EntryFiles files);
 Checked<SideFile> read_side_file(const EntryPaths& paths, const Key& key, Trust trust);
 Checked<Entry> read_entry(const EntryPaths& paths, const Key& key, Trust trust, Payload payload);
 

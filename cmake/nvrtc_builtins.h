@@ -47,6 +47,7 @@ __device__ int __float2int_rn(float);
 __device__ unsigned __float2uint_rn(float);
 __device__ unsigned __float_as_uint(float);
 __device__ unsigned __byte_perm(unsigned, unsigned, unsigned);
+__device__ void __trap();
 __device__ float __uint_as_float(unsigned);
 __device__ float __int_as_float(int);
 __device__ unsigned long long __cvta_generic_to_shared(const void*);

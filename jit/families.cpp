@@ -11,8 +11,8 @@
 namespace kiln {
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 6> kFamilies = {
-      &kAttention, &kGemm, &kRmsNorm, &kLayerNorm, &kMergeStates, &kAppendKv};
+  static constexpr std::array<const Family*, 7> kFamilies = {
+      &kAttention, &kPlanAttention, &kGemm, &kRmsNorm, &kLayerNorm, &kMergeStates, &kAppendKv};
   return kFamilies;
 }
 

@@ -16,6 +16,7 @@ def files(operations: tuple[Operation, ...]) -> dict[str, str]:
     return {
         "python/kiln/jit.py": _jit(operations),
         "python/kiln/_operations.pyi": _stub(operations),
+        "python/kiln/_explanations.pyi": _explanations(operations),
         "python/kiln/operators/_schemas.py": _schemas(operations),
         **{f"{TRACED}/{o.name}.py": _traced(o) for o in operations},
     }
@@ -40,17 +41,23 @@ def _stub(operations: tuple[Operation, ...]) -> str:
             head, _, rest = line.partition("[")
             line = f"{head}[\n    {rest[:-1]}\n]"
         aliases.append(line)
-    functions = [
-        _head(o, prefix, returns, annotated=True) + " ...\n"
-        for o in operations
-        for prefix, returns in (("", "Any"), ("explain_", "str"))
-    ]
+    functions = [_head(o, "", "Any", annotated=True) + " ...\n" for o in operations]
     return (
         f"{OPENING}# kiln._core holds the functions; this is a stub of it alone.\n"
         "from typing import Any, Literal, TypeAlias\n\nfrom ._core import BoundVariant, Variant\n\n"
         + "\n".join(aliases)
         + "\n\n"
         + "".join(functions)
+    )
+
+
+def _explanations(operations: tuple[Operation, ...]) -> str:
+    names = sorted(found.name for found in types_of(operations))
+    imports = "".join(f"    {name},\n" for name in names)
+    functions = [_head(o, "explain_", "str", annotated=True) + " ...\n" for o in operations]
+    return (
+        f"{OPENING}# kiln._core holds the functions; this is a stub of it alone.\n"
+        f"from ._operations import (\n{imports})\n\n" + "".join(functions)
     )
 
 

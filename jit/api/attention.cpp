@@ -1,11 +1,15 @@
 // The public entries of kiln/attention.h.
 #include "kiln/attention.h"
 
+#include <optional>
+
 #include "jit/api/call.h"
 #include "jit/api/status.h"
 #include "jit/attention/problem.h"
 #include "jit/attention/sdpa.h"
 #include "jit/attention/tuning.h"
+#include "jit/attention/varlen.h"
+#include "jit/op/checks.h"
 
 namespace kiln {
 namespace {
@@ -18,13 +22,24 @@ ExplainedCall explained(const AttentionProblem& problem) {
                           ", len_kv = " + std::to_string(entry->len_kv))};
 }
 
+void check(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
+           const TensorView& lse, const AttentionOptions& options,
+           std::optional<RowsFirst>& of_bytes, AttentionProblem& problem) {
+  if (is_f8(q.dtype)) {
+    check_byte_attention(q, k, v, out, lse, options, of_bytes.emplace(), problem);
+  } else {
+    check_attention(q, k, v, out, lse, options, problem);
+  }
+}
+
 }  // namespace
 
 void flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                      const TensorView& out, const TensorView& lse, const AttentionOptions& options,
                      void* stream) {
+  std::optional<RowsFirst> of_bytes;
   AttentionProblem problem;
-  check_attention(q, k, v, out, lse, options, problem);
+  check(q, k, v, out, lse, options, of_bytes, problem);
   run(problem, options.workspace, stream);
 }
 
@@ -43,18 +58,20 @@ void scaled_dot_product_attention(const TensorView& query, const TensorView& key
 Plan plan_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                           const TensorView& out, const TensorView& lse,
                           const AttentionOptions& options) {
+  std::optional<RowsFirst> of_bytes;
   AttentionProblem problem;
   problem.may_be_null = true;
-  check_attention(q, k, v, out, lse, options, problem);
+  check(q, k, v, out, lse, options, of_bytes, problem);
   return plan(problem);
 }
 
 std::string explain_flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                                     const TensorView& out, const TensorView& lse,
                                     const AttentionOptions& options) {
+  std::optional<RowsFirst> of_bytes;
   AttentionProblem problem;
   problem.may_be_null = true;
-  check_attention(q, k, v, out, lse, options, problem);
+  check(q, k, v, out, lse, options, of_bytes, problem);
   return explain(problem, /*may_split=*/true, [&] { return explained(problem); });
 }
 

@@ -34,6 +34,7 @@ void set_sequence_options(const char* op, const kiln_sequence_options* given, Op
   options.kv_indices = view_of(op, "kv_indices", c.kv_indices);
   options.causal_each = view_of(op, "causal_each", c.causal_each);
   options.tree_mask = view_of(op, "tree_mask", c.tree_mask);
+  options.plan = view_of(op, "plan", c.plan);
   const auto one_or = [](std::int64_t number) { return number == 0 ? 1 : number; };
   options.context = {one_or(c.cp_world), c.cp_rank, one_or(c.cp_interleave),
                      view_of(op, "cp_seqused_k_total", c.cp_seqused_k_total)};
@@ -58,10 +59,26 @@ template <class Options>
 void read_scales(const kiln_cache_scales* given, const char* op, Options& options) {
   if (given == nullptr) return;
   const auto c = copy_of(given, "kiln_cache_scales");
-  options.q_scale = view_of(op, "q_scale", c.q_scale);
-  options.k_scale = view_of(op, "k_scale", c.k_scale);
-  options.v_scale = view_of(op, "v_scale", c.v_scale);
+  options.attention.q_scale = view_of(op, "q_scale", c.q_scale);
+  options.attention.k_scale = view_of(op, "k_scale", c.k_scale);
+  options.attention.v_scale = view_of(op, "v_scale", c.v_scale);
   options.out_scale = view_of(op, "out_scale", c.out_scale);
+}
+
+// Options are kiln_varlen_options or kiln_kvcache_options.
+template <class Options>
+kiln_status plan_attention_c(const kiln_tensor* q, const kiln_tensor* k, const kiln_tensor* v,
+                             const kiln_tensor* plan, std::int64_t* words, const Options* options,
+                             void* stream) {
+  return run_c([&] {
+    const auto view = [](const char* name, const kiln_tensor* tensor) {
+      return view_of("plan_attention", name, tensor);
+    };
+    const TensorView of_q = view("q", q), of_k = view("k", k), of_v = view("v", v);
+    const auto given = options_of(options);
+    if (words != nullptr) *words = plan_attention_output(of_q, of_k, of_v, given).shape[0];
+    if (plan != nullptr) plan_attention(of_q, of_k, of_v, view("plan", plan), given, stream);
+  });
 }
 
 }  // namespace
@@ -74,11 +91,11 @@ VarlenOptions options_of(const kiln_varlen_options* given) {
   options.cu_seqlens_k = view_of(kVarlen, "cu_seqlens_k", c.cu_seqlens_k);
   options.seqused_k = view_of(kVarlen, "seqused_k", c.seqused_k);
   options.block_table = view_of(kVarlen, "block_table", c.block_table);
-  read_scales(c.scales, kVarlen, options);
   options.max_seqlen_q = c.max_seqlen_q;
   options.max_seqlen_k = c.max_seqlen_k;
   options.num_splits = c.num_splits;
   options.attention = options_of(c.attention, kVarlen);
+  read_scales(c.scales, kVarlen, options);
   set_sequence_options(kVarlen, c.sequences, options);
   return options;
 }
@@ -89,9 +106,9 @@ KvCacheOptions options_of(const kiln_kvcache_options* given) {
   const auto c = copy_of(given, "kiln_kvcache_options");
   options.cache_seqlens = view_of(kKvCache, "cache_seqlens", c.cache_seqlens);
   options.block_table = view_of(kKvCache, "block_table", c.block_table);
-  read_scales(c.scales, kKvCache, options);
   options.num_splits = c.num_splits;
   options.attention = options_of(c.attention, kKvCache);
+  read_scales(c.scales, kKvCache, options);
   set_sequence_options(kKvCache, c.sequences, options);
   set_cache_options(c.cache, options);
   return options;
@@ -121,6 +138,20 @@ kiln_status kiln_flash_attention_with_kvcache(const kiln_tensor* q, const kiln_t
     kiln::flash_attention_with_kvcache(views.q, views.k, views.v, views.out, views.lse,
                                        kiln::options_of(options), stream);
   });
+}
+
+kiln_status kiln_plan_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
+                                       const kiln_tensor* v, const kiln_tensor* plan,
+                                       int64_t* words, const kiln_varlen_options* options,
+                                       void* stream) {
+  return kiln::plan_attention_c(q, k, v, plan, words, options, stream);
+}
+
+kiln_status kiln_plan_attention_with_kvcache(const kiln_tensor* q, const kiln_tensor* k_cache,
+                                             const kiln_tensor* v_cache, const kiln_tensor* plan,
+                                             int64_t* words, const kiln_kvcache_options* options,
+                                             void* stream) {
+  return kiln::plan_attention_c(q, k_cache, v_cache, plan, words, options, stream);
 }
 
 kiln_status kiln_plan_flash_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,

@@ -47,6 +47,11 @@ AttentionScale attention_scale(const TensorView& scale) {
 void check_cache_dtypes(const TensorView& q, const TensorView& k, const TensorView& v,
                         const AttentionProblem& problem) {
   const AttentionNames& names = problem.names;
+  if (is_f8(q.dtype)) {
+    check_dtype({names.op, names.k}, k, q.dtype,
+                " like q, as queries of 8 bits are multiplied by "
+                "keys of their own dtype");
+  }
   if (k.dtype != q.dtype && !is_quantized(k.dtype)) {
     throw_type({names.op, names.k}, std::string("must be ") + name(q.dtype) +
                                         " like q, or quantised: float8_e4m3fn, float8_e5m2 or "
@@ -65,7 +70,10 @@ void check_out_scale(const TensorView& scale, DType dtype, const TensorView& out
                   "is needed where out is float8_e4m3fn: a float32 tensor of one number, "
                   "by which results are divided");
     }
-    return check_dtype({problem.names.op, "out"}, out, dtype, " like q");
+    if (!is_f8(dtype)) return check_dtype({problem.names.op, "out"}, out, dtype, " like q");
+    if (is_half(out.dtype)) return;
+    throw_type({problem.names.op, "out"}, std::string("must be bfloat16 or float16 beside q of ") +
+                                              name(dtype) + ", got " + name(out.dtype));
   }
   check_tensor(subject, scale, problem.device_ordinal);
   check_dtype(subject, scale, DType::f32, "");

@@ -20,7 +20,8 @@ struct CacheScales {
 };
 // `dtype` is the cache's; the problem's batch and heads are known.
 void check_scales(const CacheScales& scales, DType dtype, const AttentionProblem& problem);
-// With a scale, out is quantised; without one, it has q's dtype, which is `dtype`.
+// With a scale, out is quantised; without one, it has q's dtype, which is `dtype`, or is f16 or
+// bf16 where that is of one byte.
 void check_out_scale(const TensorView& scale, DType dtype, const TensorView& out,
                      const AttentionProblem& problem);
 void set_scales(const CacheScales& scales, AttentionVarlenParams& params);

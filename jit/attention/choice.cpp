@@ -5,6 +5,7 @@
 
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
+#include "jit/attention/plan.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -191,8 +192,9 @@ bool resolve_portable(AttentionProblem& problem, const runtime::Device& device, 
 
 void resolve(AttentionProblem& problem, const runtime::Device& device, bool may_split) {
   for (const AttentionPath& path : attention_paths()) {
-    if (path.resolve(problem, device, may_split)) return;
+    if (path.resolve(problem, device, may_split)) break;
   }
+  check_plan_length(problem);
 }
 
 std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int arch) {

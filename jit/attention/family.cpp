@@ -44,6 +44,13 @@ constexpr Field kFirstFields[] = {
      .says = " of {}",
      .when = Says::when_set,
      .applies = [](const Traits& t) { return as<AttentionTraits>(t).has_quantized_cache(); }},
+    {.name = "quantized_queries",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionTraits, byte_queries),
+     .otherwise = "false",
+     .help = "q has cache_dtype too, an 8-bit float; dtype is that of out",
+     .says = " and q",
+     .when = Says::when_set},
     {.name = "head_dim",
      .kind = FieldKind::integer,
      .offset = offsetof(AttentionTraits, head_dim),
@@ -220,6 +227,10 @@ void settle(Traits& words, const UserTexts&, int) {
     refuse_field("cache_dtype",
                  "must be left out where storage is dense; set storage to ragged or "
                  "paged, as sequences have lengths of their own in a cache");
+  }
+  if (traits.byte_queries && traits.k != DType::f8_e4m3 && traits.k != DType::f8_e5m2) {
+    refuse_field("quantized_queries",
+                 "must be false unless cache_dtype is float8_e4m3fn or float8_e5m2");
   }
   if (traits.has_quantized_output() && traits.storage == Storage::dense) {
     refuse_field("out_dtype",

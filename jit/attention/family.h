@@ -10,4 +10,8 @@ extern const Template& kFlashAttention;  // mma.sync, for every arch
 extern const Template& kFlashAttentionSm90;
 extern const Template& kFlashAttentionVarlen;  // as the first, with lengths in device memory
 
+// Planning, jit.plan_attention: see plan.h.
+extern const Family kPlanAttention;
+extern const Template& kAttentionPlanner;
+
 }  // namespace kiln

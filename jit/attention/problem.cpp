@@ -34,6 +34,13 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
                    AttentionProblem& problem) {
   const AttentionNames& names = problem.names;
   check_layout(options.layout, names.op);
+  for (auto [argument, scale] : {std::pair{"q_scale", &options.q_scale},
+                                 {"k_scale", &options.k_scale},
+                                 {"v_scale", &options.v_scale}}) {
+    if (!scale->given()) continue;
+    throw_value({names.op, argument}, std::string("is of 8-bit q, k and v, and q is ") +
+                                          name(q.dtype) + "; leave it out");
+  }
   const int ordinal = problem.device_ordinal = check_tensor({names.op, names.q}, q, -1);
   if (!is_half(q.dtype)) {
     throw_type({names.op, names.q}, std::string("must be float16 or bfloat16, got ") +
@@ -135,8 +142,8 @@ TensorView flash_attention_output(const TensorView& q, const TensorView& v) {
     check_view({AttentionNames().op, name}, *tensor);
     check_rank({AttentionNames().op, name}, *tensor, 4, kLayouts);
   }
-  TensorView out = contiguous_view(nullptr, q.dtype, q.device_ordinal, q.shape[0], q.shape[1],
-                                   q.shape[2], v.shape[3]);
+  TensorView out = contiguous_view(nullptr, output_dtype(q.dtype), q.device_ordinal, q.shape[0],
+                                   q.shape[1], q.shape[2], v.shape[3]);
   out.device_type = q.device_type;
   return out;
 }

@@ -30,6 +30,11 @@ struct AttentionProblem : Problem {
   bool padded_keys = false;                 // a cache_leftpad is given
   const TensorView* causal_each = nullptr;  // which of them are causal, if the call says so
   const TensorView* tree_mask = nullptr;    // which of the last keys each query sees, likewise
+  // The plan of the step, or the one that the call makes, see plan.h.
+  const TensorView* plan = nullptr;
+  bool has_plan = false, makes_plan = false;
+  std::uint64_t plan_seed = 0;  // of the plan's key
+  std::int64_t plan_words = 0;  // resolve() counts them
   // resolve() sets the entry of the tuning table that named the row; it is null where none did.
   const TunedAttention* measured = nullptr;
 

@@ -134,7 +134,7 @@ std::string variant_list(const AttentionTraits& traits) {
 std::string quantized_source(const AttentionTraits& traits, int arch) {
   std::string fields;
   if (traits.has_quantized_cache()) {
-    fields += "  using QueryElement = " + device_type(traits.q) +
+    fields += "  using QueryElement = " + device_type(traits.byte_queries ? traits.k : traits.q) +
               ";\n  using CacheElement = " + device_type(traits.k) + ";\n";
   }
   if (traits.has_quantized_output()) {

@@ -3,6 +3,7 @@
 #include "jit/attention/sm90_config.h"
 #include "jit/op/source_text.h"
 #include "jit/op/wgmma_source.h"
+#include "templates/attention/params.h"
 
 namespace kiln {
 
@@ -24,31 +25,48 @@ StorageTypes types_of(Storage storage) {
   }
 }
 
+// The operands of the tensor cores.
+struct Factors {
+  DType queries, keys, weights;
+  Major values_major = Major::mn;
+};
+Factors factors_of(const AttentionSm90Config& config, const AttentionTraits& traits) {
+  switch (config.factors) {
+    case AttentionFactors::widened:
+      return {DType::f16, DType::f16, DType::f16};
+    case AttentionFactors::bytes:
+      return {traits.k, traits.k, DType::f8_e4m3, Major::k};
+    default:
+      return {traits.q, traits.q, traits.q};
+  }
+}
+
 }  // namespace
 
 std::string render_attention_sm90(const Specialization& spec, const UserTexts& texts) {
   const auto traits = spec.traits_as<AttentionTraits>();
   const AttentionSm90Config& config =
       attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
-  // A quantised cache and its queries become f16, see templates/attention/sm90/convert.cuh.
-  const DType element = config.converts ? DType::f16 : traits.q;
-  const WgmmaShape scores{.a = element,
-                          .b = element,
+  const Factors factors = factors_of(config, traits);
+  const int step = 32 / size_of(factors.keys);  // of elements of K
+  const WgmmaShape scores{.a = factors.queries,
+                          .b = factors.keys,
                           .n = config.block_kv,
                           .major_rows = Major::k,
                           .major_columns = Major::k,
                           .name = "Scores",
-                          .k_steps = (traits.head_dim + 15) / 16,
+                          .k_steps = (traits.head_dim + step - 1) / step,
                           .slab_a = config.block_q * 128,
                           .slab_b = config.block_kv * 128,
                           .low_words = true};
-  const WgmmaShape outputs{.a = element,
-                           .b = element,
+  const WgmmaShape outputs{.a = factors.weights,
+                           .b = factors.keys,
                            .n = traits.head_dim_v,
                            .major_rows = Major::k,
-                           .major_columns = Major::mn,
+                           .major_columns = factors.values_major,
                            .name = "Outputs",
-                           .k_steps = config.block_kv / 16,
+                           .k_steps = config.block_kv / step,
+                           .slab_b = attention_padded_dim(traits.head_dim_v) * 128,
                            .a_in_registers = true,
                            .low_words = true};
   const StorageTypes types = types_of(traits.storage);

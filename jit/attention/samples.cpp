@@ -22,6 +22,13 @@ void add_quantized(Storage storage, AttentionTraits traits, std::vector<Attentio
   traits.aligned = traits.head_dim % kAttentionVectorBytes == 0 &&
                    traits.head_dim_v % kAttentionVectorBytes == 0;
   list.push_back(traits);
+  traits.byte_queries = true;
+  list.push_back(traits);
+  AttentionTraits all = traits;
+  all.mask = Mask::window;
+  for (const BuiltinVariant& variant : kBuiltinVariants) set_byte(variant, all, variant.sample);
+  list.push_back(all);
+  traits.byte_queries = false;
   traits.q = traits.out = DType::f16;
   traits.k = traits.v = DType::i8;
   traits.mask = Mask::window;

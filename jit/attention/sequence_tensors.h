@@ -23,8 +23,10 @@ struct SequenceTensors {
   const TensorView& causal_each = kNoTensor;
   const TensorView& tree_mask = kNoTensor;
   const ContextParallel& context = kNoContext;
-  int new_keys = 0;      // of each sequence, which seqused_k does not count
-  bool rotates = false;  // queries are read from out, into which a launch before rotates them
+  const TensorView& plan = kNoTensor;
+  int new_keys = 0;           // of each sequence, which seqused_k does not count
+  bool rotates = false;       // queries are read from out, into which a launch before rotates them
+  bool same_lengths = false;  // of all sequences, as k's shape tells
 
   bool is_paged() const { return block_table.given() || kv_indices.given() || kv_indptr.given(); }
 };

@@ -22,8 +22,12 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   if (limits(arch).number != 90) return;
   if (!traits.aligned || traits.mask == Mask::tree || traits.spread) return;
   if (traits.has_quantized_output()) return;
-  const bool converts = traits.has_quantized_cache();
-  if (converts && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) return;
+  const AttentionFactors factors = traits.byte_queries            ? AttentionFactors::bytes
+                                   : traits.has_quantized_cache() ? AttentionFactors::widened
+                                                                  : AttentionFactors::halves;
+  if (traits.has_quantized_cache() && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) {
+    return;
+  }
   if (splits && traits.storage != Storage::dense) return;
   const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
   // Three math warpgroups leave registers for code that reads nothing at a key.
@@ -33,7 +37,7 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   const bool is_paged = traits.storage == Storage::paged;
   const auto serves = [&](const AttentionSm90Config& config) {
     if (config.pages == (is_paged ? Pages::none : Pages::only)) return false;
-    return splits == config.splits && converts == config.converts &&
+    return splits == config.splits && factors == config.factors &&
            traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
            traits.head_dim_v <= config.max_dim_v && work <= config.work &&
            (config.masks == Masks::any || config.masks == masks);
@@ -108,11 +112,11 @@ bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return attention_sm90_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q,
                                      config.block_kv, config.stages, config.q_stages,
-                                     stages_output(config, traits), config.converts);
+                                     stages_output(config, traits), config.factors);
 }
 
 int thread_count(const AttentionSm90Config& config) {
-  return (config.block_q / 64 + (config.converts ? 2 : 1)) * 128;
+  return (config.block_q / 64 + (config.factors == AttentionFactors::widened ? 2 : 1)) * 128;
 }
 
 std::string tile_name(const AttentionSm90Config& config) {
@@ -342,8 +346,9 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   if (row < 0) return false;
   AttentionVarlenParams params;
   std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
-  if (!have_maps(params, size_of(problem.traits.q))) return false;
   const AttentionSm90Config& config = sm90_config_at(row);
+  const bool are_bytes = config.factors == AttentionFactors::bytes;
+  if (!have_maps(params, are_bytes ? 1 : size_of(problem.traits.q))) return false;
   const std::int64_t tiles =
       problem.heads * (problem.tokens / config.block_q + std::int64_t{problem.batch});
   const int sm_count = device.info().sm_count;
@@ -351,7 +356,7 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
   step.blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, sm_count));
   int box_rows = config.block_kv;
-  if (config.converts) {
+  if (config.factors == AttentionFactors::widened) {
     box_rows = 0;
   } else if (problem.traits.storage == Storage::paged) {
     // The largest power of two that divides both.
@@ -360,7 +365,8 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
     // Padding moves the keys of a tile, so that its boxes would straddle pages.
     if (box_rows < kLeastBoxRows || problem.padded_keys) box_rows = 0;
   }
-  const int value_box_rows = box_rows < kLeastValueBoxRows ? 0 : box_rows;
+  if (are_bytes && box_rows == 0) return false;  // no warps are left that gather
+  const int value_box_rows = box_rows < kLeastValueBoxRows && !are_bytes ? 0 : box_rows;
   if (value_box_rows == 0 && !can_gather(params, size_of(problem.traits.k))) return false;
   step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows), value_box_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "jit/attention/config.h"
+#include "templates/attention/params.h"
 
 namespace kiln {
 
@@ -24,8 +25,9 @@ struct AttentionSm90Config {
   bool staged_output;     // through shared memory of its own; else from registers
   bool turns;             // warpgroups issue their products in turns
   bool splits = false;    // two or more CTAs share the keys of a query tile
-  bool converts = false;  // for quantised caches: a warpgroup more widens the elements
-  Work work;              // the heaviest that it serves
+  // For quantised caches: a warpgroup more widens the elements, or two warps transpose values.
+  AttentionFactors factors = AttentionFactors::halves;
+  Work work;  // the heaviest that it serves
   Masks masks = Masks::any;
   Pages pages = Pages::any;
   int max_keys = 0;  // for calls in which a query sees at most so many; 0: any

@@ -10,6 +10,9 @@
 
 namespace kiln {
 
+// The dtype of outputs that are not given.
+inline DType output_dtype(DType q) { return is_f8(q) ? DType::bf16 : q; }
+
 inline constexpr std::int64_t kMaxLength =
     (std::int64_t{1} << 30) - 1;  // q + right must fit an int
 

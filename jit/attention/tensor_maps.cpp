@@ -27,13 +27,15 @@ const runtime::TensorMap& encode(const Rows& t, runtime::Device& device) {
   const auto count = [](int entries) { return static_cast<std::uint64_t>(entries); };
   runtime::TensorMapSpec spec;
   spec.address = reinterpret_cast<std::uint64_t>(t.data);
-  spec.element =
-      t.dtype == DType::f16 ? runtime::TensorMapElement::f16 : runtime::TensorMapElement::bf16;
+  spec.element = size_of(t.dtype) == 1   ? runtime::TensorMapElement::u8
+                 : t.dtype == DType::f16 ? runtime::TensorMapElement::f16
+                                         : runtime::TensorMapElement::bf16;
   spec.rank = 4;
   spec.dims = {count(t.columns), count(t.rows), count(t.heads), count(t.batch)};
   spec.strides_bytes = {bytes(t.row, t.rows), bytes(t.head, t.heads),
                         bytes(t.batch_stride, t.batch)};
-  spec.box = {64, static_cast<std::uint32_t>(t.box_rows), 1, 1};
+  const auto columns = static_cast<std::uint32_t>(128 / size_of(t.dtype));
+  spec.box = {columns, static_cast<std::uint32_t>(t.box_rows), 1, 1};
   spec.swizzle = runtime::TensorMapSwizzle::b128;
   return remembered_map(spec, device);
 }
@@ -67,7 +69,8 @@ AttentionVarlenMaps<runtime::TensorMap> varlen_maps(const AttentionVarlenParams&
   const AttentionParams& p = params.call;
   const bool is_packed = params.packed_queries != 0;
   AttentionVarlenMaps<runtime::TensorMap> maps{};
-  maps.q = encode({p.q, traits.q, traits.head_dim, is_packed ? params.tokens : p.len_q, p.heads,
+  const DType queries = traits.byte_queries ? traits.k : traits.q;
+  maps.q = encode({p.q, queries, traits.head_dim, is_packed ? params.tokens : p.len_q, p.heads,
                    is_packed ? 1 : p.batch, p.q_row, p.q_head, p.q_batch, config.block_q},
                   device);
   if (params.box_rows == 0) return maps;  // keys are gathered

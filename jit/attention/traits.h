@@ -55,8 +55,9 @@ struct AttentionTraits {
   Storage storage = Storage::dense;
   std::uint16_t head_dim = 0;
   std::uint16_t head_dim_v = 0;
-  bool spread = false;  // keys are spread over devices, and positions decide about something
-  std::uint8_t reserved[15] = {};
+  bool spread = false;        // keys are spread over devices, and positions decide about something
+  bool byte_queries = false;  // q has the dtype of k, of one byte; `q` is what is computed with
+  std::uint8_t reserved[14] = {};
   Digest128 variant{};  // zero = none
 
   bool has_variant() const { return (variant[0] | variant[1]) != 0; }

@@ -1,9 +1,11 @@
 #include "jit/attention/varlen.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "jit/attention/cache_scales.h"
 #include "jit/attention/context_parallel.h"
+#include "jit/attention/plan.h"
 #include "jit/attention/sequence_tensors.h"
 #include "jit/attention/tensor_checks.h"
 #include "jit/op/checks.h"
@@ -11,10 +13,6 @@
 
 namespace kiln {
 namespace {
-
-constexpr const char* kPackedLayout = "[tokens, heads, head_dim]";
-constexpr const char* kCacheLayout = "[batch or pages, length or page_size, heads, head_dim]";
-constexpr const char* kDenseLayout = "[batch, len_q, heads, head_dim]";
 
 // The last three dimensions of a tensor of rows, and the one before them.
 struct RowDims {
@@ -82,7 +80,7 @@ void check_sequences(const TensorView& k, const SequenceTensors& s, AttentionPro
     throw_value({problem.names.op, "cu_seqlens_k"},
                 std::string("is needed where ") + problem.names.k + " is packed, " + kPackedLayout);
   }
-  if (!s.cu_seqlens_k.given() && !s.seqused_k.given()) {
+  if (!s.cu_seqlens_k.given() && !s.seqused_k.given() && !s.same_lengths) {
     throw_value({problem.names.op, s.seqused_name},
                 "or cu_seqlens_k is needed: how many keys of the cache each sequence has");
   }
@@ -186,6 +184,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.rows_k = static_cast<int>(keys.rows);
   p.entries_k = k.rank == 4 ? static_cast<int>(k.shape[0]) : 1;
   set_scales(scales, p);
+  p.plan = static_cast<unsigned*>(sequences.plan.data);
   problem.arguments().set_params(p);
   const CallTensor given_q{problem.names.q, &q, Use::replaceable};
   if (sequences.rotates) {
@@ -209,13 +208,15 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   add(offsetof(AttentionVarlenParams, seqused_k), sequences.seqused_name, sequences.seqused_k);
   add_places(sequences, problem);
   add_scales(scales, problem);
+  add_plan(sequences.plan, options, sequences, problem);
 }
 
 // The checks that both operations share, once the number of sequences and their bounds are known.
 void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& out, const TensorView& lse, const SequenceTensors& sequences,
-                const CacheScales& scales, std::int64_t splits, const AttentionOptions& options,
+                const TensorView& out_scale, std::int64_t splits, const AttentionOptions& options,
                 AttentionProblem& problem) {
+  const CacheScales scales{options.q_scale, options.k_scale, options.v_scale, out_scale};
   check_options(options, splits, problem);
   problem.whole_tiles = splits == 1;
   problem.heads = check_length({problem.names.op, problem.names.q}, q.shape[q.rank - 2], "heads");
@@ -229,7 +230,8 @@ void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
   problem.keys = problem.len_kv;
   set_params(q, k, v, out, lse, sequences, scales, options, problem);
   AttentionTraits& traits = problem.traits;
-  traits.set_dtype(q.dtype);
+  traits.byte_queries = is_f8(q.dtype);
+  traits.set_dtype(!traits.byte_queries ? q.dtype : is_half(out.dtype) ? out.dtype : DType::bf16);
   traits.k = traits.v = k.dtype;
   traits.out = out.dtype;
   traits.storage = sequences.is_paged() ? Storage::paged : Storage::ragged;
@@ -247,9 +249,10 @@ void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
 void check_queries(const TensorView& q, int rank, const char* layout, AttentionProblem& problem) {
   const Subject subject{problem.names.op, problem.names.q};
   problem.device_ordinal = check_tensor(subject, q, -1);
-  if (!is_half(q.dtype)) {
-    throw_type(subject, std::string("must be float16 or bfloat16, got ") + name(q.dtype) +
-                            "; cast the inputs to one of them");
+  if (!is_half(q.dtype) && !is_f8(q.dtype)) {
+    throw_type(subject,
+               std::string("must be float16, bfloat16, float8_e4m3fn or float8_e5m2, got ") +
+                   name(q.dtype) + "; cast the inputs to one of them");
   }
   check_rank(subject, q, rank, layout);
   check_last_stride(subject, q);
@@ -288,9 +291,37 @@ void check_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
               .kv_indices = options.kv_indices,
               .causal_each = options.causal_each,
               .tree_mask = options.tree_mask,
-              .context = options.context},
-             {options.q_scale, options.k_scale, options.v_scale, options.out_scale},
-             options.num_splits, options.attention, problem);
+              .context = options.context,
+              .plan = options.plan},
+             options.out_scale, options.num_splits, options.attention, problem);
+}
+
+void check_byte_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                          const TensorView& out, const TensorView& lse,
+                          const AttentionOptions& options, RowsFirst& call,
+                          AttentionProblem& problem) {
+  const AttentionNames& names = problem.names;
+  const bool swaps = options.layout == AttentionLayout::bhsd;
+  const auto rows_first = [&](const char* argument, TensorView view) {
+    check_view({names.op, argument}, view);
+    check_rank({names.op, argument}, view, 4,
+               swaps ? "[batch, heads, length, head_dim]" : kDenseLayout);
+    if (swaps) {
+      std::swap(view.shape[1], view.shape[2]);
+      std::swap(view.strides[1], view.strides[2]);
+    }
+    return view;
+  };
+  call = {rows_first(names.q, q), rows_first(names.k, k), rows_first(names.v, v),
+          rows_first("out", out), options};
+  call.options.layout = AttentionLayout::bshd;
+  check_queries(call.q, 4, kDenseLayout, problem);
+  problem.batch = check_length({names.op, names.q}, q.shape[0], "batch entries");
+  problem.len_q = check_length({names.op, names.q}, call.q.shape[1], "rows");
+  problem.tokens = call.q.shape[0] * call.q.shape[1];
+  problem.len_kv = check_length({names.op, names.k}, call.k.shape[1], "rows");
+  check_call(call.q, call.k, call.v, call.out, lse, {.same_lengths = true}, kNoTensor, 0,
+             call.options, problem);
 }
 
 void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorView& v_cache,
@@ -320,63 +351,13 @@ void check_kvcache(const TensorView& q, const TensorView& k_cache, const TensorV
               .causal_each = options.causal_each,
               .tree_mask = options.tree_mask,
               .context = options.context,
+              .plan = options.plan,
               .new_keys = new_keys_of(options, problem),
               .rotates = options.k_new.given() && options.rotary_cos.given()},
-             {options.q_scale, options.k_scale, options.v_scale, options.out_scale},
-             options.num_splits, options.attention, problem);
+             options.out_scale, options.num_splits, options.attention, problem);
   // One query sees all keys either way, and models are prewarmed for causal calls.
   Mask& mask = problem.traits.mask;
   if (problem.len_q == 1 && mask == Mask::none) mask = Mask::causal;
-}
-
-namespace {
-
-TensorView view_like(const TensorView& q, TensorView view) {
-  view.device_type = q.device_type;
-  return view;
-}
-
-DType dtype_of_out(const TensorView& q, DType given) {
-  return given == DType::none ? q.dtype : given;
-}
-
-void check_output_inputs(const AttentionNames& names, const TensorView& q, const TensorView& v,
-                         int rank, const char* layout) {
-  check_view({names.op, names.q}, q);
-  check_rank({names.op, names.q}, q, rank, layout);
-  check_view({names.op, names.v}, v);
-  if (v.rank != 3 && v.rank != 4) check_rank({names.op, names.v}, v, 4, kCacheLayout);
-}
-
-}  // namespace
-
-TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& v,
-                                         DType out_dtype) {
-  check_output_inputs(kVarlenNames, q, v, 3, kPackedLayout);
-  return view_like(q, contiguous_view(nullptr, dtype_of_out(q, out_dtype), q.device_ordinal,
-                                      q.shape[0], q.shape[1], v.shape[v.rank - 1]));
-}
-
-TensorView flash_attention_varlen_lse_output(const TensorView& q) {
-  check_view({kVarlenNames.op, "q"}, q);
-  check_rank({kVarlenNames.op, "q"}, q, 3, kPackedLayout);
-  return view_like(q,
-                   contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[1], q.shape[0]));
-}
-
-TensorView flash_attention_with_kvcache_output(const TensorView& q, const TensorView& v_cache,
-                                               DType out_dtype) {
-  check_output_inputs(kKvCacheNames, q, v_cache, 4, kDenseLayout);
-  return view_like(
-      q, contiguous_view(nullptr, dtype_of_out(q, out_dtype), q.device_ordinal, q.shape[0],
-                         q.shape[1], q.shape[2], v_cache.shape[v_cache.rank - 1]));
-}
-
-TensorView flash_attention_with_kvcache_lse_output(const TensorView& q) {
-  check_view({kKvCacheNames.op, "q"}, q);
-  check_rank({kKvCacheNames.op, "q"}, q, 4, kDenseLayout);
-  return view_like(q, contiguous_view(nullptr, DType::f32, q.device_ordinal, q.shape[0], q.shape[2],
-                                      q.shape[1]));
 }
 
 }  // namespace kiln

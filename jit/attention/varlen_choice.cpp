@@ -6,6 +6,7 @@
 #include "jit/attention/config.h"
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
+#include "jit/attention/plan.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -34,8 +35,8 @@ long long tiles_of(const AttentionProblem& problem, int block_q) {
 }
 
 // Fills a step of the recipe for sequences of `least` to `most` rows.
-void fill(Step& step, const AttentionProblem& problem, int arch, int row, int least, int most,
-          int sm_count, bool may_split, std::size_t& workspace) {
+void fill(Step& step, AttentionProblem& problem, int arch, int row, int least, int most,
+          int sm_count, bool may_split) {
   const AttentionConfig& config = attention_config(row);
   const AttentionTraits& traits = problem.traits;
   step.spec = Specialization(kFlashAttentionVarlen, arch, row, traits);
@@ -50,10 +51,11 @@ void fill(Step& step, const AttentionProblem& problem, int arch, int row, int le
   arguments.set_int(offsetof(AttentionVarlenParams, most_rows), most);
   arguments.set_int(offsetof(AttentionVarlenParams, whole_tiles), whole ? 1 : 0);
   arguments.set_int(offsetof(AttentionVarlenParams, few_ctas), static_cast<int>(ctas.few));
+  set_plan(step, config, problem);
   if (whole) return;
   const auto bytes = static_cast<std::size_t>(
       attention_varlen_workspace_bytes(step.blocks, config.block_q, traits.head_dim_v));
-  workspace = std::max(workspace, bytes);
+  problem.recipe.workspace_bytes = std::max(problem.recipe.workspace_bytes, bytes);
   arguments.want_workspace(
       offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, workspace), 0, bytes,
       offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
@@ -82,8 +84,7 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
   if (traits.storage == Storage::dense) return false;
   const int arch = arch_of(device), sm_count = device.info().sm_count;
   const auto add = [&](Step& step, int row, int least, int most) {
-    fill(step, problem, arch, row, least, most, sm_count, may_split,
-         problem.recipe.workspace_bytes);
+    fill(step, problem, arch, row, least, most, sm_count, may_split);
   };
   const std::int64_t most_rows =
       std::int64_t{problem.len_q} * (problem.heads / std::max(problem.heads_kv, 1));

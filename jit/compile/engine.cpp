@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/memory_cache.h"
+#include "jit/compile/compile_events.h"
 #include "jit/compile/policy.h"
 #include "jit/compile/statistics.h"
 #include "jit/op/blocking.h"
@@ -95,9 +96,10 @@ std::shared_ptr<LoadedKernel> load(const Specialization& spec, const cache::Entr
   return loaded;
 }
 
-// A disk entry that the driver refuses is a miss like any other: null.
+// A disk entry that the driver refuses is a miss like any other: null, with the reason in `why`.
 std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const KernelSource& source,
-                                             runtime::Device& device) {
+                                             runtime::Device& device, std::string& why) {
+  why = "not in the cache";
   // Only the emulator runs PTX: a GPU is spared reading and inflating it.
   const bool runs_cubin = device.info().kind == runtime::DeviceKind::cuda;
   auto hit = disk_cache().get(source.key,
@@ -110,6 +112,7 @@ std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const K
   } catch (const runtime::DeviceError& error) {
     log(LogLevel::warning, "the cached kernel " + source.key.hex() +
                                " could not be loaded: " + error.what() + "; compiling it again");
+    why = "the device refused the cached kernel";
     return nullptr;
   }
 }
@@ -118,18 +121,20 @@ std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const K
 std::shared_ptr<LoadedKernel> build(const Specialization& spec, const UserTexts& texts,
                                     runtime::Device& device) {
   const KernelSource source = source_of(spec, texts);
-  if (auto loaded = load_from_disk(spec, source, device)) return loaded;
+  std::string why;
+  if (auto loaded = load_from_disk(spec, source, device, why)) return loaded;
   try {
     require_compiling(spec, texts, source);
   } catch (const CompileDisabled&) {
     count(statistics().misses);
+    note_refusal(spec, texts, source, why + ", and compiling is off");
     throw;
   }
   // One process compiles, the others wait for its entry, at most about as long as a compile takes.
   const auto lock = disk_cache().lock(source.key, 5.0);
-  if (auto loaded = load_from_disk(spec, source, device)) return loaded;  // a hit after all
+  if (auto loaded = load_from_disk(spec, source, device, why)) return loaded;  // a hit after all
   count(statistics().misses);
-  const cache::Entry entry = compile_entry(source, "not in the cache");
+  const cache::Entry entry = compile_and_note(spec, texts, source, why, Asker::call);
   auto loaded = load(spec, entry, device);
   disk_cache().put(source.key, entry);
   return loaded;
@@ -139,6 +144,7 @@ std::shared_ptr<LoadedKernel> build(const Specialization& spec, const UserTexts&
 const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
                                   runtime::Device& device, void* const* stream) {
   const BlockingScope blocking;
+  const CompileEventScope events;
   const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
   ResidentCache& cache = residents();
   auto kernel = cache.find(id);
@@ -146,7 +152,10 @@ const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
     count(statistics().memory_hits);
   } else {
     try {
-      if (stream && device.is_capturing(*stream)) refuse_capture(id.spec, texts);
+      if (stream && device.is_capturing(*stream)) {
+        note_refusal(id.spec, texts, source_of(id.spec, texts), "its stream is being captured");
+        refuse_capture(id.spec, texts);
+      }
       kernel = cache.get(id, [&] { return build(id.spec, texts, device); });
     } catch (const runtime::DeviceError& error) {
       throw_device_error(error);

@@ -85,6 +85,10 @@ Settings read_environment() {
   s.nvrtc = variable("KILN_NVRTC").value_or("");
   s.cuda_home = variable("CUDA_HOME").value_or(variable("CUDA_PATH").value_or(""));
   s.tuning = variable("KILN_TUNING").value_or("");
+  if (auto record = variable("KILN_RECORD"); record && !record->empty()) {
+    std::error_code error;  // the process may change its working directory later
+    s.record = std::filesystem::absolute(*record, error);
+  }
   if (auto level = variable("KILN_LOG"); level && !level->empty()) {
     s.log_level = parse_log_level(*level);
   }

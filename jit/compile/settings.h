@@ -22,7 +22,8 @@ struct Settings {
   std::string template_dir;  // empty = the embedded templates
   std::string nvrtc;         // empty = search
   std::string cuda_home;
-  std::string tuning;  // the file of a measured table; empty = none
+  std::string tuning;            // the file of a measured table; empty = none
+  std::filesystem::path record;  // absolute; the file that gets the specs of misses; empty = none
   int log_level = 1;
 };
 

@@ -1,4 +1,5 @@
 // Tells as JSON what a kernel is made of.
+#include "jit/compile/compile_events.h"
 #include "jit/compile/kernel_source.h"
 #include "jit/op/arch.h"
 #include "jit/op/blocking.h"
@@ -28,10 +29,13 @@ bool is_complete(const json& description) {
 }
 
 json inspect_one(const OwnedSpec& owned, std::vector<std::string>* cubins) {
+  const CompileEventScope events;
   const KernelSource source = source_of(owned.spec, owned.texts());
   auto hit = disk_cache().get(source.key);
   if (hit && !is_complete(hit->entry.description)) hit.reset();
-  const cache::Entry entry = hit ? hit->entry : compile_entry(source, "inspect");
+  const cache::Entry entry =
+      hit ? hit->entry
+          : compile_and_note(owned.spec, owned.texts(), source, "inspect", Asker::tool);
   if (!hit) disk_cache().put(source.key, entry);
   json result = entry.description;
   result["what"] = source.what;

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <thread>
 
+#include "jit/compile/compile_events.h"
 #include "jit/compile/kernel_source.h"
 #include "jit/op/arch.h"
 #include "jit/op/blocking.h"
@@ -79,6 +80,7 @@ bool is_cached(const cache::Key& key, bool pin) {
 
 void run(Job& job, const PrewarmOptions& options) {
   const auto start = std::chrono::steady_clock::now();
+  const CompileEventScope events;
   try {
     const cache::Key& key = job.source.key;
     if (!options.recompile && is_cached(key, /*pin=*/!options.check_only)) {
@@ -90,7 +92,8 @@ void run(Job& job, const PrewarmOptions& options) {
       if (!options.recompile && is_cached(key, /*pin=*/true)) {
         job.outcome = "cached";  // another process compiled it meanwhile
       } else {
-        const cache::Entry entry = compile_entry(job.source, "prewarm");
+        const cache::Entry entry =
+            compile_and_note(job.spec.spec, job.spec.texts(), job.source, "prewarm", Asker::tool);
         job.outcome = disk_cache().put(key, entry, /*pinned=*/true)
                           ? "compiled"
                           : "failed: the compiled kernel could not be written to the cache";

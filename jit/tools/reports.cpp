@@ -134,7 +134,8 @@ std::string diagnose() {
                 {"KILN_TEMPLATE_DIR", s.template_dir},
                 {"KILN_NVRTC", s.nvrtc},
                 {"CUDA_HOME", s.cuda_home},
-                {"KILN_TUNING", s.tuning}}}}
+                {"KILN_TUNING", s.tuning},
+                {"KILN_RECORD", s.record.string()}}}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

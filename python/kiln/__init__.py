@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from . import _core, _site, _tracing, jit
 from ._core import CompileDisabled, CompileError, CudaError, EmulatorError, Error
+from .bundle import export_cache, import_cache
+from .compile_events import on_compile
 from .control import (
     clear_memory_cache,
     diagnose,
@@ -46,10 +48,13 @@ __all__ = [
     "emulate",
     "enumerate_specs",
     "explain",
+    "export_cache",
     "gemm_configs",
+    "import_cache",
     "inspect",
     "jit",
     "no_compile",
+    "on_compile",
     "preload",
     "prewarm",
     "reset_stats",

@@ -145,6 +145,7 @@ def prewarm(
     progress: Callable[[int, int, str, str, float], object] | None = None,
     *,
     check: bool = False,
+    group: Any = None,
 ) -> dict[str, Any]:
     """Compiles the kernels of `problems` into the cache, without tensors and, if `arch` is given,
     without a GPU.
@@ -155,10 +156,14 @@ def prewarm(
     recompile  also compiles what the cache has already
     progress   is called as progress(done, total, what, outcome, seconds)
     check      only reports what is missing
+    group      a process group of torch.distributed, all of whose ranks make this call: its first
+               rank compiles, and the kernels are sent to the caches of the others
 
     Returns a report with total, compiled, cached, missing, failed, seconds and kernels. A kernel
     that does not compile is listed under "failed", and the others are compiled nevertheless. Raises
-    ValueError for a wrong spec or an unknown arch. docs/prewarm.md lists the fields of a spec.
+    ValueError for a wrong spec or an unknown arch. docs/prewarm.md lists the fields of a spec. With
+    a group, every rank returns the report of the first; if this rank fails, if a rank cannot store
+    the kernels, or if the ranks then have different ones, every rank raises.
 
         >>> import kiln
         >>> spec = {"op": "gemm", "dtype": "float16", "block_m": 32, "stages": 4}
@@ -166,9 +171,18 @@ def prewarm(
         >>> report["compiled"] + report["cached"] == report["total"], report["failed"]
         (True, [])
     """
-    archs = [] if arch is None else [arch] if isinstance(arch, str) else _archs(arch)
-    text = _specs_text(problems)
-    return json.loads(_core.prewarm(text, archs, _jobs(jobs), recompile, check, progress))
+
+    def here() -> dict[str, Any]:
+        archs, text = arch_names(arch), _specs_text(problems)
+        return json.loads(_core.prewarm(text, archs, _jobs(jobs), recompile, check, progress))
+
+    if group is None:
+        return here()
+    if check:
+        raise ValueError("prewarm: give check or group, not both; each rank can check on its own")
+    from . import group_prewarm  # which needs PyTorch
+
+    return group_prewarm.prewarm_group(group, here)
 
 
 def preload(spec: Spec | str, device: int | None = None) -> None:
@@ -270,8 +284,11 @@ def diagnose() -> dict[str, Any]:
     return json.loads(_core.diagnose())
 
 
-def _archs(arch: Any) -> list[str]:
-    archs = list(arch) if isinstance(arch, Iterable) else [arch]
+def arch_names(arch: Any) -> list[str]:
+    """The archs that an argument names: none, one, or several."""
+    if arch is None:
+        return []
+    archs = list(arch) if isinstance(arch, Iterable) and not isinstance(arch, str) else [arch]
     for one in archs:
         if not isinstance(one, str):
             raise TypeError(f'prewarm: arch must be a name such as "sm_90a", got {one!r}')

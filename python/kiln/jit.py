@@ -10,6 +10,7 @@ from ._core import (
     gemm,
     layer_norm,
     merge_states,
+    plan_attention,
     rms_norm,
     scaled_dot_product_attention,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "gemm",
     "layer_norm",
     "merge_states",
+    "plan_attention",
     "rms_norm",
     "scaled_dot_product_attention",
 ]

@@ -17,9 +17,35 @@ def parse_json(text: str, name: str) -> Any:
 
 def read_json(path: str) -> Any:
     """The value of a file. Raises ValueError, and OSError for a file that cannot be read."""
+    return parse_json(_read_text(path), path)
+
+
+def parse_specs(text: str, name: str) -> Any:
+    """The specs of a text: JSON, or the lines of KILN_RECORD, an object each. Raises ValueError."""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            lines.setdefault(line, number)  # several processes record the same kernels
+    if not lines or not _is_object(next(iter(lines))):
+        return parse_json(text, name)
+    return [parse_json(line, f"line {number} of {name}") for line, number in lines.items()]
+
+
+def read_specs(path: str) -> Any:
+    """The specs of a file, as parse_specs. Raises OSError, too."""
+    return parse_specs(_read_text(path), path)
+
+
+def _read_text(path: str) -> str:
     with open(path, encoding="utf-8") as file:
         try:
-            text = file.read()
+            return file.read()
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} is not JSON: {error}") from None
-    return parse_json(text, path)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

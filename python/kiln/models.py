@@ -93,6 +93,7 @@ def model_specs(
         served = [spec for spec in specs if spec["storage"] != "dense"]
         specs += [{**spec, "cache_dtype": cache_dtype} for spec in served]
     specs += _append_specs(model, dtype, cache_dtype) + _merge_specs(model, dtype)
+    specs += _plan_specs(specs)
     for name, shape in model["gemm"].items():
         is_kn = name in model.get("weights_kn", ())
         spec = _gemm_spec(shape, dtype, biased=name in model["bias"], is_kn=is_kn)
@@ -155,6 +156,12 @@ def _merge_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
     """The kernels of jit.merge_states: a sink counts once, so not all merges have it."""
     sinks = [None, dtype] if model["sinks"] else [None]
     return [{"op": "merge_states", "dtype": dtype, "sinks": sink} for sink in sinks]
+
+
+def _plan_specs(specs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The kernels of jit.plan_attention, for each mask of an engine's calls."""
+    masks = dict.fromkeys(spec["mask"] for spec in specs if spec.get("storage", "dense") != "dense")
+    return [{"op": "plan_attention", "mask": mask} for mask in masks]
 
 
 def _access(row_bytes: int) -> str:

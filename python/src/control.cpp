@@ -13,6 +13,7 @@
 #include "instance.h"
 #include "jit/compile/compile_scope.h"
 #include "jit/compile/compiler.h"
+#include "jit/tools/bundle_entry.h"
 #include "kiln/control.h"
 #include "runtime/emulator/machine/emulated_device.h"
 
@@ -154,6 +155,77 @@ void set_log_callback(const py::object& callback) {
   });
 }
 
+py::dict event_dict(const CompileEvent& event) {
+  py::dict facts;
+  facts["what"] = event.what;
+  facts["spec"] = py::module_::import("json").attr("loads")(event.spec);
+  facts["key"] = event.key;
+  facts["arch"] = event.arch;
+  facts["outcome"] = event.outcome;
+  facts["why"] = event.why;
+  facts["seconds"] = event.seconds;
+  return facts;
+}
+
+// Drops a callback on whatever thread had it last.
+struct DropCallback {
+  void operator()(PyObject* callback) const {
+    if (!Py_IsInitialized()) return;
+    const py::gil_scoped_acquire gil;
+    Py_DECREF(callback);
+  }
+};
+
+std::uint64_t on_compile(const py::object& callback) {
+  if (PyCallable_Check(callback.ptr()) == 0) {
+    throw py::type_error("on_compile: callback must be callable as callback(event), got " +
+                         py::cast<std::string>(py::repr(callback)));
+  }
+  const std::shared_ptr<PyObject> held(py::object(callback).release().ptr(), DropCallback{});
+  const py::gil_scoped_release unlocked;
+  return add_compile_listener([held](const CompileEvent& event) {
+    if (!Py_IsInitialized()) return;
+    const py::gil_scoped_acquire gil;
+    try {
+      py::reinterpret_borrow<py::object>(held.get())(event_dict(event));
+    } catch (py::error_already_set& error) {
+      // Ctrl-C is meant for the program, which notices it after the call.
+      if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+      throw std::runtime_error(error.what());  // its text alone: that needs no GIL
+    }
+  });
+}
+
+// None, or the bytes of the cubin, the PTX and the JSON file.
+py::object bundle_files(const std::string& key) {
+  std::optional<cache::EntryFiles> files;
+  {
+    const py::gil_scoped_release unlocked;
+    files = bundle_entry(key);
+  }
+  if (!files) return py::none();
+  return py::make_tuple(py::bytes(files->cubin), py::bytes(files->ptx), py::bytes(files->json));
+}
+
+void register_bundles(py::module_& module) {
+  using unlocked = py::call_guard<py::gil_scoped_release>;
+  module.def("bundle_entry", &bundle_files);
+  module.def(
+      "bundle_entry_fault",
+      [](const std::string& key, std::string cubin, std::string ptx, std::string json) {
+        return bundle_entry_fault(key, {std::move(cubin), std::move(ptx), std::move(json)});
+      },
+      unlocked());
+  module.def(
+      "store_bundle_entry",
+      [](const std::string& key, std::string cubin, std::string ptx, std::string json,
+         bool replace) {
+        return store_bundle_entry(key, {std::move(cubin), std::move(ptx), std::move(json)},
+                                  replace);
+      },
+      unlocked());
+}
+
 void register_cache(py::module_& module) {
   using unlocked = py::call_guard<py::gil_scoped_release>;
   module.def("cache_info", &cache_info, unlocked());
@@ -197,7 +269,10 @@ void register_control(py::module_& module) {
   module.def("nvrtc_info", &nvrtc_facts, py::arg("load"));
   module.def("set_python_paths", &set_python_paths);
   module.def("set_log", &set_log_callback);
+  module.def("on_compile", &on_compile);
+  module.def("remove_on_compile", &remove_compile_listener, unlocked());
   register_cache(module);
+  register_bundles(module);
   py::class_<NoCompileContext>(module, "NoCompile", kNoCompileDoc)
       .def(py::init<>())
       .def("__enter__",

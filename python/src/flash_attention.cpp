@@ -56,6 +56,9 @@ struct AttentionCall {
     options.attn_mask = tensors.attn_mask().view;
     options.sinks = tensors.sinks().view;
     options.alibi_slopes = tensors.alibi_slopes().view;
+    options.q_scale = tensors.q_scale().view;
+    options.k_scale = tensors.k_scale().view;
+    options.v_scale = tensors.v_scale().view;
   }
 
   TensorView out_shape() const {

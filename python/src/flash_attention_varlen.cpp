@@ -11,8 +11,8 @@ struct VarlenCall : SequencesCall<FlashAttentionVarlenSignature, VarlenOptions> 
     options.cu_seqlens_q = tensors.cu_seqlens_q().view;
     options.cu_seqlens_k = tensors.cu_seqlens_k().view;
     options.seqused_k = tensors.seqused_k().view;
-    options.max_seqlen_q = count(slots, Signature::kMaxSeqlenQ);
-    options.max_seqlen_k = count(slots, Signature::kMaxSeqlenK);
+    options.max_seqlen_q = count_argument<Signature>(slots, Signature::kMaxSeqlenQ);
+    options.max_seqlen_k = count_argument<Signature>(slots, Signature::kMaxSeqlenK);
   }
 };
 

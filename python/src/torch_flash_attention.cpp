@@ -30,6 +30,9 @@ void compute_flash_attention(TorchSlot* stack, std::size_t new_results) {
   options.attn_mask = tensors.attn_mask().view;
   options.sinks = tensors.sinks().view;
   options.alibi_slopes = tensors.alibi_slopes().view;
+  options.q_scale = tensors.q_scale().view;
+  options.k_scale = tensors.k_scale().view;
+  options.v_scale = tensors.v_scale().view;
   options.workspace = intake.workspace();
   const TensorView& q = tensors.q().view;
   const TensorView& k = tensors.k().view;

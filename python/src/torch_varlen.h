@@ -28,10 +28,11 @@ void set_options(const Arguments& given, const Tensors& tensors, TorchIntake& in
   options.tree_mask = tensors.tree_mask().view;
   options.context = {given.cp_world, given.cp_rank, given.cp_interleave,
                      tensors.cp_seqused_k_total().view};
-  options.q_scale = tensors.q_scale().view;
-  options.k_scale = tensors.k_scale().view;
-  options.v_scale = tensors.v_scale().view;
+  attention.q_scale = tensors.q_scale().view;
+  attention.k_scale = tensors.k_scale().view;
+  attention.v_scale = tensors.v_scale().view;
   options.out_scale = tensors.out_scale().view;
+  options.plan = tensors.plan().view;
   attention.sinks = tensors.sinks().view;
   attention.alibi_slopes = tensors.alibi_slopes().view;
   attention.workspace = intake.workspace();

@@ -16,6 +16,34 @@
 
 namespace kiln::python {
 
+// A whole number that may be left out.
+template <class Signature>
+std::int64_t count_argument(const std::array<PyObject*, Signature::kSlots>& slots,
+                            typename Signature::Slot slot, std::int64_t otherwise = 0) {
+  return slots[slot] == nullptr ? otherwise
+                                : int64_argument(slots[slot], subject_of<Signature>(slot));
+}
+
+// Reads what is no tensor and what calls and their plans have in common; a causal that is a flag is
+// then no tensor.
+template <class Signature, class Tensors, class Options>
+void read_sequence_numbers(const std::array<PyObject*, Signature::kSlots>& slots, Tensors& tensors,
+                           Options& options) {
+  const auto subject = [](typename Signature::Slot slot) { return subject_of<Signature>(slot); };
+  AttentionOptions& attention = options.attention;
+  read_numbers<Signature>(slots, attention);
+  if (!is_no_flag(slots[Signature::kCausal])) {
+    attention.causal = bool_argument(slots[Signature::kCausal], false, subject(Signature::kCausal));
+    tensors.causal().object = nullptr;
+  }
+  read_window(slots[Signature::kWindow], subject(Signature::kWindow), attention);
+  attention.variant = variant_argument(slots[Signature::kVariant], subject(Signature::kVariant));
+  options.num_splits = count_argument<Signature>(slots, Signature::kNumSplits);
+  options.context.world = count_argument<Signature>(slots, Signature::kCpWorld, 1);
+  options.context.rank = count_argument<Signature>(slots, Signature::kCpRank);
+  options.context.interleave = count_argument<Signature>(slots, Signature::kCpInterleave, 1);
+}
+
 // One call, read from its Python arguments. Options are VarlenOptions or KvCacheOptions.
 template <class OwnSignature, class Options>
 struct SequencesCall {
@@ -30,18 +58,7 @@ struct SequencesCall {
   SequencesCall(const Slots& slots, HostArrays host_arrays)
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
     AttentionOptions& attention = options.attention;
-    read_numbers<Signature>(slots, attention);
-    if (!is_no_flag(slots[Signature::kCausal])) {
-      attention.causal =
-          bool_argument(slots[Signature::kCausal], false, subject(Signature::kCausal));
-      tensors.causal().object = nullptr;
-    }
-    read_window(slots[Signature::kWindow], subject(Signature::kWindow), attention);
-    attention.variant = variant_argument(slots[Signature::kVariant], subject(Signature::kVariant));
-    options.num_splits = count(slots, Signature::kNumSplits);
-    options.context.world = count(slots, Signature::kCpWorld, 1);
-    options.context.rank = count(slots, Signature::kCpRank);
-    options.context.interleave = count(slots, Signature::kCpInterleave, 1);
+    read_sequence_numbers<Signature>(slots, tensors, options);
     returns_lse =
         bool_argument(slots[Signature::kReturnLse], false, subject(Signature::kReturnLse));
     if constexpr (requires { tensors.k_new(); }) {
@@ -59,19 +76,16 @@ struct SequencesCall {
     options.causal_each = tensors.causal().view;
     options.tree_mask = tensors.tree_mask().view;
     options.context.seqused_k_total = tensors.cp_seqused_k_total().view;
-    options.q_scale = tensors.q_scale().view;
-    options.k_scale = tensors.k_scale().view;
-    options.v_scale = tensors.v_scale().view;
+    attention.q_scale = tensors.q_scale().view;
+    attention.k_scale = tensors.k_scale().view;
+    attention.v_scale = tensors.v_scale().view;
     options.out_scale = tensors.out_scale().view;
+    options.plan = tensors.plan().view;
     attention.sinks = tensors.sinks().view;
     attention.alibi_slopes = tensors.alibi_slopes().view;
   }
 
   static Subject subject(typename Signature::Slot slot) { return subject_of<Signature>(slot); }
-  static std::int64_t count(const Slots& slots, typename Signature::Slot slot,
-                            std::int64_t otherwise = 0) {
-    return slots[slot] == nullptr ? otherwise : int64_argument(slots[slot], subject(slot));
-  }
 };
 
 // Runs a call with results that are the caller's or new. `run` takes the call.

@@ -28,6 +28,8 @@ struct KeysOf<Config, AlwaysVoid<typename Config::CacheElement>> {
   using Product = f16;
   static constexpr bool kQuantized = true;
   static_assert(sizeof(Element) == 1, "flash_attention: elements of a quantised cache are bytes");
+  static_assert(sizeof(Query) == 2 || is_same<Query, Element>,
+                "flash_attention: queries of one byte have the type of the keys");
   // Converts 8-bit floats by an instruction, from sm_89 on.
   static constexpr bool kHardware = Config::kHardware;
   // A converted byte must be multiplied by this.
@@ -139,8 +141,9 @@ __device__ __forceinline__ int query_exponent(float largest) {
 }
 
 // Neighbouring queries of a row, 16 of them, as one thread converts them.
-template <class Element, int kDim, bool kAligned>
+template <class Keys, int kDim, bool kAligned>
 struct QueryGroup {
+  using Element = typename Keys::Query;
   static constexpr int kSize = 16;
   float values[kSize];
 
@@ -150,7 +153,9 @@ struct QueryGroup {
 #pragma unroll
     for (int half = 0; half < kSize; half += 8) {
       const bool has = exists && column + half < kDim;
-      if constexpr (kAligned) {
+      if constexpr (sizeof(Element) == 1) {
+        load_bytes(half, row + column + half, has);
+      } else if constexpr (kAligned) {
         uint4 words{0, 0, 0, 0};
         if (has) words = *reinterpret_cast<const uint4*>(row + column + half);
         set_pair(half, words.x), set_pair(half + 2, words.y);
@@ -181,6 +186,28 @@ struct QueryGroup {
   }
 
  private:
+  __device__ __forceinline__ void load_bytes(int begin, const Element* from, bool has) {
+    u32 words[2] = {0, 0};
+    if (has) {
+      if constexpr (kAligned) {
+        const uint2 both = *reinterpret_cast<const uint2*>(from);
+        words[0] = both.x, words[1] = both.y;
+      } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) words[i / 4] |= static_cast<u32>(from[i].bits) << i % 4 * 8;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i += 4) {
+      u32 pairs[2];
+      widen<Keys, false>(words[i / 4], pairs[0], pairs[1]);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const f16 value{static_cast<u16>(pairs[k / 2] >> k % 2 * 16)};
+        values[begin + i + k] = to_float(value) * Keys::kUnit;
+      }
+    }
+  }
   __device__ __forceinline__ void set_pair(int i, u32 word) {
     values[i] = to_float(Element{static_cast<u16>(word)});
     values[i + 1] = to_float(Element{static_cast<u16>(word >> 16)});
@@ -192,7 +219,7 @@ struct QueryGroup {
 template <class Config, class Layout, class Rows>
 __device__ __forceinline__ void load_queries(u8* tile, float* factors, int count, float sign,
                                              Rows rows) {
-  using Group = QueryGroup<typename KeysOf<Config>::Query, Config::kHeadDim, Config::kAligned>;
+  using Group = QueryGroup<KeysOf<Config>, Config::kHeadDim, Config::kAligned>;
   constexpr int kGroups = ceil_div(Config::kHeadDim, Group::kSize);
   // Lanes that share a row, a power of two.
   constexpr int kLanes = kGroups > 16  ? 32

@@ -129,6 +129,13 @@ struct AttentionVarlenParams {
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
   AttentionSpread spread;
   const float* out_scale;  // of quantised outputs, which are divided by it
+  // The words of another launch: kAttentionPlanWords for each CTA, from plan_begin on; or null.
+  // The key stands for all that shares depend on beside the lengths.
+  unsigned* plan;
+  unsigned long long plan_key;
+  int plan_begin;
+  // The tile for which the launch that makes the plan deals.
+  int plan_block_q, plan_block_kv, plan_step_keys;
 };
 // Either argument block begins with what all calls have.
 constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }
@@ -148,6 +155,9 @@ constexpr long long attention_varlen_tiles(long long batch, long long tokens, lo
 
 // What a query tile costs beside its keys, in steps of keys, where CTAs get equal shares of all.
 constexpr int kAttentionVarlenEnds = 4;
+
+// The words of a plan that a CTA reads, aligned to 16 bytes.
+constexpr int kAttentionPlanWords = 16;
 
 // The workspace of a launch of `ctas` CTAs: a CTA has at most two partial results, of the query
 // tile that it begins with and of the one that it ends with. See varlen/work.cuh.
@@ -175,22 +185,37 @@ constexpr int kAttentionScheduleBytes = 144;  // where sequences have lengths of
 // workspace, see base/draw.cuh.
 constexpr int kAttentionDrawBytes = 16;
 
+// The factors of an sm_90a kernel: elements of 16 bits; bytes of a quantised cache that become
+// f16, see sm90/convert.cuh; or bytes of queries, keys and values alike, see sm90/transpose.cuh.
+enum class AttentionFactors : unsigned char { halves, widened, bytes };
+
 // Dynamic shared memory of one CTA of an sm_90a kernel, see sm90/shape.cuh. Rows are stored in
-// slabs of 64 columns of 16-bit elements. With `converts`, the bytes of a tile of keys and of one
-// of values are there too, and a factor for each row of Q.
+// slabs of 128 bytes. Where bytes are widened, those of a tile of keys and of one of values are
+// there too, and a factor for each row of Q. Where they are multiplied, values are there as they
+// are, in stages of their own, and transposed: a row for each of their columns, in slabs of 128
+// keys.
 constexpr int attention_sm90_raw_row_bytes(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
+constexpr int kAttentionRawStages = 2;
 constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
                                           int stages, int q_stages, bool staged_output,
-                                          bool converts) {
-  const int slabs = (head_dim + 63) / 64, slabs_v = (head_dim_v + 63) / 64;
-  const int rows = q_stages * block_q * slabs + stages * block_kv * (slabs + slabs_v) +
+                                          AttentionFactors factors) {
+  const bool are_bytes = factors == AttentionFactors::bytes;
+  const int columns = are_bytes ? 128 : 64;
+  const int slabs = (head_dim + columns - 1) / columns;
+  const int slabs_v = (head_dim_v + columns - 1) / columns;
+  const int transposed = attention_padded_dim(head_dim_v) * ((block_kv + 127) / 128);
+  const int value_rows = are_bytes ? stages * transposed + kAttentionRawStages * block_kv * slabs_v
+                                   : stages * block_kv * slabs_v;
+  const int rows = q_stages * block_q * slabs + stages * block_kv * slabs + value_rows +
                    (staged_output ? block_q * slabs_v : 0);
-  const int barriers = 16 * (q_stages + 2 * stages + kAttentionWalkStages + 1);
+  const int rings =
+      q_stages + 2 * stages + kAttentionWalkStages + (are_bytes ? kAttentionRawStages : 0);
   const int raw = attention_sm90_raw_row_bytes(head_dim) + attention_sm90_raw_row_bytes(head_dim_v);
-  const int converted = converts ? block_kv * raw + q_stages * block_q * 4 : 0;
-  return rows * 128 + converted + barriers + kAttentionWalkStages * kAttentionWalkBytes +
+  const int converted =
+      factors == AttentionFactors::widened ? block_kv * raw + q_stages * block_q * 4 : 0;
+  return rows * 128 + converted + 16 * (rings + 1) + kAttentionWalkStages * kAttentionWalkBytes +
          kAttentionScheduleBytes;
 }
 

@@ -7,8 +7,8 @@
 
 namespace kiln {
 
-// kShares: other warps have scores of the same rows.
-template <class Map, bool kShares = false>
+// kShares: other warps have scores of the same rows. kToBytes: weights are rounded to e4m3.
+template <class Map, bool kShares = false, bool kToBytes = false>
 struct OnlineSoftmax {
   static constexpr int kRows = Map::kRows;
   RowSum row[Map::kRows];  // until finish(), the sums cover only this lane's columns
@@ -57,7 +57,9 @@ struct OnlineSoftmax {
       }
       // The scaled maximum is kept, so that rescaling agrees with the weights to the last bit even
       // where logits are so large that the product is rounded.
-      maximum[r] = fmaxf(row[r].max, fmaxf(largest, other) * scale_of(scale, r));
+      largest = fmaxf(largest, other) * scale_of(scale, r);
+      if constexpr (kToBytes) largest -= kLift;
+      maximum[r] = fmaxf(row[r].max, largest);
       if constexpr (kShares) maximum[r] = Map::row_max(maximum[r]);
     }
     share(maximum);
@@ -106,7 +108,11 @@ struct OnlineSoftmax {
   }
 
  private:
-  static constexpr float kSlack = 8.0f;
+  // A maximum is kept too small by kLift on purpose. The largest e4m3 is 448, and its least with
+  // all digits 2^-6: weights up to 2^8 leave those of all keys that are less likely by up to 2^11
+  // as exact as others.
+  static constexpr float kLift = kToBytes ? 5.0f : 0.0f;
+  static constexpr float kSlack = kToBytes ? 3.0f : 8.0f;
 
   // Returns what is subtracted from a row's logits: 0 if it has seen no key, as -inf - -inf is NaN.
   __device__ __forceinline__ static float finite(float maximum) {

@@ -60,6 +60,21 @@ __device__ __forceinline__ u32 quantize2(float low, float high) {
   }
 }
 
+// Four e4m3 in a word, by two instructions (sm_89 and later): the second one keeps the other's
+// half.
+__device__ __forceinline__ u32 pack_e4m3(float x0, float x1, float x2, float x3) {
+  u32 packed;
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high};\n"
+      "}"
+      : "=r"(packed)
+      : "f"(x0), "f"(x1), "f"(x2), "f"(x3));
+  return packed;
+}
+
 // Fills words with an even number of elements, four in each.
 template <class T, bool kHardware, int kCount>
 __device__ __forceinline__ void quantize(const float (&values)[kCount], const Divisor& divisor,

@@ -32,6 +32,11 @@ SPECS = {
         **ATTENTION, "mask": "causal", "storage": "paged", "splits": True, "block_q": 16,
         "block_kv": 32, "stages": 3, "cache_dtype": "float8_e4m3fn",
     },
+    "attention_bytes": {
+        "op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "mask": "causal",
+        "storage": "ragged", "cache_dtype": "float8_e4m3fn", "quantized_queries": True,
+        "block_q": 192,
+    },
     "attention_e4m3_output": {
         **ATTENTION, "mask": "causal", "storage": "ragged", "splits": True, "block_q": 16,
         "out_dtype": "float8_e4m3fn",
@@ -86,6 +91,7 @@ SPECS = {
         "head_dim_v": 128, "query": True, "weight": "bfloat16", "rotary": 64, "interleaved": True,
         "rotary_dtype": "float16", "rows": 2,
     },
+    "plan_attention": {"op": "plan_attention", "mask": "window", "context_parallel": True},
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ TILE = {
     "layer_norm": NORM_TILE,
     "merge_states": ("lanes", "vectors", "parts"),
     "append_kv": ("rows",),
+    "plan_attention": (),
 }
 
 

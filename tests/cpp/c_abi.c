@@ -85,8 +85,9 @@ static const struct field kSequences[] = {
     FIELD(kiln_sequence_options, cp_world),
     FIELD(kiln_sequence_options, cp_rank),
     FIELD(kiln_sequence_options, cp_interleave),
+    FIELD(kiln_sequence_options, plan),
     {"end of kiln_sequence_options", sizeof(kiln_sequence_options), 0}};
-static const size_t kSequencesOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72};
+static const size_t kSequencesOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80};
 
 static const struct field kCache[] = {FIELD(kiln_cache_options, struct_size),
                                       FIELD(kiln_cache_options, cache_batch_idx),

@@ -166,6 +166,12 @@ static void test_kvcache(void) {
   const int64_t shape[2] = {2, kWidth};
   const kiln_tensor pages = kiln_contiguous(table_two, KILN_I32, KILN_CPU, 0, 2, shape);
   kiln_kvcache_options options = {.struct_size = sizeof options};
+  enum { kPlanWords = 16 * 2048 };
+  static int32_t memory[kPlanWords + 4];
+  int32_t* const plan_data = memory + (16 - (uintptr_t)memory % 16) % 16 / sizeof *memory;
+  kiln_tensor plan;
+  kiln_sequence_options planned = {.struct_size = sizeof planned, .plan = &plan};
+  int64_t words = 0;
   int head;
   used_two[0] = kUsed[0], used_two[1] = kUsed[2];
   memcpy(table_two, table, kWidth * sizeof *table);
@@ -177,6 +183,22 @@ static void test_kvcache(void) {
     CHECK(row_is_right(out_data, 0, kUsed[0], 0, head, NULL));
     CHECK(row_is_right(out_data + kRow, 2, kUsed[2], 1, head, NULL));
   }
+  /* Likewise with a plan, of which the call says when it is too short. */
+  CHECK(kiln_plan_attention_with_kvcache(&q, &k, &v, NULL, &words, &options, NULL) == KILN_OK);
+  CHECK(words > 0 && words <= kPlanWords);
+  plan = kiln_contiguous(plan_data, KILN_I32, KILN_CPU, 0, 1, &words);
+  CHECK(kiln_plan_attention_with_kvcache(&q, &k, &v, &plan, NULL, &options, NULL) == KILN_OK);
+  options.sequences = &planned;
+  forget();
+  CHECK(kiln_flash_attention_with_kvcache(&q, &k, &v, &out, NULL, &options, NULL) == KILN_OK);
+  for (head = 0; head < kHeads; ++head) {
+    CHECK(row_is_right(out_data, 0, kUsed[0], 0, head, NULL));
+    CHECK(row_is_right(out_data + kRow, 2, kUsed[2], 1, head, NULL));
+  }
+  plan.shape[0] = 16;
+  CHECK(kiln_flash_attention_with_kvcache(&q, &k, &v, &out, NULL, &options, NULL) ==
+        KILN_INVALID_ARGUMENT);
+  CHECK(strstr(kiln_last_error(), "plan must have") != NULL);
 }
 
 /* The same two sequences by their rows of the whole table, or of a list of pages; and with their

@@ -1,6 +1,7 @@
 // One entry on disk: what goes in comes out, and any damage is a miss with a reason.
 #include <cmath>
 
+#include "cache/entry_file.h"
 #include "tests/cpu/cache_fixture.h"
 #include "tests/support/catch.h"
 
@@ -235,4 +236,40 @@ TEST_CASE("a cubin that was never committed is an ordinary miss") {
   CHECK_FALSE(cache.get(key_of(1)));
   CHECK(cache.list().empty());
   CHECK(box.warnings.empty());
+}
+
+TEST_CASE("an entry as bytes comes back whole, and any change of them is refused") {
+  EntryFiles files;
+  REQUIRE(encode_entry(key_of(1), entry_of(1), /*pinned=*/true, files).empty());
+  const auto back = decode_entry(key_of(1), files);
+  REQUIRE(back.value);
+  CHECK(same(*back.value, entry_of(1)));
+  CHECK(decode_entry(key_of(2), files).fault.find("another entry's key") != std::string::npos);
+  for (std::string EntryFiles::* file : {&EntryFiles::cubin, &EntryFiles::ptx, &EntryFiles::json}) {
+    for (std::size_t at = 0; at < (files.*file).size(); at += 97) {
+      EntryFiles changed = files;
+      (changed.*file)[at] = static_cast<char>((changed.*file)[at] ^ 4);
+      const auto read = decode_entry(key_of(1), changed);
+      CHECK((!read.fault.empty() || same(*read.value, entry_of(1))));
+    }
+    EntryFiles cut = files;
+    (cut.*file).resize((cut.*file).size() / 2);
+    CHECK_FALSE(decode_entry(key_of(1), cut).fault.empty());
+  }
+  EntryFiles huge = files;
+  huge.json.append(std::size_t{1} << 23, ' ');
+  CHECK(decode_entry(key_of(1), huge).fault == "has a JSON file that is too large");
+  Entry odd = entry_of(1);
+  odd.description = 3;
+  CHECK_FALSE(encode_entry(key_of(1), odd, true, files).empty());
+}
+
+TEST_CASE("the bytes of an entry are those of its files") {
+  CacheBox box;
+  REQUIRE(DiskCache(box.options).put(key_of(1), entry_of(1)));
+  EntryFiles files;
+  REQUIRE(encode_entry(key_of(1), entry_of(1), /*pinned=*/false, files).empty());
+  CHECK(slurp(box.file(1, ".cubin")) == files.cubin);
+  CHECK(slurp(box.file(1, ".ptx.z")) == files.ptx);
+  CHECK(slurp(box.file(1, ".json")) == files.json);
 }

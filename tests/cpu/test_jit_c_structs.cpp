@@ -87,7 +87,7 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   attention.causal = 1;
   const kiln_tensor starts = tensor(5), list = tensor(6), flags = tensor(7), words = tensor(9);
   kiln_sequence_options sequences{sizeof sequences, &starts, &list, &flags, &words,
-                                  nullptr,          0,       0,     0};
+                                  nullptr,          0,       0,     0,      &words};
   const kiln_cache_scales scales{sizeof scales, &of_q, &of_k, &of_v, &of_out};
   const kiln_varlen_options c{sizeof c, &queries, &keys,      &used,      &pages, 5,
                               6,        1,        &attention, &sequences, &scales};
@@ -100,12 +100,15 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK(options.attention.causal);
   CHECK((options.kv_indptr.data == starts.data && options.kv_indices.data == list.data));
   CHECK((options.causal_each.data == flags.data && options.tree_mask.data == words.data));
+  CHECK(options.plan.data == words.data);
   CHECK((options.context.world == 1 && options.context.rank == 0));
   CHECK((options.context.interleave == 1 && !options.context.seqused_k_total.given()));
   sequences.cp_seqused_k_total = &list;
   sequences.cp_world = 4, sequences.cp_rank = 2, sequences.cp_interleave = 16;
-  CHECK((options.q_scale.data == of_q.data && options.k_scale.data == of_k.data));
-  CHECK((options.v_scale.data == of_v.data && options.out_scale.data == of_out.data));
+  CHECK(options.attention.q_scale.data == of_q.data);
+  CHECK(options.attention.k_scale.data == of_k.data);
+  CHECK(options.attention.v_scale.data == of_v.data);
+  CHECK(options.out_scale.data == of_out.data);
   CHECK_FALSE(options_of((kiln_varlen_options*)nullptr).cu_seqlens_q.given());
 
   kiln_cache_options cache = zeroed<kiln_cache_options>();
@@ -116,7 +119,7 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK((cached.cache_seqlens.data == used.data && cached.block_table.data == pages.data));
   CHECK((cached.num_splits == 1 && cached.attention.causal));
   CHECK((cached.kv_indptr.data == starts.data && cached.causal_each.data == flags.data));
-  CHECK(cached.tree_mask.data == words.data);
+  CHECK((cached.tree_mask.data == words.data && cached.plan.data == words.data));
   CHECK((cached.context.world == 4 && cached.context.rank == 2));
   CHECK((cached.context.interleave == 16 && cached.context.seqused_k_total.data == list.data));
   CHECK((cached.cache_batch_idx.data == queries.data && cached.cache_leftpad.data == keys.data));
@@ -129,8 +132,10 @@ TEST_CASE("the options of attention with lengths arrive from C") {
   CHECK(mentions(message_of<std::invalid_argument>([&] { options_of(&k); }),
                  "kiln_cache_options: reserved must be 0, got 1"));
   cache.reserved = 0;
-  CHECK((cached.q_scale.data == of_q.data && cached.k_scale.data == of_k.data));
-  CHECK((cached.v_scale.data == of_v.data && cached.out_scale.data == of_out.data));
+  CHECK(cached.attention.q_scale.data == of_q.data);
+  CHECK(cached.attention.k_scale.data == of_k.data);
+  CHECK(cached.attention.v_scale.data == of_v.data);
+  CHECK(cached.out_scale.data == of_out.data);
   const auto zeros = zeroed<kiln_kvcache_options>();
   CHECK_FALSE(options_of(&zeros).attention.causal);
 

@@ -141,6 +141,17 @@ bool is_wait_for_values_before_keys(const Mutant& mutant, std::string_view ptx) 
          (starts(mutant, "cp.async.wait_group") || starts(mutant, "fence.proxy.async"));
 }
 
+// The fence behind the last plain stores: zeros in the place of values that no query sees.
+bool is_fence_of_zeros(const Mutant& mutant, std::string_view ptx) {
+  const std::size_t stores = ptx.rfind("st.shared.v4.b32 [");
+  if (stores == std::string_view::npos) return false;
+  const auto last = static_cast<std::uint32_t>(std::ranges::count(ptx.substr(0, stores), '\n'));
+  for (const std::uint32_t line : lines_of(ptx, "fence.proxy.async")) {
+    if (line > last) return line == mutant.line;
+  }
+  return false;
+}
+
 // The barrier of all warps behind the last one where partners meet, if they are all warps.
 bool is_after_partners_met(const Mutant& mutant, std::string_view ptx, int threads) {
   const std::size_t products = ptx.rfind("mma.sync");
@@ -175,6 +186,11 @@ std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, co
   if (is_wait_for_values_before_keys(mutant, ptx)) {
     return "no problem here has values that are multiplied before the keys of the next tile, whose "
            "rows are waited for later";
+  }
+  if (traits.byte_queries && is_fence_of_zeros(mutant, ptx)) {
+    return "warps read these zeros, and the copy that follows them there does so rounds later, "
+           "which "
+           "the device takes for an order";
   }
   const auto inits = lines_of(ptx, "mbarrier.init");
   if (traits.mask != Mask::window && !inits.empty() && mutant.line == inits.back()) {

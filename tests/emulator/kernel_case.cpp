@@ -280,9 +280,11 @@ KernelCase::KernelCase(const Specialization& spec, int size)
   const Family* const family = spec.kernel().family;
   const bool is_attention = family == &kAttention;
   if (is_attention && spec.traits_as<AttentionTraits>().storage != Storage::dense)
-    make_varlen(size);
+    make_varlen(spec, size);
   else if (is_attention)
     make_attention(size);
+  else if (family == &kPlanAttention)
+    make_plan(size);
   else if (family == &kGemm)
     make_gemm(size);
   else if (family == &kMergeStates)

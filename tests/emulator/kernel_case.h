@@ -54,7 +54,9 @@ class KernelCase {
   // An i32 tensor of these values.
   Tensor& integers(std::initializer_list<std::int64_t> shape, const std::vector<int>& values);
   void make_attention(int size);
-  void make_varlen(int size);
+  // `spec`: of the kernel that attends. `planned`: behind spec_, which makes its plan.
+  void make_varlen(const Specialization& spec, int size, bool planned = false);
+  void make_plan(int size);
   void make_gemm(int size);
   void make_norm(int size);
   void make_merge_states(int size);

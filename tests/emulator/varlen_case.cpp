@@ -9,6 +9,7 @@
 
 #include "jit/attention/config.h"
 #include "jit/attention/family.h"
+#include "jit/attention/plan.h"
 #include "jit/attention/sm90_config.h"
 #include "jit/attention/varlen.h"
 #include "templates/attention/params.h"
@@ -95,11 +96,11 @@ int total_of(int len_kv) {
 }
 
 // CTAs draw the six query tiles, or have them dealt.
-void fill_sm90(Step& step, const Tile& tile, int page_size, int size) {
+void fill_sm90(Step& step, const Tile& tile, int page_size, bool gathers, int size) {
   const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows),
-                         page_size == 0 ? tile.block_kv : 0);
+                         page_size == 0 || !gathers ? box_rows : 0);
   step.blocks = 2;
   if (size == 1) return;
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
@@ -130,13 +131,14 @@ KernelCase::Tensor& KernelCase::integers(std::initializer_list<std::int64_t> sha
   return made;
 }
 
-void KernelCase::make_varlen(int size) {
-  const auto traits = spec_.traits_as<AttentionTraits>();
-  const Tile tile = tile_of(spec_);
+void KernelCase::make_varlen(const Specialization& spec, int size, bool planned) {
+  const auto traits = spec.traits_as<AttentionTraits>();
+  const Tile tile = tile_of(spec);
   const int stride = tile.block_kv;
   // On sm_90a threads gather the second, and of the first the values, while the copy engine copies
   // eight rows of keys at once.
-  const int page_size = tile.is_sm90 && size == 1 ? 24 : 5;
+  // No warps gather where others transpose values.
+  const int page_size = tile.is_sm90 && (size == 1 || traits.byte_queries) ? 24 : 5;
   const int lens_q[kSequences] = {tile.rows + 3, 1, 0};
   // Rows of few keys would be much larger than the others, by whose size errors are judged.
   // On sm_90a the second sequence has a tile for each stage, in which one of the first may have
@@ -161,7 +163,7 @@ void KernelCase::make_varlen(int size) {
     return is_paged ? tensor(traits.k, {kSequences * width, page_size, 1, dim})
                     : tensor(traits.k, {rows_k, 1, dim});
   };
-  Tensor& q = tensor(traits.q, {tokens, kHeads, traits.head_dim});
+  Tensor& q = tensor(traits.byte_queries ? traits.k : traits.q, {tokens, kHeads, traits.head_dim});
   Tensor& k = keys(traits.head_dim);
   Tensor& v = keys(traits.head_dim_v);
   VarlenOptions options;
@@ -179,7 +181,7 @@ void KernelCase::make_varlen(int size) {
     const float scale = traits.k == DType::i8 ? 1.0f / 128 : 0.5f;
     Tensor& scales = tensor(DType::f32, {1});
     std::memcpy(scales.bytes.data(), &scale, sizeof scale);
-    options.k_scale = options.v_scale = scales.view;
+    options.attention.k_scale = options.attention.v_scale = scales.view;
     for (Tensor* const stored : {&k, &v}) {
       for (float& value : stored->values) value *= scale;
     }
@@ -257,20 +259,53 @@ void KernelCase::make_varlen(int size) {
   AttentionProblem call(kVarlenNames);
   check_varlen(q.view, k.view, v.view, out.view, TensorView{}, options, call);
   Step& step = call.recipe.first();
-  step.spec = spec_;
+  step.spec = spec;
   if (tile.is_sm90) {
-    fill_sm90(step, tile, traits.storage == Storage::paged ? page_size : 0, size);
+    fill_sm90(step, tile, traits.storage == Storage::paged ? page_size : 0, !traits.byte_queries,
+              size);
     call.recipe.workspace_bytes = size == 1 ? 0 : kAttentionDrawBytes;
   } else {
     fill_portable(call.recipe, tile, traits, tokens, size);
   }
   recipe_ = call.recipe;
+  if (planned) {
+    Tensor& plan = tensor(DType::i32, {static_cast<int>(step.blocks) * kAttentionPlanWords});
+    // Both launches know the plan by what their calls say.
+    options.plan = plan.view;
+    AttentionProblem planning(kVarlenNames), attending(kVarlenNames);
+    planning.makes_plan = true;
+    for (AttentionProblem* const problem_of : {&planning, &attending}) {
+      check_varlen(q.view, k.view, v.view, out.view, TensorView{}, options, *problem_of);
+      Step& of_step = problem_of->recipe.first();
+      fill_portable(problem_of->recipe, tile, traits, tokens, size);
+      set_plan(of_step, attention_config(spec.row()), *problem_of);
+    }
+    recipe_ = planning.recipe;
+    recipe_.workspace_bytes = attending.recipe.workspace_bytes;
+    recipe_.first().spec = spec_;
+    recipe_.first().arguments.want_workspace(0, 0, 0);
+    attending.recipe.first().spec = spec;
+    recipe_.add() = attending.recipe.first();
+  }
   double tolerance = 2 * epsilon(traits.q);
+  // Weights are rounded to e4m3, each by up to a sixteenth: 0.026 of a result's RMS, and the worst
+  // of thousands five times as much.
+  if (traits.byte_queries && tile.is_sm90) tolerance += 0.16;
   if (traits.has_quantized_output()) {
     for (double& value : expected) value /= kOutScale;
     tolerance += 0.0625;  // half a step of the 8-bit float
   }
   outputs_.push_back({&out, expected, tolerance});
+}
+
+// The attention that reads the plan, which shows whether it is right: every CTA of some of its
+// launches has an entry, in others only some have, as tiles are whole or have hardly any keys.
+void KernelCase::make_plan(int size) {
+  auto traits = spec_.traits_as<AttentionTraits>();
+  traits.storage = Storage::ragged;
+  traits.head_dim = traits.head_dim_v = 64;
+  const int row = row_of_kind(RowKind::decode, traits, spec_.arch());
+  make_varlen(Specialization(kFlashAttentionVarlen, spec_.arch(), row, traits), size, true);
 }
 
 }  // namespace kiln::testing

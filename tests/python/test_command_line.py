@@ -135,6 +135,7 @@ def test_check_says_what_is_missing(kiln_command, spec_file):
     assert run.code == CHECK_FAILED
     (row,) = [line for line in run.stdout.splitlines() if line.startswith("gemm bfloat16 nt")]
     assert "tile 32x64x128x4" in row and "missing" in row
+    assert len(row.split()[-1]) == 64  # the key
     assert "1 missing" in run.stdout and "without --check" in run.stdout
     kiln_command(*arguments[:-1])
     complete = kiln_command(*arguments)

@@ -28,7 +28,8 @@ def without_gpu():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_example_of(name):
+def test_the_example_of(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # an example may write a file
     test, report = example(name), []
     assert test.examples, f"{name} has no example"
     with without_gpu():

@@ -46,6 +46,12 @@ def cached(**changes):
             "cache_seqlens": lengths, **changes}  # fmt: skip
 
 
+def plan_of_cached(**changes):
+    given = cached(**changes)
+    return {"q": given.pop("q"), "k": given.pop("k_cache"), "v": given.pop("v_cache"), **given}
+
+
+PLAN = torch.zeros(1 << 15, dtype=torch.int32)
 PAGES = torch.tensor([[1, 0], [0, 1]], dtype=torch.int32)
 
 
@@ -118,12 +124,17 @@ def test_a_libtorch_that_is_not_loaded_or_lacks_the_functions_registers_nothing(
         assert _core.register_torch_kernels("kiln_absent", library) == []
 
 
+BYTES = {
+    name: half(1, rows, heads, 32).to(torch.float8_e4m3fn)
+    for name, rows, heads in (("q", 8, 4), ("k", 12, 2), ("v", 12, 2))
+}
 CALLS = [
     ("flash_attention", attention()),
     ("flash_attention", attention(causal=True, window=[5, 0], softcap=10.0, scale=0.5)),
     ("flash_attention", attention(sinks=torch.ones(4), alibi_slopes=torch.rand(4))),
     ("flash_attention", attention(attn_mask=torch.rand(1, 1, 8, 12) > 0.3)),
     ("flash_attention", attention(attn_mask=torch.rand(1, 4, 1, 12).half(), layout="bshd")),
+    ("flash_attention", attention(**BYTES, k_scale=torch.rand(2))),
     ("flash_attention_lse", attention(causal=True)),
     ("flash_attention_lse", attention(causal=True, top_left=True)),
     (
@@ -143,6 +154,10 @@ CALLS = [
     ("flash_attention_with_kvcache", cached()),
     ("flash_attention_with_kvcache_lse", cached(block_table=PAGES, causal=True, num_splits=1)),
     ("flash_attention_with_kvcache_out", cached(out=half(2, 1, 4, 32))),
+    ("plan_attention_out", packed(softcap=10.0, causal=True, plan=PLAN.clone())),
+    ("plan_attention_out", plan_of_cached(alibi_slopes=torch.rand(4), plan=PLAN.clone())),
+    ("plan_attention_out", packed(num_splits=1, plan=PLAN.clone())),
+    ("flash_attention_with_kvcache", cached(plan=torch.zeros(1, dtype=torch.int32))),
     ("scaled_dot_product_attention", sdpa()),
     ("scaled_dot_product_attention", sdpa(is_causal=True, scale=0.3)),
     ("scaled_dot_product_attention", sdpa(attn_mask=torch.rand(1, 8) > 0.2)),
@@ -203,6 +218,11 @@ CALLS = [
     ("flash_attention_varlen_out", packed(out=half(8, 4, 16))),
     ("flash_attention_with_kvcache", cached(cache_seqlens=torch.ones(2))),
     ("flash_attention_with_kvcache", cached(k_cache=half(3, 6, 2, 32))),
+    ("plan_attention", packed(cache_leftpad=PAGES[0])),
+    ("plan_attention", plan_of_cached(max_seqlen_k=8)),
+    ("plan_attention", plan_of_cached(cache_seqlens=None)),
+    ("plan_attention_out", packed(plan=torch.zeros(1 << 14))),
+    ("plan_attention_out", packed(plan=PLAN[1:])),
     ("scaled_dot_product_attention", sdpa(dropout_p=0.1)),
     ("scaled_dot_product_attention", sdpa(dropout_p=1.0)),
     ("scaled_dot_product_attention", sdpa(attn_mask=half(8, 8), is_causal=True)),

@@ -182,6 +182,11 @@ def samples():
                 "lse": torch.zeros(2, 4, 1),
             },
         ),
+        (
+            "plan_attention_out",
+            (q[0], q[0], q[0]),
+            {**packed, "cu_seqlens_k": starts, "plan": torch.zeros(1 << 15).int()},
+        ),
         ("scaled_dot_product_attention", tuple(first), {"enable_gqa": True}),
         (
             "scaled_dot_product_attention",

@@ -32,7 +32,7 @@ def test_every_enumerated_value_is_taken(op):
                 extra = {"dtype": "float8_e4m3fn"}
             elif name == "dtype_b":
                 extra = {"dtype": value}
-            elif value in ("causal_each", "tree") or (name in SERVING and op == "flash_attention"):
+            elif op == "flash_attention" and (value in ("causal_each", "tree") or name in SERVING):
                 extra = {"storage": "paged"}
             elif name == "gate":
                 extra = {"activation": "swiglu"}

@@ -84,6 +84,20 @@ def test_a_share_that_cannot_rotate_is_refused(tmp_path, value):
         models.load_model(str(tmp_path))
 
 
+def test_plans_are_of_the_masks_of_an_engine_s_calls():
+    for name, masks in (("Llama-3.1-8B", ["causal"]), ("gpt-oss-20b", ["causal", "window"])):
+        assert [spec["mask"] for spec in specs_of(name, "plan_attention")] == masks
+    specs = specs_of("Llama-3.1-8B", "plan_attention")
+    assert kiln.prewarm(specs, "sm_90a")["failed"] == []
+    compiled = kiln.stats()["compiles"]
+    q, cache = numpy.zeros((3, 1, 8, 128), "float16"), numpy.zeros((3, 64, 2, 128), "float16")
+    used = numpy.array([64, 0, 3], numpy.int32)
+    with kiln.device("emulator:sm_90a,eager,checks=off"):
+        jit.plan_attention(q, cache, cache, cache_seqlens=used, causal=True)
+        jit.plan_attention(q, cache, cache, cache_seqlens=used, num_splits=1)
+    assert kiln.stats()["compiles"] == compiled
+
+
 @pytest.mark.parametrize("name", ["Qwen3-8B", "gpt-oss-20b"])
 def test_what_a_served_model_writes_and_merges_is_prewarmed(name):
     """By slots and behind sequences, with rotation and without, few tokens and many."""

@@ -57,6 +57,7 @@ def test_another_default_makes_every_file_that_tells_it_stale(tmp_path):
         description.read_text().replace("alpha: float = 1.0", "alpha: float = 2.0")
     )
     assert signatures.stale(root) == [
+        "python/kiln/_explanations.pyi",
         "python/kiln/_operations.pyi",
         "python/kiln/operators/_schemas.py",
         "python/kiln/operators/_traced/gemm.py",
@@ -97,6 +98,7 @@ def test_a_new_operation_needs_its_entry_alone(tmp_path):
     assert "from .. import scaled_sum as _scaled_sum" in traced
     ast.parse(traced)
     ast.parse(files["python/kiln/_operations.pyi"])
+    ast.parse(files["python/kiln/_explanations.pyi"])
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ REFUSED = [
     (lambda: kvcache(k_cache=array(16, 2, 64)), ValueError,
      "k_cache must have 4 dimensions [batch or pages, length or page_size, heads, head_dim], got"),
     (lambda: varlen(q=array(5, 4, 64, dtype=np.float32)), TypeError,
-     "q must be float16 or bfloat16, got float32; cast the inputs to one of them"),
+     "q must be float16, bfloat16, float8_e4m3fn or float8_e5m2, got float32"),
     (lambda: varlen(v=array(5, 2, 64, dtype=np.float32)), TypeError,
      "v must be float16 like q, got float32"),
     (lambda: varlen(k=array(5, 2, 64, dtype=np.float32)), TypeError,

@@ -48,6 +48,10 @@ OPERATORS_REFUSE = [
     ("flash_attention_with_kvcache_lse",
      cached(k_cache=CACHE_OF_THREE, v_cache=CACHE_OF_THREE), ValueError,
      "pages need a block_table"),
+    ("flash_attention_with_kvcache", cached(plan=torch.zeros(64, dtype=torch.int32)), ValueError,
+     "words for this call, got 64; make it by jit.plan_attention with the same arguments"),
+    ("plan_attention", packed(cache_seqlens=torch.zeros(2).int()), ValueError,
+     "cache_seqlens must not be given for calls of flash_attention_varlen, whose q this is"),
     ("flash_attention_varlen", packed(v_scale=torch.ones(())), ValueError,
      "v_scale is of quantised caches, and this one is float16; leave it out"),
 ]  # fmt: skip
@@ -118,6 +122,39 @@ def test_fake_tensors_give_fake_results():
         assert lse.shape == (4, 5) and lse.dtype == torch.float32
 
 
+def test_a_plan_counts_no_new_keys():
+    new = half(2, 1, 2, 64)
+    with pytest.raises(ValueError) as error:
+        jit.flash_attention_with_kvcache(
+            **cached(), k_new=new, v_new=new, plan=torch.zeros(1 << 15, dtype=torch.int32)
+        )
+    check(error.value, ValueError, "plan must not be given with k_new: append with jit.append_kv")
+
+
+def test_an_operator_takes_a_plan():
+    """Which another has made, in a compiled step too."""
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def step(q, k_cache, v_cache, cache_seqlens):
+        words = dict(cache_seqlens=cache_seqlens, causal=True)
+        plan = jit.plan_attention(q, k_cache, v_cache, **words)
+        return jit.flash_attention_with_kvcache(q, k_cache, v_cache, plan=plan, **words), plan
+
+    torch._dynamo.reset()
+    arguments = cached(q=half(2, 3, 4, 64))
+    found, plan = step(**arguments)
+    expected = jit.flash_attention_with_kvcache(**arguments, causal=True)
+    assert torch.equal(found, expected)
+    longer = packed(q=half(5000, 64, 8), k=half(9, 32, 8), v=half(9, 32, 8))
+    longer["cu_seqlens_k"] = torch.tensor([0, 0, 9], dtype=torch.int32)
+    for given in ({**arguments, "k": arguments["k_cache"], "v": arguments["v_cache"]}, longer):
+        words = {name: x for name, x in given.items() if not name.endswith("_cache")}
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            fake = torch.ops.kiln.plan_attention(**words)
+        assert fake.shape == torch.ops.kiln.plan_attention(**words).shape
+        assert fake.dtype == plan.dtype == torch.int32
+
+
 def test_a_decoding_step_is_compiled_once_for_all_lengths():
     """Lengths and pages are tensors, so that another step of other lengths needs no new graph."""
 
@@ -152,3 +189,20 @@ def test_what_is_eager_is_refused_where_pytorch_traces():
             with pytest.raises(TypeError) as error:
                 jit.flash_attention_with_kvcache(**fake, **{name: value})
             check(error.value, TypeError, "outside of torch.compile")
+
+
+def test_results_of_8_bit_queries_are_bfloat16():
+    """Computed, and as a compiler is told."""
+
+    def bytes_of(arguments):
+        return {name: x.to(torch.float8_e5m2) if getattr(x, "dtype", None) == torch.half else x
+                for name, x in arguments.items()}  # fmt: skip
+
+    dense = {"q": half(1, 3, 4, 64), "k": half(1, 5, 2, 64), "v": half(1, 5, 2, 64)}
+    for name, given in (("flash_attention", dense), ("flash_attention_varlen", packed()),
+                        ("flash_attention_with_kvcache", cached())):  # fmt: skip
+        operator, given = getattr(torch.ops.kiln, name), bytes_of(given)
+        assert operator(**given).dtype == torch.bfloat16
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            fake = {n: mode.from_tensor(x) if torch.is_tensor(x) else x for n, x in given.items()}
+            assert operator(**fake).dtype == torch.bfloat16

@@ -18,6 +18,7 @@ DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
 CONTEXT = f"{FOLDER}/test_attention_context.py::"
 TREE = f"{FOLDER}/test_attention_tree.py::"
 NEW_KEYS = f"{FOLDER}/test_attention_varlen_arguments.py::"
+PLAN, PLANNED = f"{FOLDER}/test_attention_plan.py::", "test_planned_calls_give_the_same_bits"
 MERGE = f"{FOLDER}/test_merge_states.py::"
 APPEND = f"{FOLDER}/test_append_kv.py::"
 APPEND_EVERY = f"{APPEND}test_every_number_is_quantised_as_pytorch_does_it_but_saturates"
@@ -48,12 +49,18 @@ SERVING_FAULTS = [
     fault("varlen-next-piece-does-not-wait", f"{VARLEN_FOLDER}flash_attention.cuh",
           "    __syncthreads();  // the next", "    // the next",
           f"{VARLEN}test_blocks_that_compute_several_tiles"),
-    fault("varlen-search-forgets-earlier-sequences", f"{VARLEN_FOLDER}work.cuh",
+    fault("varlen-search-forgets-earlier-sequences", f"{VARLEN_FOLDER}deal.cuh",
           "before_ += __shfl_sync(~0u, up_to, 31);", "before_ += 0;", VARLEN_MANY),
+    fault("plan-of-another-group-is-taken", f"{VARLEN_FOLDER}deal.cuh",
+          "      __trap();", "      (void)0;", f"{PLAN}test_a_plan_of_another_group_is_a_trap"),
+    fault("plan-forgets-earlier-sequences", f"{VARLEN_FOLDER}deal.cuh",
+          "{end, before_, current_", "{end, 0, current_", f"{PLAN}{PLANNED} -k shares"),
+    fault("plan-of-the-first-launch-for-both", f"{VARLEN_FOLDER}work.cuh",
+          "(p_.plan_begin + blockIdx.x)", "blockIdx.x", f"{PLAN}test_other_architectures"),
     fault("varlen-whole-tiles-have-no-keys", f"{VARLEN_FOLDER}work.cuh",
           "stop == ends ? kAllSteps : step_at(stop)", "step_at(stop)",
           f"{VARLEN}test_without_splits_a_sequence_does_not_depend_on_others"),
-    fault("varlen-sequences-between-two-kernels", f"{VARLEN_FOLDER}work.cuh",
+    fault("varlen-sequences-between-two-kernels", f"{VARLEN_FOLDER}deal.cuh",
           "rows < p_.least_rows", "rows <= p_.least_rows", f"{VARLEN}test_other_architectures"),
     fault("varlen-a-piece-ends-a-step-early", "attention/tiles.cuh",
           "visible + min(run.end, steps) * kStep", "visible + (min(run.end, steps) - 1) * kStep",
@@ -144,7 +151,7 @@ SERVING_FAULTS = [
           "const int first = s_.first_k, last = first", "const int first = 0, last = s_.first_k",
           f"{NEW_KEYS}test_padding_of_entries"),
     fault("varlen-pages-of-the-first-list", f"{VARLEN_FOLDER}sequences.cuh",
-          "__ldg(p.kv_indptr + s.entry)", "__ldg(p.kv_indptr)",
+          "__ldg(p.kv_indptr + entry)", "__ldg(p.kv_indptr)",
           f"{NEW_KEYS}test_lists_of_pages"),
     fault("varlen-new-keys-are-not-seen", f"{VARLEN_FOLDER}sequences.cuh",
           "__ldg(p.seqused_k + b) + p.new_keys", "__ldg(p.seqused_k + b)",

@@ -16,6 +16,7 @@ GEMM = f"{FOLDER}/test_gemm.py::"
 PEAKS = f"{FOLDER}/test_attention_peaked.py::test_peaks -k f16-d64-causal"
 WINDOWS = f"{ATTENTION}test_windows -k window0"
 LSE = f"{FOLDER}/test_attention_layouts.py::test_an_lse_with_a_batch_stride"
+EVERY_LSE = f"{FOLDER}/test_lse.py::"
 SINKS = f"{ATTENTION}test_options -k sinks-f32"
 STRIDES = f"{FOLDER}/test_attention_layouts.py::test_layouts_and_strides -k bhsd-plain"
 SPLIT_KEYS = f"{FOLDER}/test_attention_split.py::test_shapes -k f16-d64x64-full"
@@ -68,6 +69,13 @@ FAULTS = [
     fault("lse-without-the-maximum", "attention/store.cuh",
           "(sum.max + log2_approx(sum.sum)) * kLn2", "log2_approx(sum.sum) * kLn2",
           LSE),
+    fault("lse-in-base-2", "attention/store.cuh",
+          "(sum.max + log2_approx(sum.sum)) * kLn2", "sum.max + log2_approx(sum.sum)",
+          f"{EVERY_LSE}test_the_natural_logarithm_of_the_sum -k paged-varlen"),
+    fault("lse-counts-the-sink", "attention/combine.cuh",
+          "*addressing.lse(row) = lse_of(all.sum);",
+          "{ RowSum sum = all.sum; if constexpr (Variant::kFinishesRows) variant.row_finish(sum, "
+          "at); *addressing.lse(row) = lse_of(sum); }", f"{EVERY_LSE}test_sinks -k paged-varlen"),
     fault("lse-of-a-dense-batch", "attention/addressing.cuh",
           "p_.lse + b_ * p_.lse_batch", "p_.lse + b_ * p_.heads * p_.lse_head",
           LSE),

@@ -28,6 +28,10 @@ struct AttentionOptions {
   // [batch or 1, heads or 1, len_q or 1, len_kv or 1] with any strides; expanded dimensions
   // (stride 0) cost no memory. boolean: true means visible. f32 or q's dtype: added to the logits.
   TensorView attn_mask{};
+  // f32, of 8-bit k and v: what elements of q, k and v are multiples of. One for all ([] or [1]),
+  // one for each KV head ([heads_kv]), or those of each sequence ([batch, heads_kv]), with any
+  // strides, 0 included; left out, 1. q_scale is of the query heads that share the KV head.
+  TensorView q_scale{}, k_scale{}, v_scale{};
   const BoundVariant* variant = nullptr;
   AttentionLayout layout = AttentionLayout::bshd;
   Workspace workspace{};
@@ -36,11 +40,14 @@ struct AttentionOptions {
 // out = softmax(scale * q k^T, options) v.
 //   q [batch, len_q, heads, head_dim], k [batch, len_kv, heads_kv, head_dim],
 //   v [batch, len_kv, heads_kv, head_dim_v], out [batch, len_q, heads, head_dim_v]
-// (bhsd: heads before lengths). All four have the same dtype, f16 or bf16. heads must be a multiple
-// of heads_kv, and head dims must be multiples of 8 up to 256, or all 512. The last stride must be
-// 1; the others are free. `lse` may be left out; it is f32 [batch, heads, len_q] with a last stride
-// of 1, the natural logarithm, without the sink. A row without visible keys gives out = 0 and lse =
-// -infinity.
+// (bhsd: heads before lengths). All four have the same dtype, f16 or bf16; or q, k and v are
+// f8_e4m3 or f8_e5m2 alike, with the options' scales and without top_left and attn_mask, and out is
+// f16 or bf16. heads must be a multiple of heads_kv, and head dims must be multiples of 8 up to
+// 256, or all 512. The last stride must be 1; the others are free. `lse` may be left out; it is f32
+// [batch, heads, len_q] with a last stride of 1, the natural logarithm, without the sink. A row
+// without visible keys gives out = 0 and lse = -infinity.
+// The kernels of compute capability 9.0 for 8-bit q also round weights to f8_e4m3 before they
+// multiply the values; the others compute with f16.
 // A row with a logit of 2^26 (f16) or 2^30 (bf16) or more, scaled and with its mask, may give NaN
 // or 0 instead of the textbook's result, and so may one whose products overflow f32. A NaN in
 // attn_mask makes its row NaN. out may be q itself, with its shape and strides; otherwise out and
@@ -78,8 +85,8 @@ Status try_scaled_dot_product_attention(const TensorView& query, const TensorVie
                                         const TensorView& out, const SdpaOptions& options = {},
                                         void* stream = nullptr) noexcept;
 
-// A contiguous view with the shape of `out` for these inputs and a null pointer. Throws as
-// flash_attention does.
+// A contiguous view with the shape of `out` for these inputs and a null pointer, of q's dtype, or
+// of bf16 where that has 8 bits. Throws as flash_attention does.
 TensorView flash_attention_output(const TensorView& q, const TensorView& v);
 // The same for `lse`: f32, [batch, heads, len_q].
 TensorView flash_attention_lse_output(const TensorView& q, AttentionLayout layout);

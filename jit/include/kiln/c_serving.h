@@ -57,11 +57,24 @@ typedef struct kiln_sequence_options {
   const kiln_tensor* tree_mask;   /* KILN_I64, unsigned words too, [tokens] or [batch, len_q]: bit
                                    * j of a query's word allows key j of the sequence's new ones */
   const kiln_tensor*
-      cp_seqused_k_total; /* [batch]: how many keys all devices have of each, where */
-  int64_t cp_world;       /* so many, 0 = 1, share them in runs of cp_interleave, */
-  int64_t cp_rank;        /* and this one has the cp_rank-th run of each round: see */
-  int64_t cp_interleave;  /* ContextParallel in kiln/varlen.h; 0 = 1 */
+      cp_seqused_k_total;  /* [batch]: how many keys all devices have of each, where */
+  int64_t cp_world;        /* so many, 0 = 1, share them in runs of cp_interleave, */
+  int64_t cp_rank;         /* and this one has the cp_rank-th run of each round: see */
+  int64_t cp_interleave;   /* ContextParallel in kiln/varlen.h; 0 = 1 */
+  const kiln_tensor* plan; /* [words]: what the next two functions have written */
 } kiln_sequence_options;
+
+/* Write the plan of calls with such arguments, which their layers share, and its words. With a NULL
+ * plan they only tell the words, and with NULL words they only write. Of q, k and v nothing is
+ * read, so that their data may be NULL. The rules are in kiln/varlen.h. */
+kiln_status kiln_plan_attention_varlen(const kiln_tensor* q, const kiln_tensor* k,
+                                       const kiln_tensor* v, const kiln_tensor* plan,
+                                       int64_t* words, const kiln_varlen_options* options,
+                                       void* stream);
+kiln_status kiln_plan_attention_with_kvcache(const kiln_tensor* q, const kiln_tensor* k_cache,
+                                             const kiln_tensor* v_cache, const kiln_tensor* plan,
+                                             int64_t* words, const kiln_kvcache_options* options,
+                                             void* stream);
 
 /* More options of kiln_flash_attention_with_kvcache. With k_new, the caches are written to. */
 typedef struct kiln_cache_options {

@@ -76,6 +76,22 @@ struct PrewarmOptions {
 // Kernels that were not compiled because of `cancelled` have the outcome "cancelled".
 std::string prewarm(const std::string& specs, const PrewarmOptions& options);
 
+// A report about a kernel that this process compiled, or missed.
+struct CompileEvent {
+  std::string what;     // "gemm bfloat16 nt, tile 128x64x64x3"
+  std::string spec;     // of this one kernel, as JSON
+  std::string key;      // 64 hex digits
+  std::string arch;     // "sm_90a"
+  std::string outcome;  // "compiled", "refused" (compiling is off, or not possible now), "failed"
+  std::string why;      // the kernel was compiled or refused
+  double seconds = 0;   // that compiling took
+};
+// Has `listener` called after each compile and each miss of this process, on the thread that it
+// happened on and without any lock held, so that it may call Kiln. What it throws is logged.
+// Returns a number for remove_compile_listener, which says whether there was such a listener.
+std::uint64_t add_compile_listener(std::function<void(const CompileEvent&)> listener);
+bool remove_compile_listener(std::uint64_t number);
+
 // Loads the kernels of one spec onto a device, and compiles them if that is allowed, so that a
 // stream may be captured. Without an ordinal, the device is the emulated one if it was chosen or if
 // there is no driver, and otherwise CUDA device 0.

@@ -43,13 +43,13 @@ struct VarlenOptions {
   // the keys before. attention.causal and the window must then be left as they are.
   TensorView tree_mask{};
   ContextParallel context{};
-  // f32, of a quantised cache: what elements of q, k and v are multiples of. One for all ([] or
-  // [1]), one for each KV head ([heads_kv]), or those of each sequence ([batch, heads_kv]), with
-  // any strides, 0 included; left out, 1. q_scale is of the query heads that share the KV head.
-  TensorView q_scale{}, k_scale{}, v_scale{};
   // f32, [] or [1]: `out` is f8_e4m3 and holds the results divided by this number, rounded to
   // nearest even from f32. What is beyond 448 saturates; NaN stays NaN. `lse` is as without it.
   TensorView out_scale{};
+  // i32 [words], at a multiple of 16 bytes: what plan_attention has written for calls like this one
+  // and the same lengths. Results are the same to the last bit. A launch whose heads, masks,
+  // bounds or tiles are other ones than the plan's executes a trap, as the host reads no plan.
+  TensorView plan{};
   // Bounds of the lengths. They decide about launches, never about results.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   // 0: several thread blocks may share the keys of a sequence. 1: none do, and the result of a
@@ -110,10 +110,10 @@ struct KvCacheOptions {
   TensorView rotary_cos{};
   TensorView rotary_sin{};
   bool rotary_interleaved = true;  // elements 2i and 2i + 1 rotate together, not i and i + angles
-  TensorView q_scale{}, k_scale{}, v_scale{};  // as VarlenOptions'
-  TensorView out_scale{};                      // as VarlenOptions', but not with rotary_cos
-  std::int64_t num_splits = 0;                 // as VarlenOptions'
-  AttentionOptions attention{};                // as VarlenOptions'
+  TensorView out_scale{};          // as VarlenOptions', but not with rotary_cos
+  TensorView plan{};               // as VarlenOptions', but not with k_new
+  std::int64_t num_splits = 0;     // as VarlenOptions'
+  AttentionOptions attention{};    // as VarlenOptions'
 };
 
 // The same for sequences that all have len_q queries:
@@ -130,6 +130,37 @@ Status try_flash_attention_with_kvcache(const TensorView& q, const TensorView& k
                                         const TensorView& lse, const KvCacheOptions& options,
                                         void* stream = nullptr) noexcept;
 
+// Writes the plan of calls with such arguments: where the share of each thread block begins, which
+// it would otherwise work out by itself from the lengths of all sequences, in each layer of a step.
+// One launch, after which calls with this `plan`, the same lengths and, of the options, the same
+// masks, softcap, alibi_slopes, variant, num_splits and tensors that are given or left out may be
+// made, of any layer whose q, k and v have these shapes, dtypes and alignments. Of q, k and v
+// nothing is read, so that their data may be null; scales and sinks play no part. It reads no
+// length on the host and does not synchronise; captured in a graph with the calls, it plans each
+// replay anew. attention.workspace must be given where calls are given one, and is not used:
+// without one, their launches are others. Prefill of sm_90a draws its tiles and needs no plan.
+void plan_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                    const TensorView& plan, const VarlenOptions& options, void* stream = nullptr);
+void plan_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                    const TensorView& plan, const KvCacheOptions& options, void* stream = nullptr);
+Status try_plan_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                          const TensorView& plan, const VarlenOptions& options,
+                          void* stream = nullptr) noexcept;
+Status try_plan_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                          const TensorView& plan, const KvCacheOptions& options,
+                          void* stream = nullptr) noexcept;
+// A contiguous view with as many words as such plans have at most, which their shapes tell, and a
+// null pointer.
+TensorView plan_attention_output(const TensorView& q, const TensorView& k, const TensorView& v,
+                                 const VarlenOptions& options);
+TensorView plan_attention_output(const TensorView& q, const TensorView& k, const TensorView& v,
+                                 const KvCacheOptions& options);
+// As JSON, likewise.
+std::string explain_plan_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                   const TensorView& plan, const VarlenOptions& options);
+std::string explain_plan_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                   const TensorView& plan, const KvCacheOptions& options);
+
 // Contiguous views with the shapes of `out` and `lse` for these inputs and null pointers; out has
 // q's dtype if `out_dtype` is none.
 TensorView flash_attention_varlen_output(const TensorView& q, const TensorView& v,
@@ -141,9 +172,9 @@ TensorView flash_attention_with_kvcache_lse_output(const TensorView& q);
 
 // Plan::launch takes the pointers of those of q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k,
 // seqused_k, block_table or kv_indices, kv_indptr, cache_batch_idx, cache_leftpad, seqused_k_total,
-// q_scale, k_scale, v_scale, out_scale, alibi_slopes, causal_each, tree_mask and sinks that were
-// given, then those of the variant's tensors, and last k_new, v_new, rotary_cos and rotary_sin;
-// with a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
+// q_scale, k_scale, v_scale, out_scale, plan, alibi_slopes, causal_each, tree_mask and sinks that
+// were given, then those of the variant's tensors, and last k_new, v_new, rotary_cos and
+// rotary_sin; with a KV cache, cache_seqlens stands in the place of seqused_k. Rules are those of
 // plan_flash_attention.
 Plan plan_flash_attention_varlen(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const TensorView& out, const TensorView& lse,

@@ -1,4 +1,4 @@
-"""`kiln cache info|list|verify|prune|clear`."""
+"""`kiln cache info|list|verify|prune|clear`; bundle.py has export and import."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from .. import _core
+from . import bundle
 from .output import (
     CHECK_FAILED,
     ENVIRONMENT,
@@ -33,7 +34,7 @@ def add_parser(commands: Any) -> None:
         "look at, check and clean the kernel cache",
         """Looks at, checks and cleans the folders where compiled kernels are kept: the writable
         one (KILN_CACHE_DIR) and the read-only ones after it (KILN_CACHE_PATH). Only the writable
-        one is ever changed. See docs/cache.md.""",
+        one is ever changed. Bundles bring kernels to other machines. See docs/cache.md.""",
         [
             ("kiln cache info", "folders, owners, sizes"),
             ("kiln cache list", "every kernel"),
@@ -45,8 +46,8 @@ def add_parser(commands: Any) -> None:
         action = add_command(actions, name, summary, description, examples)
         add_json_flag(action)
         action.set_defaults(run=function)
-        if function is prune:
-            _add_limits(action)
+        if name in _FLAGS:
+            _FLAGS[name](action)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
@@ -245,4 +246,10 @@ _ACTIONS = {
         make and read-only folders are not changed.""",
         [("kiln cache clear", ""), ("KILN_CACHE_DIR=/tmp/kiln kiln cache clear", "another folder")],
     ),
+    **bundle.ACTIONS,
+}
+_FLAGS = {
+    "prune": _add_limits,
+    "export": bundle.add_export_flags,
+    "import": bundle.add_import_flags,
 }

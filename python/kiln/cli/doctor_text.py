@@ -31,6 +31,8 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if report["environment"]["KILN_TUNING"]:
         facts.append(("tuning", report["environment"]["KILN_TUNING"]))
+    if report["environment"]["KILN_RECORD"]:
+        facts.append(("records misses in", report["environment"]["KILN_RECORD"]))
     facts += [("cache", _layer_text(layer)) for layer in report["cache"]["layers"]]
     return facts
 

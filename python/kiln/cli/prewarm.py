@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from .. import control, models
-from ..json_file import parse_json, read_json
+from ..json_file import parse_specs, read_specs
 from .output import (
     CHECK_FAILED,
     COMPILE_FAILED,
@@ -43,24 +43,7 @@ def add_parser(commands: Any) -> None:
             ("kiln prewarm --spec kernels.json --check", "what is missing for the GPUs here?"),
         ],
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", help="a known model, or the path of a config.json or its folder")
-    what.add_argument("--spec", metavar="FILE", help="a JSON file of specs; - reads stdin")
-    parser.add_argument(
-        "--arch",
-        action="append",
-        help="such as sm_90a; repeatable; default: the archs of this machine's GPUs",
-    )
-    parser.add_argument(
-        "--dtype",
-        type=dtype_name,
-        help="of --model's kernels; default: the dtype in its config.json, else bfloat16",
-    )
-    parser.add_argument(
-        "--cache-dtype",
-        choices=models.CACHE_DTYPES,
-        help="of a quantised KV cache, with --model: compiles its kernels, too",
-    )
+    add_problems(parser, required=True)
     parser.add_argument(
         "--jobs",
         type=_positive,
@@ -74,9 +57,35 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def add_problems(parser: argparse.ArgumentParser, required: bool) -> None:
+    """The flags that say which kernels are meant."""
+    what = parser.add_mutually_exclusive_group(required=required)
+    what.add_argument("--model", help="a known model, or the path of a config.json or its folder")
+    what.add_argument(
+        "--spec", metavar="FILE", help="a JSON file of specs, or one of KILN_RECORD; - reads stdin"
+    )
+    here = "the archs of this machine's GPUs"
+    parser.add_argument(
+        "--arch",
+        action="append",
+        help="such as sm_90a; repeatable; default: "
+        + (here if required else f"all; with --spec or --model, {here}"),
+    )
+    parser.add_argument(
+        "--dtype",
+        type=dtype_name,
+        help="of --model's kernels; default: the dtype in its config.json, else bfloat16",
+    )
+    parser.add_argument(
+        "--cache-dtype",
+        choices=models.CACHE_DTYPES,
+        help="of a quantised KV cache, with --model: its kernels, too",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Prewarms and reports."""
-    specs = _specs(options)
+    specs = problems_of(options)
     progress = Progress()
     try:
         report = control.prewarm(
@@ -104,15 +113,18 @@ def _show(
     progress.step(done, text, stays=outcome.startswith("failed"))
 
 
-def _specs(options: argparse.Namespace) -> Any:
+def problems_of(options: argparse.Namespace) -> Any:
+    """The specs that the flags name, or None."""
     if options.model is not None:
         if options.dtype == "float32":
             raise ValueError("--dtype must be bfloat16 or float16 for --model")
         _, model = models.load_model(options.model)
         return models.model_specs(model, options.dtype, options.cache_dtype)
+    if options.spec is None:
+        return None
     if options.spec == "-":
-        return parse_json(sys.stdin.read(), "stdin")
-    return read_json(options.spec)
+        return parse_specs(sys.stdin.read(), "stdin")
+    return read_specs(options.spec)
 
 
 def _exit_code(report: dict[str, Any]) -> int:
@@ -127,7 +139,8 @@ def _print_report(report: dict[str, Any], only_missing: bool) -> None:
     if only_missing:
         kernels = [kernel for kernel in kernels if kernel["outcome"] != "cached"]
     if kernels:
-        print_table(["kernel", "arch", "outcome", "seconds"], [_row(kernel) for kernel in kernels])
+        last = "key" if only_missing else "seconds"
+        print_table(["kernel", "arch", "outcome", last], [_row(kernel, last) for kernel in kernels])
     print(
         f"{report['total']} kernels: {report['compiled']} compiled, {report['cached']} cached, "
         f"{report['missing']} missing, {len(report['failed'])} failed, {report['seconds']:.1f} s"
@@ -138,13 +151,13 @@ def _print_report(report: dict[str, Any], only_missing: bool) -> None:
         print(f"{failure['what']}: {failure['error']}", file=sys.stderr)
 
 
-def _row(kernel: dict[str, Any]) -> list[str]:
+def _row(kernel: dict[str, Any], last: str) -> list[str]:
     outcome = kernel["outcome"].split(":")[0]
     return [
         kernel["what"],
         kernel["arch"],
         Painted(outcome, _COLOURS.get(outcome, "good")),
-        f"{kernel['seconds']:.2f}",
+        f"{kernel[last]:.2f}" if last == "seconds" else kernel[last],
     ]
 
 

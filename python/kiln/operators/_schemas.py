@@ -22,7 +22,8 @@ class Schema(NamedTuple):
 _FLASH_ATTENTION = (
     "Tensor q, Tensor k, Tensor v, *, bool causal=False, bool top_left=False, "
     "SymInt[] window=[-1, -1], float softcap=0.0, float? scale=None, Tensor? attn_mask=None, "
-    "Tensor? sinks=None, Tensor? alibi_slopes=None, str layout='bshd'"
+    "Tensor? sinks=None, Tensor? alibi_slopes=None, Tensor? q_scale=None, Tensor? k_scale=None, "
+    "Tensor? v_scale=None, str layout='bshd'"
 )
 _FLASH_ATTENTION_VARLEN = (
     "Tensor q, Tensor k, Tensor v, *, Tensor cu_seqlens_q, SymInt max_seqlen_q, "
@@ -32,7 +33,7 @@ _FLASH_ATTENTION_VARLEN = (
     "float? scale=None, Tensor? sinks=None, Tensor? alibi_slopes=None, Tensor? q_scale=None, "
     "Tensor? k_scale=None, Tensor? v_scale=None, SymInt cp_world=1, SymInt cp_rank=0, "
     "SymInt cp_interleave=1, Tensor? cp_seqused_k_total=None, Tensor? out_scale=None, "
-    "SymInt num_splits=0"
+    "SymInt num_splits=0, Tensor? plan=None"
 )
 _FLASH_ATTENTION_WITH_KVCACHE = (
     "Tensor q, Tensor k_cache, Tensor v_cache, *, Tensor cache_seqlens, Tensor? block_table=None, "
@@ -41,6 +42,16 @@ _FLASH_ATTENTION_WITH_KVCACHE = (
     "Tensor? tree_mask=None, float softcap=0.0, float? scale=None, Tensor? sinks=None, "
     "Tensor? alibi_slopes=None, Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None, "
     "SymInt cp_world=1, SymInt cp_rank=0, SymInt cp_interleave=1, "
+    "Tensor? cp_seqused_k_total=None, Tensor? out_scale=None, SymInt num_splits=0, "
+    "Tensor? plan=None"
+)
+_PLAN_ATTENTION = (
+    "Tensor q, Tensor k, Tensor v, *, Tensor? cu_seqlens_q=None, SymInt max_seqlen_q=0, "
+    "SymInt max_seqlen_k=0, Tensor? cu_seqlens_k=None, Tensor? seqused_k=None, "
+    "Tensor? cache_seqlens=None, Tensor? block_table=None, Tensor? kv_indptr=None, "
+    "Tensor? kv_indices=None, Tensor? cache_batch_idx=None, Tensor? cache_leftpad=None, "
+    "bool causal=False, SymInt[] window=[-1, -1], Tensor? tree_mask=None, float softcap=0.0, "
+    "Tensor? alibi_slopes=None, SymInt cp_world=1, SymInt cp_rank=0, SymInt cp_interleave=1, "
     "Tensor? cp_seqused_k_total=None, Tensor? out_scale=None, SymInt num_splits=0"
 )
 _SCALED_DOT_PRODUCT_ATTENTION = (
@@ -133,6 +144,19 @@ SCHEMAS = (
         f"({_FLASH_ATTENTION_WITH_KVCACHE}, Tensor(a!) out, Tensor(b!)? lse=None) -> ()",
         "flash_attention_with_kvcache",
         ("q", "k_cache", "v_cache"),
+    ),
+    Schema(
+        "plan_attention",
+        f"({_PLAN_ATTENTION}) -> Tensor",
+        "plan_attention",
+        ("q", "k", "v"),
+        ("plan",),
+    ),
+    Schema(
+        "plan_attention_out",
+        f"({_PLAN_ATTENTION}, Tensor(a!) plan) -> ()",
+        "plan_attention",
+        ("q", "k", "v"),
     ),
     Schema(
         "scaled_dot_product_attention",

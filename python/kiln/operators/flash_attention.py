@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 
+from ._values import default_dtype
+
 
 def out(q: Any, k: Any, v: Any, **options: Any) -> Any:
     """Like q, with v's head dim."""
-    return q.new_empty((*q.shape[:-1], v.shape[-1]))
+    return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=default_dtype(q.dtype, None))
 
 
 def lse(q: Any, k: Any, v: Any, *, layout: str = "bshd", **options: Any) -> Any:

@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 
+from ._values import default_dtype
+
 
 def out(q: Any, k: Any, v: Any, *, out_scale: Any = None, **options: Any) -> Any:
     """Like q, with v's head dim; float8_e4m3fn with out_scale."""
-    dtype = q.dtype if out_scale is None else torch.float8_e4m3fn
+    dtype = default_dtype(q.dtype, None if out_scale is None else torch.float8_e4m3fn)
     return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=dtype)
 
 

@@ -16,16 +16,17 @@ struct FlashAttentionSignature {
 
   enum Slot {
     kQ, kK, kV, kCausal, kTopLeft, kWindow, kSoftcap, kScale, kAttnMask, kSinks, kAlibiSlopes,
-    kVariant, kLayout, kOut, kLse, kReturnLse, kSlots
+    kVariant, kQScale, kKScale, kVScale, kLayout, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "causal", "top_left", "window", "softcap", "scale", "attn_mask", "sinks",
-      "alibi_slopes", "variant", "layout", "out", "lse", "return_lse"};
+      "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "layout", "out", "lse",
+      "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 8> all;
+    std::array<Argument, 11> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -39,10 +40,16 @@ struct FlashAttentionSignature {
     const Argument& sinks() const { return all[4]; }
     Argument& alibi_slopes() { return all[5]; }
     const Argument& alibi_slopes() const { return all[5]; }
-    Argument& out() { return all[6]; }
-    const Argument& out() const { return all[6]; }
-    Argument& lse() { return all[7]; }
-    const Argument& lse() const { return all[7]; }
+    Argument& q_scale() { return all[6]; }
+    const Argument& q_scale() const { return all[6]; }
+    Argument& k_scale() { return all[7]; }
+    const Argument& k_scale() const { return all[7]; }
+    Argument& v_scale() { return all[8]; }
+    const Argument& v_scale() const { return all[8]; }
+    Argument& out() { return all[9]; }
+    const Argument& out() const { return all[9]; }
+    Argument& lse() { return all[10]; }
+    const Argument& lse() const { return all[10]; }
   };
 
   template <class Argument>
@@ -54,6 +61,9 @@ struct FlashAttentionSignature {
         {"attn_mask", slots[kAttnMask]},
         {"sinks", slots[kSinks]},
         {"alibi_slopes", slots[kAlibiSlopes]},
+        {"q_scale", slots[kQScale]},
+        {"k_scale", slots[kKScale]},
+        {"v_scale", slots[kVScale]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

@@ -18,18 +18,19 @@ struct FlashAttentionVarlenSignature {
     kQ, kK, kV, kCuSeqlensQ, kMaxSeqlenQ, kMaxSeqlenK, kCuSeqlensK, kSequsedK, kBlockTable,
     kKvIndptr, kKvIndices, kCausal, kWindow, kTreeMask, kSoftcap, kScale, kSinks, kAlibiSlopes,
     kVariant, kQScale, kKScale, kVScale, kCpWorld, kCpRank, kCpInterleave, kCpSequsedKTotal,
-    kOutScale, kNumSplits, kOut, kLse, kReturnLse, kSlots
+    kOutScale, kNumSplits, kPlan, kOut, kLse, kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "q", "k", "v", "cu_seqlens_q", "max_seqlen_q", "max_seqlen_k", "cu_seqlens_k", "seqused_k",
       "block_table", "kv_indptr", "kv_indices", "causal", "window", "tree_mask", "softcap", "scale",
       "sinks", "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "cp_world", "cp_rank",
-      "cp_interleave", "cp_seqused_k_total", "out_scale", "num_splits", "out", "lse", "return_lse"};
+      "cp_interleave", "cp_seqused_k_total", "out_scale", "num_splits", "plan", "out", "lse",
+      "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 20> all;
+    std::array<Argument, 21> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -67,10 +68,12 @@ struct FlashAttentionVarlenSignature {
     const Argument& cp_seqused_k_total() const { return all[16]; }
     Argument& out_scale() { return all[17]; }
     const Argument& out_scale() const { return all[17]; }
-    Argument& out() { return all[18]; }
-    const Argument& out() const { return all[18]; }
-    Argument& lse() { return all[19]; }
-    const Argument& lse() const { return all[19]; }
+    Argument& plan() { return all[18]; }
+    const Argument& plan() const { return all[18]; }
+    Argument& out() { return all[19]; }
+    const Argument& out() const { return all[19]; }
+    Argument& lse() { return all[20]; }
+    const Argument& lse() const { return all[20]; }
   };
 
   template <class Argument>
@@ -94,6 +97,7 @@ struct FlashAttentionVarlenSignature {
         {"v_scale", slots[kVScale]},
         {"cp_seqused_k_total", slots[kCpSequsedKTotal]},
         {"out_scale", slots[kOutScale]},
+        {"plan", slots[kPlan]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

@@ -18,7 +18,7 @@ struct FlashAttentionWithKvcacheSignature {
     kQ, kKCache, kVCache, kCacheSeqlens, kBlockTable, kKvIndptr, kKvIndices, kCacheBatchIdx,
     kCacheLeftpad, kKNew, kVNew, kRotaryCos, kRotarySin, kRotaryInterleaved, kCausal, kWindow,
     kTreeMask, kSoftcap, kScale, kSinks, kAlibiSlopes, kVariant, kQScale, kKScale, kVScale,
-    kCpWorld, kCpRank, kCpInterleave, kCpSequsedKTotal, kOutScale, kNumSplits, kOut, kLse,
+    kCpWorld, kCpRank, kCpInterleave, kCpSequsedKTotal, kOutScale, kNumSplits, kPlan, kOut, kLse,
     kReturnLse, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
@@ -26,12 +26,13 @@ struct FlashAttentionWithKvcacheSignature {
       "cache_batch_idx", "cache_leftpad", "k_new", "v_new", "rotary_cos", "rotary_sin",
       "rotary_interleaved", "causal", "window", "tree_mask", "softcap", "scale", "sinks",
       "alibi_slopes", "variant", "q_scale", "k_scale", "v_scale", "cp_world", "cp_rank",
-      "cp_interleave", "cp_seqused_k_total", "out_scale", "num_splits", "out", "lse", "return_lse"};
+      "cp_interleave", "cp_seqused_k_total", "out_scale", "num_splits", "plan", "out", "lse",
+      "return_lse"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 24> all;
+    std::array<Argument, 25> all;
 
     Argument& q() { return all[0]; }
     const Argument& q() const { return all[0]; }
@@ -77,10 +78,12 @@ struct FlashAttentionWithKvcacheSignature {
     const Argument& cp_seqused_k_total() const { return all[20]; }
     Argument& out_scale() { return all[21]; }
     const Argument& out_scale() const { return all[21]; }
-    Argument& out() { return all[22]; }
-    const Argument& out() const { return all[22]; }
-    Argument& lse() { return all[23]; }
-    const Argument& lse() const { return all[23]; }
+    Argument& plan() { return all[22]; }
+    const Argument& plan() const { return all[22]; }
+    Argument& out() { return all[23]; }
+    const Argument& out() const { return all[23]; }
+    Argument& lse() { return all[24]; }
+    const Argument& lse() const { return all[24]; }
   };
 
   template <class Argument>
@@ -108,6 +111,7 @@ struct FlashAttentionWithKvcacheSignature {
         {"v_scale", slots[kVScale]},
         {"cp_seqused_k_total", slots[kCpSequsedKTotal]},
         {"out_scale", slots[kOutScale]},
+        {"plan", slots[kPlan]},
         {"out", slots[kOut], true},
         {"lse", slots[kLse], true},
     }}};

@@ -5,6 +5,7 @@
 #include "python/src/generated/flash_attention.h"
 #include "python/src/generated/flash_attention_varlen.h"
 #include "python/src/generated/flash_attention_with_kvcache.h"
+#include "python/src/generated/plan_attention.h"
 #include "python/src/generated/scaled_dot_product_attention.h"
 #include "python/src/generated/gemm.h"
 #include "python/src/generated/rms_norm.h"
@@ -18,7 +19,8 @@ namespace {
 constexpr const char* kFlashAttentionDoc =
     "flash_attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), "
     "softcap=0.0, scale=None, attn_mask=None, sinks=None, alibi_slopes=None, "
-    "variant=None, layout=\"bshd\", out=None, lse=None, return_lse=False)"
+    "variant=None, q_scale=None, k_scale=None, v_scale=None, layout=\"bshd\", out=None, "
+    "lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention.inc"
     ;
@@ -26,7 +28,8 @@ constexpr const char* kFlashAttentionDoc =
 constexpr const char* kExplainFlashAttentionDoc =
     "explain_flash_attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), "
     "softcap=0.0, scale=None, attn_mask=None, sinks=None, alibi_slopes=None, "
-    "variant=None, layout=\"bshd\", out=None, lse=None, return_lse=False)"
+    "variant=None, q_scale=None, k_scale=None, v_scale=None, layout=\"bshd\", out=None, "
+    "lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -37,7 +40,7 @@ constexpr const char* kFlashAttentionVarlenDoc =
     "kv_indices=None, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
     "scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
     "v_scale=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
-    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, plan=None, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_varlen.inc"
     ;
@@ -48,7 +51,7 @@ constexpr const char* kExplainFlashAttentionVarlenDoc =
     "kv_indices=None, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
     "scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
     "v_scale=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
-    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, plan=None, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -60,7 +63,7 @@ constexpr const char* kFlashAttentionWithKvcacheDoc =
     "rotary_interleaved=True, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
     "scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
     "v_scale=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
-    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, plan=None, out=None, lse=None, return_lse=False)"
     "\n--\n\n"
 #include "python/src/docs/flash_attention_with_kvcache.inc"
     ;
@@ -72,7 +75,29 @@ constexpr const char* kExplainFlashAttentionWithKvcacheDoc =
     "rotary_interleaved=True, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
     "scale=None, sinks=None, alibi_slopes=None, variant=None, q_scale=None, k_scale=None, "
     "v_scale=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
-    "out_scale=None, num_splits=0, out=None, lse=None, return_lse=False)"
+    "out_scale=None, num_splits=0, plan=None, out=None, lse=None, return_lse=False)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kPlanAttentionDoc =
+    "plan_attention(q, k, v, *, cu_seqlens_q=None, max_seqlen_q=0, max_seqlen_k=0, "
+    "cu_seqlens_k=None, seqused_k=None, cache_seqlens=None, block_table=None, "
+    "kv_indptr=None, kv_indices=None, cache_batch_idx=None, cache_leftpad=None, "
+    "causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, alibi_slopes=None, "
+    "variant=None, cp_world=1, cp_rank=0, cp_interleave=1, cp_seqused_k_total=None, "
+    "out_scale=None, num_splits=0, plan=None)"
+    "\n--\n\n"
+#include "python/src/docs/plan_attention.inc"
+    ;
+
+constexpr const char* kExplainPlanAttentionDoc =
+    "explain_plan_attention(q, k, v, *, cu_seqlens_q=None, max_seqlen_q=0, "
+    "max_seqlen_k=0, cu_seqlens_k=None, seqused_k=None, cache_seqlens=None, "
+    "block_table=None, kv_indptr=None, kv_indices=None, cache_batch_idx=None, "
+    "cache_leftpad=None, causal=False, window=(-1, -1), tree_mask=None, softcap=0.0, "
+    "alibi_slopes=None, variant=None, cp_world=1, cp_rank=0, cp_interleave=1, "
+    "cp_seqused_k_total=None, out_scale=None, num_splits=0, plan=None)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -185,6 +210,10 @@ PyMethodDef methods[] = {
      kFlashAttentionWithKvcacheDoc},
     {"explain_flash_attention_with_kvcache", as_method(&explain_flash_attention_with_kvcache_entry), kFlags,
      kExplainFlashAttentionWithKvcacheDoc},
+    {"plan_attention", as_method(&plan_attention_entry), kFlags,
+     kPlanAttentionDoc},
+    {"explain_plan_attention", as_method(&explain_plan_attention_entry), kFlags,
+     kExplainPlanAttentionDoc},
     {"scaled_dot_product_attention", as_method(&scaled_dot_product_attention_entry), kFlags,
      kScaledDotProductAttentionDoc},
     {"explain_scaled_dot_product_attention", as_method(&explain_scaled_dot_product_attention_entry), kFlags,

@@ -27,6 +27,9 @@ struct FlashAttentionArguments {
   TorchTensor attn_mask;
   TorchTensor sinks;
   TorchTensor alibi_slopes;
+  TorchTensor q_scale;
+  TorchTensor k_scale;
+  TorchTensor v_scale;
   TorchText layout;
   TorchTensor out;
   TorchTensor lse;
@@ -43,6 +46,9 @@ struct FlashAttentionArguments {
         attn_mask(in.optional_tensor()),
         sinks(in.optional_tensor()),
         alibi_slopes(in.optional_tensor()),
+        q_scale(in.optional_tensor()),
+        k_scale(in.optional_tensor()),
+        v_scale(in.optional_tensor()),
         layout(in.text()),
         out(writes ? in.tensor() : nullptr),
         lse(writes ? in.optional_tensor() : nullptr) {}
@@ -55,6 +61,9 @@ struct FlashAttentionArguments {
         {"attn_mask", attn_mask.get()},
         {"sinks", sinks.get()},
         {"alibi_slopes", alibi_slopes.get()},
+        {"q_scale", q_scale.get()},
+        {"k_scale", k_scale.get()},
+        {"v_scale", v_scale.get()},
         {"out", out.get(), true},
         {"lse", lse.get(), true},
     }}};

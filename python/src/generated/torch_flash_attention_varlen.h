@@ -43,6 +43,7 @@ struct FlashAttentionVarlenArguments {
   TorchTensor cp_seqused_k_total;
   TorchTensor out_scale;
   std::int64_t num_splits;
+  TorchTensor plan;
   TorchTensor out;
   TorchTensor lse;
 
@@ -74,6 +75,7 @@ struct FlashAttentionVarlenArguments {
         cp_seqused_k_total(in.optional_tensor()),
         out_scale(in.optional_tensor()),
         num_splits(in.integer()),
+        plan(in.optional_tensor()),
         out(writes ? in.tensor() : nullptr),
         lse(writes ? in.optional_tensor() : nullptr) {}
 
@@ -97,6 +99,7 @@ struct FlashAttentionVarlenArguments {
         {"v_scale", v_scale.get()},
         {"cp_seqused_k_total", cp_seqused_k_total.get()},
         {"out_scale", out_scale.get()},
+        {"plan", plan.get()},
         {"out", out.get(), true},
         {"lse", lse.get(), true},
     }}};

@@ -41,6 +41,7 @@ struct FlashAttentionWithKvcacheArguments {
   TorchTensor cp_seqused_k_total;
   TorchTensor out_scale;
   std::int64_t num_splits;
+  TorchTensor plan;
   TorchTensor out;
   TorchTensor lse;
 
@@ -70,6 +71,7 @@ struct FlashAttentionWithKvcacheArguments {
         cp_seqused_k_total(in.optional_tensor()),
         out_scale(in.optional_tensor()),
         num_splits(in.integer()),
+        plan(in.optional_tensor()),
         out(writes ? in.tensor() : nullptr),
         lse(writes ? in.optional_tensor() : nullptr) {}
 
@@ -97,6 +99,7 @@ struct FlashAttentionWithKvcacheArguments {
         {"v_scale", v_scale.get()},
         {"cp_seqused_k_total", cp_seqused_k_total.get()},
         {"out_scale", out_scale.get()},
+        {"plan", plan.get()},
         {"out", out.get(), true},
         {"lse", lse.get(), true},
     }}};

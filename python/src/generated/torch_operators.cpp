@@ -5,6 +5,7 @@
 #include "python/src/generated/torch_flash_attention.h"
 #include "python/src/generated/torch_flash_attention_varlen.h"
 #include "python/src/generated/torch_flash_attention_with_kvcache.h"
+#include "python/src/generated/torch_plan_attention.h"
 #include "python/src/generated/torch_scaled_dot_product_attention.h"
 #include "python/src/generated/torch_gemm.h"
 #include "python/src/generated/torch_rms_norm.h"
@@ -25,6 +26,8 @@ constexpr TorchOperator operators[] = {
     {"flash_attention_with_kvcache", torch_kernel<compute_flash_attention_with_kvcache, 1>},
     {"flash_attention_with_kvcache_lse", torch_kernel<compute_flash_attention_with_kvcache, 2>},
     {"flash_attention_with_kvcache_out", torch_kernel<compute_flash_attention_with_kvcache, 0>},
+    {"plan_attention", torch_kernel<compute_plan_attention, 1>},
+    {"plan_attention_out", torch_kernel<compute_plan_attention, 0>},
     {"scaled_dot_product_attention", torch_kernel<compute_scaled_dot_product_attention, 1>},
     {"gemm", torch_kernel<compute_gemm, 1>},
     {"gemm_out", torch_kernel<compute_gemm, 0>},

@@ -7,7 +7,8 @@
 //   copying warps: Q; K and V of these tiles --ring-->  S = Q K^T, softmax, O += P V  (wgmma)
 //                                                      O to global memory
 //
-// With a quantised cache another warpgroup copies its keys and widens them, see convert.cuh.
+// With a quantised cache another warpgroup copies its keys and widens them, see convert.cuh. With
+// bytes as queries too, two warps transpose the values, see transpose.cuh.
 //
 // Variants, masks, softmax and row factors are those of the portable kernel: the accumulators of
 // wgmma and mma.sync have the same layout.
@@ -19,6 +20,7 @@
 #include "/kiln/attention/sm90/main_loop.cuh"
 #include "/kiln/attention/sm90/scaled_queries.cuh"
 #include "/kiln/attention/sm90/store.cuh"
+#include "/kiln/attention/sm90/transpose.cuh"
 
 namespace kiln {
 
@@ -76,7 +78,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       return;
     }
     float value_scale = 1.0f;
-    if constexpr (Shape::kConverts) value_scale = tile.value_scale();
+    if constexpr (Shape::Keys::kQuantized) value_scale = tile.value_scale();
     rows =
         finish_rows<typename Config::Element>(variant, tile, softmax, out, value_scale, warp_row);
     place = tile;
@@ -115,7 +117,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
 }
 
-// Counts the warps that copy keys, and values: none if the copy engine does.
+// Counts the warps that copy keys, and that copy or transpose values: none if the copy engine does.
 struct CopyingWarps {
   u32 keys = 0, values = 0;
 };
@@ -124,6 +126,8 @@ __device__ __forceinline__ CopyingWarps copying_warps(const Args& args) {
   using Shape = AttentionSm90Shape<Config>;
   if constexpr (Shape::kConverts) {
     return {Shape::kConvertingWarps, Shape::kConvertingWarps};
+  } else if constexpr (Shape::kMultipliesBytes) {
+    return {0, Shape::kTransposingWarps};
   } else if constexpr (Config::Storage::kPaged) {
     const AttentionVarlenParams& p = args.call.params();
     return {p.box_rows == 0 ? kGatheringWarps : 0, p.value_box_rows == 0 ? kGatheringWarps : 0};
@@ -158,6 +162,12 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
         load_queries<Config>(args);
       } else if constexpr (Shape::kScalesQueries) {
         scale_queries<Config>(args, role - 2);
+      }
+    } else if constexpr (Shape::kMultipliesBytes) {
+      if (role == 0) {
+        load_tiles<Config>(args, false);
+      } else {
+        transpose_values<Config>(role - 2);
       }
     } else if (role == 0) {
       if (copying.keys != 0) {

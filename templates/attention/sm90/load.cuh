@@ -5,20 +5,20 @@
 
 namespace kiln {
 
-// Called by one thread: copies the rows from `row` on of one head, slab by slab.
-template <int kSlabs, u32 kSlabBytes>
+// Called by one thread: copies the rows from `row` on of one head, slab by slab of 128 bytes.
+template <int kSlabs, int kColumns, u32 kSlabBytes>
 __device__ __forceinline__ void load_rows(u32 destination, const TensorMap& map, u32 barrier,
                                           int row, int head, int batch) {
 #pragma unroll
   for (int slab = 0; slab < kSlabs; ++slab) {
-    load_box(destination + slab * kSlabBytes, map, barrier, slab * 64, row, head, batch);
+    load_box(destination + slab * kSlabBytes, map, barrier, slab * kColumns, row, head, batch);
   }
 }
 
 // Copies the keys or values of a tile from the pages that a table lists. Called by a whole warp, of
 // which each lane copies other boxes. Behind the last key the table may hold anything: the last
 // key's box is copied in place of those that begin there.
-template <int kSlabs, u32 kSlabBytes, int kRows>
+template <int kSlabs, int kColumns, u32 kSlabBytes, int kRows>
 __device__ __forceinline__ void load_pages(u32 destination, const TensorMap& map, u32 barrier,
                                            int kv_first, const SequenceTile& tile, u32 box_rows) {
   const AttentionVarlenParams& p = tile.p;
@@ -27,9 +27,9 @@ __device__ __forceinline__ void load_pages(u32 destination, const TensorMap& map
   for (u32 row = threadIdx.x % 32 * box_rows; row < kRows; row += 32 * box_rows) {
     const int key = min(kv_first + static_cast<int>(row), tile.len_kv - 1);
     const PagePlace at = page_place(p, key);
-    load_rows<kSlabs, kSlabBytes>(destination + row * 128, map, barrier,
-                                  at.row - (at.row & (box_rows - 1)), tile.h_kv,
-                                  __ldg(pages + at.column));
+    load_rows<kSlabs, kColumns, kSlabBytes>(destination + row * 128, map, barrier,
+                                            at.row - (at.row & (box_rows - 1)), tile.h_kv,
+                                            __ldg(pages + at.column));
   }
 }
 
@@ -76,8 +76,8 @@ class TileLoader {
                           : clears_q_           ? Shape::landed()
                                                 : ring.full(q_at_.stage);
       arrive_expecting(barrier, Shape::kQBytes);
-      load_rows<Shape::kSlabs, Shape::kQSlabBytes>(Shape::q(q_at_.stage), args_.q, barrier,
-                                                   tile.q_row(), tile.h, tile.q_batch());
+      load_rows<Shape::kSlabs, Shape::kSlabColumns, Shape::kQSlabBytes>(
+          Shape::q(q_at_.stage), args_.q, barrier, tile.q_row(), tile.h, tile.q_batch());
     }
     __syncwarp();
   }
@@ -102,9 +102,9 @@ class TileLoader {
   // their weight of 0 would not hide this.
   __device__ __forceinline__ void load_v(const Tile& tile, int kv_first, Range seen) {
     constexpr bool kClears = Variant::kMasks || !Storage::kEndsInZeros;
-    const auto ring = Shape::v_ring();
+    const auto ring = loaded_v_ring();
     wait(ring.empty(v_at_.stage), v_at_.parity);
-    const u32 full = ring.full(v_at_.stage), destination = Shape::v(v_at_.stage);
+    const u32 full = ring.full(v_at_.stage), destination = loaded_v();
     const int end = kv_first + Shape::kBlockKv;
     const int kv_end = Storage::kEndsInZeros ? min(end, tile.all_keys()) : end;
     if (kClears && (kv_first < seen.begin || kv_end > seen.end)) {
@@ -121,6 +121,19 @@ class TileLoader {
 
  private:
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 32 == 0; }
+
+  // Values that other warps transpose have stages of their own.
+  using ValueRing =
+      conditional<Shape::kMultipliesBytes, typename Shape::RawRing, typename Shape::KvRing>;
+  __device__ __forceinline__ static ValueRing loaded_v_ring() {
+    if constexpr (Shape::kMultipliesBytes)
+      return Shape::raw_ring();
+    else
+      return Shape::v_ring();
+  }
+  __device__ __forceinline__ u32 loaded_v() const {
+    return Shape::kMultipliesBytes ? Shape::raw_v(v_at_.stage) : Shape::v(v_at_.stage);
+  }
 
   struct BoxRows {
     u32 keys = 0, values = 0;
@@ -139,14 +152,14 @@ class TileLoader {
     if (leads()) {
       arrive_expecting(barrier, kSlabs * Shape::kKvSlabBytes);
       if constexpr (!Storage::kPaged) {
-        load_rows<kSlabs, Shape::kKvSlabBytes>(destination, map, barrier, tile.key_row(kv_first),
-                                               tile.h_kv, tile.key_batch());
+        load_rows<kSlabs, Shape::kSlabColumns, Shape::kKvSlabBytes>(
+            destination, map, barrier, tile.key_row(kv_first), tile.h_kv, tile.key_batch());
       }
     }
     __syncwarp();
     if constexpr (Storage::kPaged) {
-      load_pages<kSlabs, Shape::kKvSlabBytes, Shape::kBlockKv>(destination, map, barrier, kv_first,
-                                                               tile, box_rows);
+      load_pages<kSlabs, Shape::kSlabColumns, Shape::kKvSlabBytes, Shape::kBlockKv>(
+          destination, map, barrier, kv_first, tile, box_rows);
       __syncwarp();
     }
   }
@@ -154,7 +167,7 @@ class TileLoader {
   const Args& args_;
   typename Shape::QRing::Position q_at_ = Shape::QRing::producer();
   typename Shape::KvRing::Position k_at_ = Shape::KvRing::producer();
-  typename Shape::KvRing::Position v_at_ = Shape::KvRing::producer();
+  typename ValueRing::Position v_at_ = ValueRing::producer();
   u32 landed_parity_ = 0;
   bool clears_q_ = false;
 };

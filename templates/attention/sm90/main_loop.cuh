@@ -14,6 +14,7 @@
 #include "/kiln/attention/mask.cuh"
 #include "/kiln/attention/sm90/walk.cuh"
 #include "/kiln/attention/softmax.cuh"
+#include "/kiln/base/quantize.cuh"
 
 namespace kiln {
 
@@ -56,9 +57,11 @@ class KeyLoop {
   using OutputProducts = typename Config::Outputs;
   using Scores = Fragment<typename Shape::ScoreMap>;
   using KvPosition = typename Shape::KvRing::Position;
+  // The scale of logits differs by the head.
+  static constexpr bool kHasHeadScales = Shape::Keys::kQuantized;
 
  public:
-  using Softmax = OnlineSoftmax<typename Shape::ScoreMap>;
+  using Softmax = OnlineSoftmax<typename Shape::ScoreMap, false, Shape::kMultipliesBytes>;
   using Out = Fragment<typename Shape::OutMap>;
   // The magnitudes of scales, which differ by the row where queries do.
   using Sizes = conditional<Shape::kScalesQueries, RowScales<Softmax::kRows>, float>;
@@ -66,13 +69,13 @@ class KeyLoop {
 
   __device__ __forceinline__ KeyLoop(const Args& args, int group) : args_(args), turns_{group} {
     turns_.begin();
-    if constexpr (!Shape::kConverts) set_scale(call_of(args.call.params()).scale, 0);
+    if constexpr (!kHasHeadScales) set_scale(call_of(args.call.params()).scale, 0);
   }
 
   // Called when Q of a query tile has arrived in its stage, before any of its keys. A quantised
   // cache has scales of its own for each head.
   __device__ __forceinline__ void begin(const Tile& tile, u32 q_stage) {
-    if constexpr (Shape::kConverts) {
+    if constexpr (kHasHeadScales) {
       set_scale(tile.p.call.scale * tile.logit_scale(), Shape::row_factors(q_stage));
     }
   }
@@ -184,16 +187,16 @@ class KeyLoop {
       sizes = fabsf(scale);
     }
     exponent_scale_ = exponent_scales<Variant::kTransformsLogits>(sizes);
-    if constexpr (Shape::kConverts) sizes_ = sizes, is_negative_ = scale < 0.0f ? 1 : 0;
+    if constexpr (kHasHeadScales) sizes_ = sizes, is_negative_ = scale < 0.0f ? 1 : 0;
   }
   __device__ __forceinline__ Sizes sizes() const {
-    if constexpr (Shape::kConverts)
+    if constexpr (kHasHeadScales)
       return sizes_;
     else
       return fabsf(call_of(args_.call.params()).scale);
   }
   __device__ __forceinline__ u32 is_negative() const {
-    if constexpr (Shape::kConverts) return is_negative_;
+    if constexpr (kHasHeadScales) return is_negative_;
     return call_of(args_.call.params()).scale < 0.0f ? 1 : 0;
   }
 
@@ -229,7 +232,7 @@ class KeyLoop {
                                                   const u32 (&weights)[Shape::kWeightRegisters],
                                                   const KvPosition& at) const {
     OutputProducts::multiply(registers_of(out), weights,
-                             operand_descriptor_low(Shape::v(at.stage), Shape::kKvSlabBytes), 1);
+                             operand_descriptor_low(Shape::v(at.stage), Shape::kVSlabBytes), 1);
     commit_products();
   }
 
@@ -259,12 +262,18 @@ class KeyLoop {
   }
 
   // The accumulators of the first product already have the register layout of the second product's
-  // A operand.
+  // A operand. Of bytes, a register has four neighbouring keys of a row, where the lane has two
+  // pairs that are 8 keys apart: the values are in this order too, see transpose.cuh.
   __device__ __forceinline__ void pack(u32 (&weights)[Shape::kWeightRegisters]) {
+    const auto& scores = registers_of(scores_);
 #pragma unroll
     for (int i = 0; i < Shape::kWeightRegisters; ++i) {
-      weights[i] = pack2<typename Shape::Key>(registers_of(scores_)[2 * i],
-                                              registers_of(scores_)[2 * i + 1]);
+      if constexpr (Shape::kMultipliesBytes) {
+        const int pair = i / 2 * 8 + i % 2 * 2;
+        weights[i] = pack_e4m3(scores[pair], scores[pair + 1], scores[pair + 4], scores[pair + 5]);
+      } else {
+        weights[i] = pack2<typename Shape::Weight>(scores[2 * i], scores[2 * i + 1]);
+      }
     }
   }
   __device__ __forceinline__ static void rescale(Out& out, const float (&shrink)[Softmax::kRows]) {

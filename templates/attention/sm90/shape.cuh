@@ -1,11 +1,11 @@
 // How the sm_90a attention kernel divides its shared memory.
 //
-//   | Q stages | K stages | V stages | output rows or bytes of keys, or none | barriers | walk |
-//   schedule |
+//   | Q stages | K stages | V stages | output rows, or bytes of keys or values, or none | barriers
+//   | walk | schedule |
 //
-// A tile of rows is stored as slabs of 64 columns, [rows][128 bytes], in the copy engine's 128-byte
-// swizzle, so it is an operand of wgmma as it is. Columns past the head dim are zeros in the last
-// slab. Each math warpgroup owns 64 rows of Q and of the output.
+// A tile of rows is stored as slabs, [rows][128 bytes], in the copy engine's 128-byte swizzle, so
+// it is an operand of wgmma as it is. Columns past the head dim are zeros in the last slab. Each
+// math warpgroup owns 64 rows of Q and of the output.
 #pragma once
 #include "/kiln/attention/arguments.cuh"
 #include "/kiln/attention/cache.cuh"
@@ -22,45 +22,64 @@ template <class Config>
 struct AttentionSm90Shape {
   using Element = typename Config::Element;
   using Keys = KeysOf<Config>;
+  // Bytes are multiplied by bytes, for which two warps transpose the values: see transpose.cuh.
+  static constexpr bool kMultipliesBytes = sizeof(typename Keys::Query) == 1;
+  static constexpr u32 kTransposingWarps = 2;
   // A warpgroup widens the elements of a quantised cache: see convert.cuh.
-  static constexpr bool kConverts = Keys::kQuantized;
+  static constexpr bool kConverts = Keys::kQuantized && !kMultipliesBytes;
   static constexpr u32 kConvertingWarps = 4;
-  using Key = conditional<kConverts, f16, Element>;  // as wgmma takes them; weights likewise
+  static constexpr AttentionFactors kFactors = kMultipliesBytes ? AttentionFactors::bytes
+                                               : kConverts      ? AttentionFactors::widened
+                                                                : AttentionFactors::halves;
+  // As wgmma takes them.
+  using Key = conditional<kConverts, f16, typename Keys::Element>;
+  using Weight = conditional<kMultipliesBytes, f8_e4m3, Key>;
   // Queries must be f16 then too: see scaled_queries.cuh.
   static constexpr bool kScalesQueries = kConverts && !is_same<Element, f16>;
   static constexpr u32 kScalingWarps = 2;
   static constexpr int kGroups = Config::kGroups;
   static constexpr int kBlockQ = 64 * kGroups, kBlockKv = Config::kBlockKv;
-  static constexpr int kSlabs = ceil_div(Config::kHeadDim, 64);
-  static constexpr int kSlabsV = ceil_div(Config::kHeadDimV, 64);
+  static constexpr int kSlabColumns = 128 / sizeof(Key);
+  static constexpr int kSlabs = ceil_div(Config::kHeadDim, kSlabColumns);
+  static constexpr int kSlabsV = ceil_div(Config::kHeadDimV, kSlabColumns);
   static_assert(sizeof(Element) == 2, "attention sm_90a: Element must be kiln::f16 or kiln::bf16");
   static_assert(Config::kHeadDim % 8 == 0 && Config::kHeadDim <= 256 &&
                     Config::kHeadDimV % 8 == 0 && Config::kHeadDimV <= 256,
                 "attention sm_90a: head dims must be multiples of 8 up to 256");
   static_assert(kGroups >= 1 && kGroups <= (kConverts ? 2 : 3),
                 "attention sm_90a: 1 to 3 math warpgroups, or 2 beside one that converts");
-  static_assert(kBlockKv % 16 == 0 && kBlockKv <= 256,
-                "attention sm_90a: kBlockKv must be a multiple of 16 up to 256");
+  static_assert(kBlockKv % (32 / sizeof(Key)) == 0 && kBlockKv <= 256,
+                "attention sm_90a: kBlockKv must be a multiple of 16, or 32 for bytes, up to 256");
 
   using ScoreMap = FragMap<1, kBlockKv / 8>;
   using OutMap = FragMap<1, Config::kHeadDimV / 8>;
 
-  // Weights are the A operand of the second product, two to a register.
-  static constexpr int kWeightRegisters = kBlockKv / 4;
+  // Weights are the A operand of the second product, two or four to a register.
+  static constexpr int kWeightRegisters = kBlockKv * sizeof(Weight) / 8;
 
   static constexpr u32 kQSlabBytes = kBlockQ * 128, kKvSlabBytes = kBlockKv * 128;
   static constexpr u32 kQBytes = kSlabs * kQSlabBytes;
-  static constexpr u32 kKBytes = kSlabs * kKvSlabBytes, kVBytes = kSlabsV * kKvSlabBytes;
+  static constexpr u32 kKBytes = kSlabs * kKvSlabBytes;
+  // Transposed, a row of V has 128 keys, and there is one for each column.
+  static constexpr u32 kVSlabBytes =
+      kMultipliesBytes ? round_up(Config::kHeadDimV, 16) * 128 : kKvSlabBytes;
+  static constexpr u32 kVBytes =
+      (kMultipliesBytes ? ceil_div(kBlockKv, 128) : kSlabsV) * kVSlabBytes;
   static constexpr u32 kOutBytes = kSlabsV * kQSlabBytes;
-  static_assert(!kConverts || !Config::kStagedOutput, "attention sm_90a: outputs from registers");
+  static_assert(!Keys::kQuantized || !Config::kStagedOutput,
+                "attention sm_90a: outputs from registers");
   __device__ __forceinline__ static constexpr int raw_row_bytes(int dim) {
     return attention_sm90_raw_row_bytes(dim);
   }
   static constexpr u32 kRawKBytes = kConverts ? kBlockKv * raw_row_bytes(Config::kHeadDim) : 0;
-  static constexpr u32 kRawVBytes = kConverts ? kBlockKv * raw_row_bytes(Config::kHeadDimV) : 0;
+  static constexpr u32 kRawVStageBytes = kSlabsV * kKvSlabBytes;
+  static constexpr u32 kRawVBytes = kConverts          ? kBlockKv * raw_row_bytes(Config::kHeadDimV)
+                                    : kMultipliesBytes ? kAttentionRawStages * kRawVStageBytes
+                                                       : 0;
 
   using QRing = Ring<Config::kQStages>;
   using KvRing = Ring<Config::kStages>;
+  using RawRing = Ring<kAttentionRawStages>;
   using WalkRing = Ring<kAttentionWalkStages>;
 
   static constexpr u32 kKAt = Config::kQStages * kQBytes;
@@ -73,13 +92,14 @@ struct AttentionSm90Shape {
   static constexpr u32 kVRingAt = kKRingAt + KvRing::kBytes;
   static constexpr u32 kWalkRingAt = kVRingAt + KvRing::kBytes;
   static constexpr u32 kLandedAt = kWalkRingAt + WalkRing::kBytes;  // see load.cuh
-  static constexpr u32 kWalkAt = kLandedAt + 16;
+  static constexpr u32 kRawRingAt = kLandedAt + 16;
+  static constexpr u32 kWalkAt = kRawRingAt + (kMultipliesBytes ? RawRing::kBytes : 0);
   static constexpr u32 kScheduleAt = kWalkAt + kAttentionWalkStages * kAttentionWalkBytes;
   static constexpr u32 kSharedBytes = kScheduleAt + kAttentionScheduleBytes;
   static_assert(kSharedBytes == attention_sm90_shared_bytes(Config::kHeadDim, Config::kHeadDimV,
                                                             kBlockQ, kBlockKv, Config::kStages,
                                                             Config::kQStages, Config::kStagedOutput,
-                                                            kConverts),
+                                                            kFactors),
                 "attention sm_90a: the host must ask for the shared memory that the kernel uses");
   static_assert(kSharedBytes <= 227 * 1024, "attention sm_90a: shared memory is 227 KB");
 
@@ -95,6 +115,9 @@ struct AttentionSm90Shape {
   }
   __device__ __forceinline__ static u32 raw_k() { return base() + kRawAt; }
   __device__ __forceinline__ static u32 raw_v() { return base() + kRawAt + kRawKBytes; }
+  __device__ __forceinline__ static u32 raw_v(u32 stage) {
+    return raw_v() + stage * kRawVStageBytes;
+  }
   __device__ __forceinline__ static u32 walk(u32 stage) {
     return base() + kWalkAt + stage * kAttentionWalkBytes;
   }
@@ -105,15 +128,18 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static QRing q_ring() { return {base() + kBarriersAt}; }
   __device__ __forceinline__ static KvRing k_ring() { return {base() + kKRingAt}; }
   __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
+  __device__ __forceinline__ static RawRing raw_ring() { return {base() + kRawRingAt}; }
   __device__ __forceinline__ static WalkRing walk_ring() { return {base() + kWalkRingAt}; }
 
   // Called by one thread, which then calls fence_barrier_init(). Keys, and values, are copied by
-  // the copy engine, or by so many warps, each of which announces its own.
+  // the copy engine, or by so many warps, each of which announces its own, as are transposed
+  // values.
   __device__ __forceinline__ static void init_barriers(u32 key_warps, u32 value_warps) {
     constexpr u32 kMathWarps = 4 * kGroups;
     q_ring().init(kMathWarps, kScalesQueries ? kScalingWarps : 1);
     k_ring().init(kMathWarps, max(key_warps, 1u));
     v_ring().init(kMathWarps, max(value_warps, 1u));
+    if constexpr (kMultipliesBytes) raw_ring().init(kTransposingWarps);
     walk_ring().init(kMathWarps + 1 + value_warps + (kScalesQueries ? kScalingWarps : 0));
     constexpr u32 kLanded = kScalesQueries ? Config::kQStages : 1;
     for (u32 stage = 0; stage < kLanded; ++stage) init_barrier(landed_q(stage), 1);

@@ -25,11 +25,15 @@ struct Sequence {
   int total = 0;  // where keys are spread over devices, of all of them
 };
 
+__device__ __forceinline__ int entry_at(const AttentionVarlenParams& p, int b) {
+  const int entry = p.cache_batch_idx != nullptr ? __ldg(p.cache_batch_idx + b) : b;
+  return p.kv_indptr != nullptr ? __ldg(p.kv_indptr + entry) : entry;
+}
+
 __device__ __forceinline__ Sequence sequence_at(const AttentionVarlenParams& p, int b) {
   Sequence s;
   s.b = b;
-  s.entry = p.cache_batch_idx != nullptr ? __ldg(p.cache_batch_idx + b) : b;
-  if (p.kv_indptr != nullptr) s.entry = __ldg(p.kv_indptr + s.entry);
+  s.entry = entry_at(p, b);
   s.len_q = p.call.len_q;
   s.len_kv = p.call.len_kv;
   if (p.cu_seqlens_q != nullptr) {

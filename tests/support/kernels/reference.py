@@ -72,10 +72,13 @@ def attention(
     layout="bshd",
     logits=None,
     mask=None,
+    weights_dtype=None,
 ):
     """(out, lse) with every tensor rounded to `precision` after each step.
 
-    `logits(logit, at)` and `mask(at)` are a variant's two hooks. lse is [batch, heads, len_q].
+    `logits(logit, at)` and `mask(at)` are a variant's two hooks. lse is [batch, heads, len_q]. A
+    weights_dtype, an 8-bit float, is what weights are rounded to, in units by which the row's
+    largest is between two of its numbers.
     """
     if layout == "bshd":
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
@@ -95,6 +98,9 @@ def attention(
     if sinks is not None:
         weights = weights / (1 + torch.exp(sinks.to(wide)[None, :, None] - lse))[..., None]
     weights = weights.masked_fill(~keep, 0.0)  # a row without visible keys gives 0, not NaN
+    if weights_dtype is not None and weights.shape[-1] > 0:
+        unit = weights.amax(-1, keepdim=True).clamp(min=1e-30) / 22.6
+        weights = (weights / unit).to(weights_dtype).to(wide) * unit
     out = weights.to(precision) @ v
     return (out.transpose(1, 2) if layout == "bshd" else out), lse
 

@@ -47,6 +47,7 @@ class VarlenCase:
     entries: str = ""  # "shuffled": cache_batch_idx names them, and there are more than sequences
     leftpad: tuple = ()  # keys of each sequence that are none, before lens_k
     stored: str = ""  # a dtype of QUANTIZED, "" = dtype
+    byte_queries: bool = False  # q is stored likewise; dtype is then that of out
     scales: str = ""  # of stored elements and of q: "" = 1, or a shape of scale_tensor()
     out_scale: float = 0.0  # out is e4m3 and divided by it; 0 = out has q's dtype
     placed: str = "guarded"  # where out lies: see place()
@@ -95,6 +96,8 @@ class VarlenCase:
             q, k, v = (x[0] for x in self.sequence(b).inputs(seed + 10 * b))
             if self.stored:
                 k, v = (self.multiples(self.bytes(x, b, i), b, i) for x, i in ((k, 0), (v, 1)))
+            if self.byte_queries:
+                q = q.to(QUANTIZED[self.stored]).to(q.dtype)
             given.append((q, k, v))
         return given
 
@@ -199,6 +202,7 @@ class Call:
     def __init__(self, case, given):
         self.case = case
         dtype = DTYPES[case.dtype]
+        q_dtype = QUANTIZED[case.stored] if case.byte_queries else dtype
         dims = case.head_dim, case.head_dim_v or case.head_dim
         self.keywords = {**case.options(), "num_splits": case.num_splits}
         self.pads = case.leftpad or [0] * case.batch
@@ -216,7 +220,7 @@ class Call:
         if case.op == "varlen":
             shape = [tokens + PADDING, case.heads]
             lse_shape = [case.heads, tokens + PADDING]
-            self.q = torch.full([*shape, dims[0]], math.nan, dtype=dtype, device=DEVICE)
+            self.q = torch.full([*shape, dims[0]], math.nan, device=DEVICE).to(q_dtype)
             self.keywords.update(
                 cu_seqlens_q=starts(case.lens_q),
                 max_seqlen_q=max(case.lens_q) + case.loose,
@@ -225,7 +229,7 @@ class Call:
         else:
             shape = [case.batch, case.lens_q[0], case.heads]
             lse_shape = [case.batch, case.heads, case.lens_q[0]]
-            self.q = torch.empty([*shape, dims[0]], dtype=dtype, device=DEVICE)
+            self.q = torch.empty([*shape, dims[0]], dtype=q_dtype, device=DEVICE)
         for b, (q, _, _) in enumerate(given):
             self.queries(self.q, b).copy_(q)
         stored = given
@@ -355,6 +359,7 @@ class Call:
                 self.lse_of(b)[None],
                 logits_off=None if logits_off is None else logits_off[b][None],
                 out_scale=self.case.out_scale,
+                weights_dtype=QUANTIZED["e4m3"] if self.case.byte_queries else None,
                 **options,
             )
         self.out.check_untouched(str(self.case))

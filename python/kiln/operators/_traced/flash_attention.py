@@ -27,6 +27,9 @@ def flash_attention(
     sinks: Any = None,
     alibi_slopes: Any = None,
     variant: Any = None,
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     layout: Any = "bshd",
     out: Any = None,
     lse: Any = None,
@@ -41,6 +44,9 @@ def flash_attention(
         "attn_mask": attn_mask,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
         "out": out,
         "lse": lse,
     }
@@ -54,6 +60,9 @@ def flash_attention(
         "attn_mask": attn_mask,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
         "layout": layout,
     }
     if out is None and lse is None:

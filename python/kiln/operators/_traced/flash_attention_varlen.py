@@ -43,6 +43,7 @@ def flash_attention_varlen(
     cp_seqused_k_total: Any = None,
     out_scale: Any = None,
     num_splits: Any = 0,
+    plan: Any = None,
     out: Any = None,
     lse: Any = None,
     return_lse: Any = False,
@@ -67,6 +68,7 @@ def flash_attention_varlen(
         "v_scale": v_scale,
         "cp_seqused_k_total": cp_seqused_k_total,
         "out_scale": out_scale,
+        "plan": plan,
         "out": out,
         "lse": lse,
     }
@@ -96,6 +98,7 @@ def flash_attention_varlen(
         "cp_seqused_k_total": cp_seqused_k_total,
         "out_scale": out_scale,
         "num_splits": num_splits,
+        "plan": plan,
     }
     if out is None and lse is None:
         if return_lse:

@@ -46,6 +46,7 @@ def flash_attention_with_kvcache(
     cp_seqused_k_total: Any = None,
     out_scale: Any = None,
     num_splits: Any = 0,
+    plan: Any = None,
     out: Any = None,
     lse: Any = None,
     return_lse: Any = False,
@@ -74,6 +75,7 @@ def flash_attention_with_kvcache(
         "v_scale": v_scale,
         "cp_seqused_k_total": cp_seqused_k_total,
         "out_scale": out_scale,
+        "plan": plan,
         "out": out,
         "lse": lse,
     }
@@ -101,6 +103,7 @@ def flash_attention_with_kvcache(
         "cp_seqused_k_total": cp_seqused_k_total,
         "out_scale": out_scale,
         "num_splits": num_splits,
+        "plan": plan,
     }
     if out is None and lse is None:
         if return_lse:

@@ -1,0 +1,34 @@
+// Tells others about compiles and misses: the listeners of add_compile_listener, and the file of
+// KILN_RECORD. Both may wait, or call Kiln: so what happens under locks is only noted, for its
+// thread, and told once these are free.
+#pragma once
+
+#include <string>
+
+#include "jit/compile/kernel_source.h"
+#include "jit/op/specialization.h"
+#include "jit/op/user_texts.h"
+
+namespace kiln {
+
+// Who asks for a kernel. What a tool compiles was asked for by its spec, and is not recorded.
+enum class Asker : std::uint8_t { call, tool };
+
+// compile_entry(), noted whether it succeeds or throws.
+cache::Entry compile_and_note(const Specialization& spec, const UserTexts& texts,
+                              const KernelSource& source, const std::string& why, Asker asker);
+
+// A call missed a kernel that may not be compiled now.
+void note_refusal(const Specialization& spec, const UserTexts& texts, const KernelSource& source,
+                  const std::string& why);
+
+// Its end tells what this thread has noted. Requires: no lock of ours is held then.
+class CompileEventScope {
+ public:
+  CompileEventScope() = default;
+  ~CompileEventScope();
+  CompileEventScope(const CompileEventScope&) = delete;
+  CompileEventScope& operator=(const CompileEventScope&) = delete;
+};
+
+}  // namespace kiln
