@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/api.md, the manual of kiln and kiln.jit, from the installed package's docstrings.
+"""Writes docs/api.md, the manual of kiln's public names, from the installed package's docstrings.
 
 scripts/api_page.py          (make docs; tests/python/test_pages.py fails while the page is stale)
 """
@@ -12,7 +12,9 @@ import re
 import textwrap
 
 import kiln
+import kiln.integrations.torch
 from kiln import jit
+from kiln.compat import flash_attn
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "api.md"
 WIDTH = 100
@@ -38,6 +40,10 @@ def page():
     sections = {
         "Operations": {f"jit.{name}": getattr(jit, name) for name in jit.__all__},
         "Around the operations": {f"kiln.{name}": thing for name, thing in rest.items()},
+        "By other names": {
+            **{f"compat.flash_attn.{n}": getattr(flash_attn, n) for n in flash_attn.__all__},
+            "integrations.torch.register": kiln.integrations.torch.register,
+        },
         "Errors": {f"kiln.{name}": thing for name, thing in errors.items()},
     }
     parts = [OPENING, *(_contents(title, things) for title, things in sections.items())]

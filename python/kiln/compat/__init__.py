@@ -1,0 +1,1 @@
+"""Kiln under the names and argument orders of other libraries. Import its modules by name."""

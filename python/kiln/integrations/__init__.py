@@ -1,0 +1,1 @@
+"""Kiln in frameworks and engines. Each module is imported by its name."""
