@@ -225,7 +225,8 @@ def specs_of_config(tmp_path, config, dtype=None):
 def test_the_dtype_of_a_config(tmp_path, fields, flag, expected, nested):
     config = {"text_config": LLAMA, **fields} if nested else {**LLAMA, **fields}
     specs = specs_of_config(tmp_path, config, flag)
-    assert {spec["dtype"] for spec in specs} == {expected}
+    dtypes = {spec["dtype"] for spec in specs if spec["op"] != "plan_attention"}  # has none
+    assert dtypes == {expected}
 
 
 def test_a_dtype_without_kernels_is_refused(tmp_path):
