@@ -1,9 +1,11 @@
 // Prints which kernels of an arch the tests take, as JSON: tests/support/kernel_list.h for tests in
-// Python. {"seed": "…", "cover": [spec, …], "sample": [spec, …], "tested": [spec, …]}
+// Python. {"seed": "…", "cover": [spec, …], "sample": [spec, …], "tested": [spec, …],
+// "waits": [bool, …]}, the last for each kernel in the order of kiln.enumerate_specs().
 #include <cstdio>
 #include <exception>
 
 #include "jit/op/arch.h"
+#include "jit/op/family.h"
 #include "jit/tools/spec.h"
 #include "tests/support/kernel_list.h"
 
@@ -12,6 +14,14 @@ namespace {
 nlohmann::json specs(const std::vector<kiln::Specialization>& kernels) {
   nlohmann::json list = nlohmann::json::array();
   for (const kiln::Specialization& spec : kernels) list.push_back(kiln::spec_to_json(spec, {}));
+  return list;
+}
+
+nlohmann::json waits(int arch) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const kiln::Specialization& spec : kiln::all_samples(arch)) {
+    list.push_back(kiln::testing::waits(spec));
+  }
   return list;
 }
 
@@ -26,6 +36,7 @@ int main(int argc, char** argv) try {
   const kiln::testing::KernelList list = kiln::testing::kernel_list(arch);
   const nlohmann::json all = {{"seed", kiln::testing::test_seed()},
                               {"brief", kiln::testing::is_brief(arch)},
+                              {"waits", waits(arch)},
                               {"cover", specs(list.cover)},
                               {"sample", specs(list.sample)},
                               {"tested", specs(kiln::testing::tested_kernels(arch))}};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <set>
 
@@ -147,6 +148,31 @@ TEST_CASE("of the archs that take turns one has its full cover, and each gets it
     for (const int arch : archs) CHECK((arch == serves || size(arch) < size(serves)));
   }
   CHECK(served.size() == 5);
+}
+
+TEST_CASE("each row of attention and GEMM gets its turn, and waits otherwise") {
+  std::map<std::string, int> turns;  // of each row
+  std::set<std::string> turning;     // rows of attention and GEMM
+  constexpr int kSeeds = 40;
+  const auto all = all_samples(arch_index({9, 0}));
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    const TestSettings settings(std::to_string(seed).c_str(), false);
+    std::set<std::string> served;
+    for (const Specialization& spec : all) {
+      const std::string first = row_pairs(spec).front();
+      const std::string row = first.substr(0, first.find(','));
+      turns.try_emplace(row, 0);
+      const std::string_view family = spec.kernel().family->name;
+      if (family == "flash_attention" || family == "gemm") turning.insert(row);
+      if (!waits(spec)) served.insert(row);
+    }
+    for (const std::string& row : served) ++turns[row];
+  }
+  for (const auto& [row, times] : turns) {
+    CAPTURE(row);
+    CHECK(times > 0);
+    CHECK((times < kSeeds) == turning.contains(row));
+  }
 }
 
 TEST_CASE("each value that takes turns gets one, in every row that has it") {

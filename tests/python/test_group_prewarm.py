@@ -118,7 +118,7 @@ def test_an_error_of_the_first_rank_is_one_of_all(ranks):
     kinds = [rank["a broken spec"]["came"][0] for rank in ranks]
     assert kinds == ["ValueError", "Error", "Error"]
     text = ranks[1]["a broken spec"]["came"][1]
-    assert "expected flash_attention, " in text
+    assert "must be flash_attention, " in text
     check(kiln.Error(text), kiln.Error, "the first rank of the group failed, with ValueError")
 
 

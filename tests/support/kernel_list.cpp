@@ -24,6 +24,19 @@ constexpr std::string_view kPropertiesInTurns[] = {"attn_mask", "cache_dtype", "
                                                    "head_dim_v", "sinks"};
 constexpr std::uint64_t kValueTurns = 3;
 
+// Config rows of these families take turns too: a row has 10 to 25 kernels in a cover, and all of
+// them together took a third of the time that CI has.
+constexpr std::string_view kFamiliesWhoseRowsTakeTurns[] = {"flash_attention", "gemm"};
+constexpr std::uint64_t kRowTurns = 3;
+
+// The template of a kernel and its config row. Two launches of a call may share a file, and two
+// families a template: `op` is then a property.
+std::string row_of(const Specialization& spec) {
+  const Template& kernel = spec.kernel();
+  const std::string place = std::to_string(&kernel - kernel.family->templates.data());
+  return std::string(kernel.file) + " " + place + " " + std::to_string(spec.row());
+}
+
 // Whether a value takes turns with others, so that the seed decides which rows have it.
 bool takes_turns(const std::string& op, const std::string& name, const nlohmann::json& value) {
   if (op != "flash_attention" || value.is_null()) return false;
@@ -75,14 +88,19 @@ bool is_brief(int arch) {
   return takes_turns && number != kTurns[seeded(test_seed(), "turn") % std::size(kTurns)];
 }
 
+bool waits(const Specialization& spec) {
+  if (is_brief(spec.arch())) return true;
+  const std::string_view family = spec.kernel().family->name;
+  const auto& families = kFamiliesWhoseRowsTakeTurns;
+  return std::ranges::find(families, family) != std::end(families) &&
+         seeded(test_seed(), row_of(spec) + " turn") % kRowTurns != 0;
+}
+
 std::vector<std::string> row_pairs(const Specialization& spec) {
   const nlohmann::json properties = spec_to_json(spec, {});
-  const Template& kernel = spec.kernel();
-  // Two launches of a call may share a file, and two families a template: `op` is then a property.
-  const std::string place = std::to_string(&kernel - kernel.family->templates.data());
-  const std::string row = std::string(kernel.file) + " " + place + " " + std::to_string(spec.row());
+  const std::string row = row_of(spec);
   const std::string op = properties.at("op"), seed = test_seed();
-  const bool brief = is_brief(spec.arch());
+  const bool brief = waits(spec);
   std::vector<std::string> pairs;
   for (const auto& [name, value] : properties.items()) {
     if (brief && name != "op") continue;

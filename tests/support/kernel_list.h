@@ -1,8 +1,9 @@
 // Which of the built-in kernels the tests compile and run. Of an arch: a cover, that is for each
 // config row every value of every property that occurs with it, in one kernel at least; and of the
-// others a sample, which KILN_TEST_SEED decides. It also decides a third of attention's dtypes of
-// caches, masks and sinks and of its padded head dims, and leaves the others out of the cover. With
-// KILN_TEST_FULL=1: all of them.
+// others a sample, which KILN_TEST_SEED decides. It also decides which third of the rows of
+// attention and GEMM has its full cover (the others have one kernel each), and a third of
+// attention's dtypes of caches, masks and sinks and of its padded head dims. With
+// KILN_TEST_FULL=1: all kernels.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,9 @@ std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items);
 // Whether the cover of an arch has one kernel for each config row. All archs but sm_90 run the
 // portable kernels alone, which sm_90 runs too: by the seed, one of them has its full cover.
 bool is_brief(int arch);
+
+// Whether the cover has one kernel for this one's config row, as it is another's turn.
+bool waits(const Specialization& spec);
 
 // The pairs of a kernel's config row and a property that the cover must have with this seed:
 // "gemm gemm/gemm.cuh 0 12, layout="nt"".
