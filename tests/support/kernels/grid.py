@@ -7,6 +7,7 @@ once. Elsewhere, nothing chosen, it is the emulated device in the small size.
 import contextlib
 import dataclasses
 import os
+import re
 import zlib
 
 DEVICES, SIZES = ("emulator", "cuda"), ("small", "full")
@@ -52,9 +53,9 @@ def some_of(groups, *, of):
     and with KILN_TEST_FULL=1. For rows of tables: tests/emulator/test_kernels.cpp runs them too.
     """
     groups = list(groups)
-    if is_full() or os.environ.get("KILN_TEST_FULL") == "1":
+    if is_full() or tests_all():
         return groups
-    return groups[zlib.crc32(os.environ.get("KILN_TEST_SEED", "0").encode()) % of :: of]
+    return groups[turn(of) :: of]
 
 
 def described():
@@ -86,9 +87,30 @@ class Order:
         return kiln.device(f"emulator:{arch}", schedule=self.schedule, seed=self.seed)
 
 
+def tests_all():
+    return os.environ.get("KILN_TEST_FULL") == "1"
+
+
+def turn(count, of=""):
+    """A number below `count` that KILN_TEST_SEED and a text decide."""
+    seed = os.environ.get("KILN_TEST_SEED", "0")
+    return zlib.crc32(f"{seed}{of}".encode()) % count
+
+
 def schedules():
-    """Of a test's `device`: what it runs under, one after the other."""
+    """What a test's `device` may run it under."""
     return ("cuda",) if on_gpu() else ("late", "eager")
+
+
+def takes_its_turn(name, schedule):
+    """Whether the test runs under this schedule: of the emulated device's two, KILN_TEST_SEED and
+    the test's name without its schedule decide, as both take twice the time. With KILN_TEST_FULL=1
+    it runs under both. tests/emulator runs every kernel under both in any case.
+    """
+    if on_gpu() or tests_all():
+        return True
+    bare = re.sub(rf"\b({'|'.join(schedules())})\b", "", name)
+    return schedules()[turn(2, bare)] == schedule
 
 
 def quick_device():
