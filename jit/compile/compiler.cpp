@@ -141,12 +141,14 @@ class Program {
                               ", from sm_90 on also with the suffix a (sm_90a)");
 }
 
-// sm_NN of a supported number, with `a` from 90 on or `f` (a family) from 100 on.
+bool is_virtual(std::string_view arch) { return arch.starts_with(kVirtualPrefix); }
+
+// sm_NN or compute_NN of a supported number, with `a` from 90 on or `f` (a family) from 100 on.
 void check_arch(const Nvrtc& api, std::string_view arch) {
   std::string_view digits = arch;
   char suffix = 0;
-  if (!digits.starts_with("sm_")) throw_bad_arch(api, arch);
-  digits.remove_prefix(3);
+  if (!digits.starts_with("sm_") && !is_virtual(arch)) throw_bad_arch(api, arch);
+  digits.remove_prefix(arch.find('_') + 1);
   if (digits.ends_with('a') || digits.ends_with('f')) {
     suffix = digits.back();
     digits.remove_suffix(1);
@@ -196,6 +198,14 @@ void add_no_cache(const Nvrtc& api, std::vector<const char*>& options) {
   if (major * 100 + minor >= 1209) options.push_back("--no-cache");
 }
 
+// As ptxas reports them; none where it did not run. Null if there is no such kernel.
+std::optional<ResourceUse> resources_of(const CompileResult& compiled, const CompileInput& input) {
+  if (!is_virtual(input.arch)) return parse_compile_log(compiled.log, input.entry);
+  const std::string head = ".entry " + std::string(input.entry) + "(";
+  if (compiled.ptx.find(head) == std::string::npos) return std::nullopt;
+  return ResourceUse{};
+}
+
 }  // namespace
 
 std::string_view compile_options() { return kOptionsText; }
@@ -219,15 +229,15 @@ CompileResult compile(const CompileInput& input) {
   CompileResult compiled;
   compiled.log = program.log();
   if (result != NVRTC_SUCCESS) throw_failed(api, input, result, std::move(compiled.log));
-  auto resources = parse_compile_log(compiled.log, input.entry);
+  compiled.ptx = program.ptx();
+  const auto resources = resources_of(compiled, input);
   if (!resources) {
     throw CompileError(std::string(input.name) + " defines no kernel extern \"C\" " +
                            std::string(input.entry) + ":\n" + compiled.log,
                        compiled.log, std::string(input.name));
   }
-  compiled.resources = std::move(*resources);
-  compiled.cubin = program.cubin();
-  compiled.ptx = program.ptx();
+  compiled.resources = *resources;
+  if (!is_virtual(input.arch)) compiled.cubin = program.cubin();
   compiled.frontend_seconds = times.frontend_seconds();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   compiled.seconds = elapsed.count();

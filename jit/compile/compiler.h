@@ -19,7 +19,7 @@ struct CompileInput {
   std::string_view name;  // virtual name of the program: "/kiln/kernel.cu"
   std::string_view source;
   std::span<const SourceFile> headers;  // everything that the source can include
-  std::string_view arch;                // "sm_80", "sm_90a"
+  std::string_view arch;                // "sm_80", "sm_90a"; "compute_90a" for PTX alone
   std::string_view entry;               // the extern "C" kernel whose resources are wanted
 };
 
@@ -31,8 +31,11 @@ struct ResourceUse {
   std::vector<std::string> warnings;  // "(C75xx" notes and ignored setmaxnreg, verbatim
 };
 
+// Begins the name of an arch for which NVRTC makes PTX and ptxas does not run.
+constexpr std::string_view kVirtualPrefix = "compute_";
+
 struct CompileResult {
-  std::string cubin;
+  std::string cubin;  // empty for an arch of kVirtualPrefix
   std::string ptx;
   std::string log;
   ResourceUse resources;

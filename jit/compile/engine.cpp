@@ -117,12 +117,17 @@ std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const K
   }
 }
 
-// The slow path, run once per kernel and device.
+// The slow path, run once per kernel and device. An emulated device takes the GPU's entry where the
+// cache has it, and otherwise has one of its own.
 std::shared_ptr<LoadedKernel> build(const Specialization& spec, const UserTexts& texts,
                                     runtime::Device& device) {
-  const KernelSource source = source_of(spec, texts);
+  KernelSource source = source_of(spec, texts);
   std::string why;
   if (auto loaded = load_from_disk(spec, source, device, why)) return loaded;
+  if (device.info().kind != runtime::DeviceKind::cuda) {
+    source = emulated_source(source);
+    if (auto loaded = load_from_disk(spec, source, device, why)) return loaded;
+  }
   try {
     require_compiling(spec, texts, source);
   } catch (const CompileDisabled&) {

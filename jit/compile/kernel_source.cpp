@@ -35,14 +35,14 @@ cache::Key key_of(const KernelSource& source) {
   for (const SourceFile& file : included_files(source.source)) {
     key.field("include", file.name).field("text", file.text);
   }
-  return key.field("options", compile_options()).field("arch", source.arch).finish();
+  return key.field("options", compile_options()).field("arch", source.target()).finish();
 }
 
 nlohmann::json description(const KernelSource& source, const CompileResult& result) {
   const NvrtcInfo nvrtc = nvrtc_info(false);
   const ResourceUse& use = result.resources;
   return {{"what", source.what},
-          {"arch", source.arch},
+          {"arch", source.target()},
           {"nvrtc_version", nvrtc.version},
           {"nvrtc_build", nvrtc.build},
           // A cubin runs on drivers of its toolkit's major version and later.
@@ -67,8 +67,9 @@ std::string with_path(std::string text, const std::string& path) {
 
 CompileResult compile_named(const KernelSource& source) {
   const std::vector<SourceFile> headers = included_files(source.source);
+  const std::string target = source.target();
   try {
-    return compile({"/kiln/kernel.cu", source.source, headers, source.arch, kEntryName});
+    return compile({"/kiln/kernel.cu", source.source, headers, target, kEntryName});
   } catch (const CompileError& error) {
     const std::string& path = source.user_file;
     if (path.empty() || error.path().empty()) throw;
@@ -117,6 +118,11 @@ void prepare_nvrtc() {
   });
 }
 
+std::string KernelSource::target() const {
+  if (!is_emulated) return arch;
+  return std::string(kVirtualPrefix) + arch.substr(arch.find('_') + 1);
+}
+
 KernelSource source_of(const Specialization& spec, const UserTexts& texts) {
   KernelSource source;
   const Template& kernel = spec.kernel();
@@ -127,6 +133,13 @@ KernelSource source_of(const Specialization& spec, const UserTexts& texts) {
   if (texts.variant) source.user_file = texts.variant->file_name;
   source.key = key_of(source);
   return source;
+}
+
+KernelSource emulated_source(const KernelSource& source) {
+  KernelSource emulated = source;
+  emulated.is_emulated = true;
+  emulated.key = key_of(emulated);
+  return emulated;
 }
 
 cache::Entry compile_entry(const KernelSource& source, const std::string& why) {

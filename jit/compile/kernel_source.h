@@ -16,8 +16,15 @@ struct KernelSource {
   std::string what;       // describe()
   std::string user_file;  // path of the variant's template file, for messages; else empty
   cache::Key key;
+  bool is_emulated = false;  // emulated_source()
+
+  std::string target() const;  // for NVRTC: `arch`, or "compute_90a"
 };
 KernelSource source_of(const Specialization& spec, const UserTexts& texts);
+
+// The same source for an emulated device, which runs PTX and is spared ptxas, half of a compile.
+// What is compiled from it is an entry of its own, with an empty cubin: its key is another.
+KernelSource emulated_source(const KernelSource& source);
 
 // Compiles, logs one line with `why`, counts. Throws CompileError.
 cache::Entry compile_entry(const KernelSource& source, const std::string& why);

@@ -14,10 +14,14 @@ namespace {
 
 using nlohmann::json;
 
-json layer_of(const Specialization& spec, const cache::Key& key, const runtime::Device& device) {
+json layer_of(const Specialization& spec, const KernelSource& source,
+              const runtime::Device& device) {
   if (is_resident(spec, device)) return "memory";
-  if (auto hit = disk_cache().get(key, cache::Payload::kCubin))
-    return disk_cache().layers().at(hit->layer).path.string();
+  auto hit = disk_cache().get(source.key, cache::Payload::kCubin);
+  if (!hit && device.info().kind != runtime::DeviceKind::cuda) {
+    hit = disk_cache().get(emulated_source(source).key, cache::Payload::kCubin);
+  }
+  if (hit) return disk_cache().layers().at(hit->layer).path.string();
   return nullptr;
 }
 
@@ -33,7 +37,7 @@ json explain_step(const Step& step, const UserTexts& texts, const runtime::Devic
           {"spec", spec_to_json(spec, texts)},
           {"key", source.key.hex()},
           {"arch", source.arch},
-          {"layer", layer_of(spec, source.key, device)}};
+          {"layer", layer_of(spec, source, device)}};
 }
 
 }  // namespace

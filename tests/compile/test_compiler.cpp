@@ -41,9 +41,10 @@ bool mentions(std::string_view text, std::string_view part) {
 }
 
 // The CompileError of a source; fails the test when there is none.
-CompileError error_of(std::string_view source, std::span<const SourceFile> headers = {}) {
+CompileError error_of(std::string_view source, std::span<const SourceFile> headers = {},
+                      std::string_view arch = "sm_90a") {
   try {
-    compile_text(source, "sm_90a", "scale", headers);
+    compile_text(source, arch, "scale", headers);
   } catch (const CompileError& error) {
     return error;
   }
@@ -100,6 +101,16 @@ TEST_CASE("a kernel is compiled to machine code and PTX", "[compiler]") {
     CHECK(result.resources.warnings.empty());
     CHECK(result.seconds > 0);
     CHECK(result.frontend_seconds < result.seconds);
+  }
+}
+
+TEST_CASE("for a virtual arch it is the same PTX, and no machine code", "[compiler]") {
+  for (const std::string number : {"80", "90a", "120"}) {
+    const CompileResult real = compile_text(kScale, "sm_" + number);
+    const CompileResult result = compile_text(kScale, "compute_" + number);
+    CHECK(result.ptx == real.ptx);
+    CHECK(result.cubin.empty());
+    CHECK(result.resources.registers == 0);
   }
 }
 
@@ -185,13 +196,15 @@ TEST_CASE("an error of ptxas is a CompileError too", "[compiler]") {
 }
 
 TEST_CASE("a source without the named kernel is an error", "[compiler]") {
-  const CompileError error = error_of("extern \"C\" __global__ void other() {}\n");
-  CHECK(mentions(error.what(), "/kiln/kernel.cu defines no kernel extern \"C\" scale"));
+  for (const char* arch : {"sm_90a", "compute_90a"}) {
+    const CompileError error = error_of("extern \"C\" __global__ void other() {}\n", {}, arch);
+    CHECK(mentions(error.what(), "/kiln/kernel.cu defines no kernel extern \"C\" scale"));
+  }
 }
 
 TEST_CASE("a wrong arch lists those that are supported", "[compiler]") {
   for (const char* arch : {"", "sm_", "sm_99", "sm_90b", "sm_80a", "sm_90f", "sm_090", "90a",
-                           "compute_90", "sm_9 0"}) {
+                           "compute_99", "compute_90b", "compute_", "virtual_90", "sm_9 0"}) {
     std::string message;
     try {
       compile_text(kScale, arch);

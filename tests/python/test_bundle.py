@@ -42,12 +42,17 @@ def run_call(environment, **variables):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A cache of one kernel that a call compiled, and its bundle."""
+    """A cache of the kernel of a call, compiled in the process that exports it, and its bundle."""
     folder = tmp_path_factory.mktemp("made")
-    environment = {**os.environ, "KILN_CACHE_DIR": str(folder / "cache")}
-    first = run_call(environment)
+    first = run_call({**os.environ, "KILN_CACHE_DIR": str(folder / "emulated")})
     assert first["compiles"] == 1
-    command = [sys.executable, "-m", "kiln", "cache", "export", str(folder / "a.tar"), "--json"]
+    environment = {**os.environ, "KILN_CACHE_DIR": str(folder / "cache")}
+    code = (
+        "import json, kiln, sys; from kiln.cli import main; spec, path = sys.argv[1:]\n"
+        "assert kiln.prewarm(json.loads(spec), 'sm_90a')['compiled'] == 1\n"
+        "raise SystemExit(main(['cache', 'export', path, '--json']))"
+    )
+    command = [sys.executable, "-c", code, json.dumps(first["spec"]), str(folder / "a.tar")]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == OK, run.stderr
     return {"folder": folder, "environment": environment, **first, "report": json.loads(run.stdout)}

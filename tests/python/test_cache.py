@@ -119,3 +119,50 @@ def test_log_lines_go_where_they_are_sent(environment, tmp_path):
 def test_clearing_memory_keeps_the_disk():
     kiln.clear_memory_cache()
     assert kiln.stats()["kernels_resident"] == 0
+
+
+EMULATED = """
+import json
+import kiln, numpy as np
+from kiln import jit
+
+x = np.ones([2, 64], np.float32)
+before = kiln.explain("rms_norm", x)
+jit.rms_norm(x)
+after = kiln.explain("rms_norm", x)
+stats = kiln.stats()
+print(json.dumps([before["layer"], before["key"], after["arch"], stats["compiles"], before["spec"]]))
+"""
+
+
+def emulated_call(environment):
+    run = subprocess.run(
+        [sys.executable, "-c", EMULATED],
+        env={**environment, "KILN_DEVICE": "emulator:sm_90a"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(run.stdout)
+
+
+def test_an_emulated_device_compiles_ptx_alone(environment, cache_dir, kiln_command, tmp_path):
+    layer, key, arch, compiles, spec = emulated_call(environment)
+    assert (layer, arch, compiles) == (None, "sm_90", 1)
+    (cubin,) = cache_dir.rglob("*.cubin")
+    assert cubin.stat().st_size == 0
+    assert cubin.parent.name + cubin.stem != key
+    assert json.loads(cubin.with_suffix(".json").read_text())["description"]["arch"] == "compute_90"
+    assert kiln_command("cache", "verify", "--json").json() == {"checked": 1, "faults": []}
+    layer, _, _, compiles, _ = emulated_call(environment)
+    assert (layer, compiles) == (str(cache_dir), 0)
+
+    # A GPU's kernel is another entry.
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps([spec]))
+    prewarm = ("prewarm", "--spec", file, "--arch", "sm_90", "--json")
+    assert kiln_command(*prewarm, "--check").code == 1
+    assert kiln_command(*prewarm).json()["compiled"] == 1
+    assert len(list(cache_dir.rglob("*.cubin"))) == 2
+    cubin.unlink()  # an emulated device runs what is left
+    assert emulated_call(environment)[3] == 0

@@ -362,6 +362,8 @@ def test_one_notice_in_a_process(environment):
 
 def test_preload_and_prewarm_know_the_chosen_device(emulator):
     spec = {"op": "gemm", "dtype": "float16", "layout": "nt", "block_m": 64, "block_n": 64}
-    kiln.preload(spec)
     report = kiln.prewarm([spec])  # without an arch: the emulated device's
-    assert report["failed"] == [] and report["cached"] == report["total"] > 0
+    assert report["failed"] == [] and report["total"] > 0
+    compiles = kiln.stats()["compiles"]
+    kiln.preload(spec)
+    assert kiln.stats()["compiles"] == compiles
