@@ -1,0 +1,153 @@
+"""Attention variants that many models use, each made of a few lines of :class:`kiln.jit.Variant`.
+
+    from kiln import jit, variants
+    out = jit.flash_attention(q, k, v, variant=variants.prefix_lm(128))
+
+Each function returns a bound variant; other values of its arguments never compile. Positions are
+Kiln's: `q` is a query's place among the keys (the last query stands beside the last key), `kv` a
+key's. docs/variants.md tells which of these masks skip whole tiles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .jit import Variant
+
+__all__ = [
+    "additive_bias",
+    "alibi",
+    "boolean_mask",
+    "chunked",
+    "dilated_window",
+    "documents",
+    "global_window",
+    "neighborhood_2d",
+    "prefix_lm",
+    "sliding_window",
+    "softcap",
+]
+
+_PREFIX = Variant("prefix_lm", params={"prefix": "i32"}, mask="kv <= q || kv < prefix")
+_PREFIXES = Variant("prefix_lm", tensors={"prefix": "i32[b]"}, mask="kv <= q || kv < prefix")
+_SLIDING = Variant("sliding_window", params={"size": "i32"}, mask="kv <= q && q - kv < size")
+_DILATED = Variant(
+    "dilated_window",
+    params={"reach": "i32", "dilation": "i32"},
+    mask="kv <= q && q - kv < reach && (q - kv) % dilation == 0",
+)
+_CHUNKED = Variant("chunked", params={"size": "i32"}, mask="kv <= q && q / size == kv / size")
+_GLOBAL = Variant(
+    "global_window",
+    params={"first": "i32", "reach": "i32"},
+    mask="kv < first || q < first || abs(q - kv) <= reach",
+)
+_DOCUMENTS = Variant(
+    "documents", tensors={"mine": "i32[b, q]", "its": "i32[b, kv]"}, mask="mine == its"
+)
+_NEIGHBORHOOD = Variant(
+    "neighborhood_2d",
+    params={"width": "i32", "reach": "i32"},
+    mask="abs(min(max(q / width, reach), len_kv / width - 1 - reach) - kv / width) <= reach && "
+    "abs(min(max(q % width, reach), width - 1 - reach) - kv % width) <= reach",
+)
+_ALIBI = Variant(
+    "alibi", tensors={"slope": "f32[h]"}, logits="logit - slope * abs(at.distance)"
+)
+_SOFTCAP = Variant("softcap", params={"cap": "f32"}, logits="cap * tanh(logit / cap)")
+_ADDITIVE = {
+    kind: Variant(
+        "additive_bias", tensors={"bias": f"{kind}[b, h, row, kv]"}, logits="logit + bias"
+    )
+    for kind in ("f32", "f16", "bf16")
+}
+_BOOLEAN = Variant("boolean_mask", tensors={"visible": "bool[b, h, row, kv]"}, mask="visible")
+
+
+def _positive(name: str, value: int, least: int = 1) -> int:
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, got {value}")
+    return value
+
+
+def prefix_lm(prefix: Any) -> Any:
+    """Causal, but every query also sees the first `prefix` keys of its sequence.
+
+    prefix: an int, or an int32 tensor [batch] with a number for each sequence."""
+    if isinstance(prefix, int):
+        return _PREFIX(prefix=_positive("prefix", prefix, 0))
+    return _PREFIXES(prefix=prefix)
+
+
+def sliding_window(size: int) -> Any:
+    """Each query sees the `size` last keys up to its own; `window=(size - 1, 0)` is the same."""
+    return _SLIDING(size=_positive("size", size))
+
+
+def dilated_window(size: int, dilation: int) -> Any:
+    """Each query sees `size` keys up to its own, `dilation` apart: its own, the one `dilation`
+    before it, and so on."""
+    reach = _positive("size", size) * _positive("dilation", dilation)
+    return _DILATED(reach=reach, dilation=dilation)
+
+
+def chunked(size: int) -> Any:
+    """Causal within chunks of `size` positions, as Llama-4's local layers: a query sees no key of
+    an earlier chunk."""
+    return _CHUNKED(size=_positive("size", size))
+
+
+def global_window(first: int, reach: int) -> Any:
+    """A window of `reach` keys to both sides, and the `first` positions see all and are seen by
+    all, as in Longformer and BigBird. Not causal: add `causal=True` for that."""
+    return _GLOBAL(first=_positive("first", first, 0), reach=_positive("reach", reach, 0))
+
+
+def documents(ids: Any) -> Any:
+    """A query sees the keys of its own document. Not causal: add `causal=True` for that.
+
+    ids: int32 [batch, len_kv], the number of each position's document. len_q <= len_kv."""
+    return _DOCUMENTS(mine=ids, its=ids)
+
+
+def neighborhood_2d(width: int, reach: int) -> Any:
+    """The tokens are the pixels of images of `width` columns, row by row: a query sees a square of
+    2 * reach + 1 pixels a side, around itself or, at a border, moved inside (NATTEN).
+
+    The image must have at least 2 * reach + 1 rows and columns, and len_q must be len_kv."""
+    side = 2 * _positive("reach", reach, 0) + 1
+    return _NEIGHBORHOOD(width=_positive("width", width, side), reach=reach)
+
+
+def alibi(slopes: Any) -> Any:
+    """Subtracts slope * |q - kv| from each logit (Press et al., 2022).
+
+    slopes: float32 [heads]. `alibi_slopes=` of jit.flash_attention does the same faster."""
+    return _ALIBI(slope=slopes)
+
+
+def softcap(cap: float) -> Any:
+    """cap * tanh(logit / cap), as in Gemma-2. `softcap=` of jit.flash_attention does the same
+    faster; this one composes with other variants in an order of your own."""
+    if not cap > 0:
+        raise ValueError(f"cap must be greater than 0, got {cap}")
+    return _SOFTCAP(cap=cap)
+
+
+def additive_bias(bias: Any) -> Any:
+    """Adds a bias to each logit.
+
+    bias: float32, float16 or bfloat16 [batch, heads, len_q, len_kv]; a dimension of 1 and an
+    expanded view broadcast."""
+    kinds = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+    dtype = str(getattr(bias, "dtype", "")).removeprefix("torch.")
+    if dtype not in kinds:
+        raise TypeError(f"bias must be a float32, float16 or bfloat16 tensor, got {dtype or bias!r}")
+    return _ADDITIVE[kinds[dtype]](bias=bias)
+
+
+def boolean_mask(visible: Any) -> Any:
+    """A query sees the keys where `visible` is true.
+
+    visible: bool [batch, heads, len_q, len_kv]; a dimension of 1 and an expanded view broadcast."""
+    return _BOOLEAN(visible=visible)

@@ -1,0 +1,100 @@
+"""kiln.variants: each against the same rule as a dense mask or bias in PyTorch."""
+
+import math
+
+import pytest
+import torch
+from attention_case import AttentionCase
+from grid import sized
+from kiln import variants
+from storage import DEVICE, randn
+from variant_case import run
+
+pytestmark = pytest.mark.usefixtures("device")
+
+LENGTH = sized(small=90, full=650)
+SHAPE = dict(batch=2, heads=4, heads_kv=2, len_q=LENGTH, len_kv=LENGTH)
+LATE = {**SHAPE, "len_q": LENGTH - 37}  # the queries are the last positions
+CUT = LENGTH // 3
+
+MASKS = {
+    "prefix": (variants.prefix_lm(CUT), LATE, lambda at: (at.kv <= at.q) | (at.kv < CUT)),
+    "window": (variants.sliding_window(17), LATE, lambda at: (at.kv <= at.q) & (at.q - at.kv < 17)),
+    "dilated": (
+        variants.dilated_window(9, 3),
+        LATE,
+        lambda at: (at.kv <= at.q) & (at.q - at.kv < 27) & ((at.q - at.kv) % 3 == 0),
+    ),
+    "chunked": (variants.chunked(32), LATE, lambda at: (at.kv <= at.q) & (at.q // 32 == at.kv // 32)),
+    "global": (
+        variants.global_window(5, 11),
+        LATE,
+        lambda at: (at.kv < 5) | (at.q < 5) | ((at.q - at.kv).abs() <= 11),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_of_numbers(name):
+    variant, shape, rule = MASKS[name]
+    run(variant, AttentionCase(**shape), mask=rule)
+
+
+def test_a_prefix_for_each_sequence():
+    prefix = torch.tensor([0, CUT], dtype=torch.int32, device=DEVICE)
+    run(variants.prefix_lm(prefix), AttentionCase(**SHAPE),
+        mask=lambda at: (at.kv <= at.q) | (at.kv < prefix[:, None, None, None]))  # fmt: skip
+
+
+def test_documents():
+    ids = torch.arange(LENGTH, device=DEVICE, dtype=torch.int32) // 23
+    ids = torch.stack([ids, (ids * 7) % 5])
+    run(variants.documents(ids), AttentionCase(**SHAPE),
+        mask=lambda at: ids[:, None, :, None] == ids[:, None, None, :])  # fmt: skip
+
+
+def test_a_neighborhood_keeps_its_size_at_the_borders():
+    width, height, reach = sized(small=(9, 10), full=(26, 25)) + (2,)
+    positions = torch.arange(width * height, device=DEVICE)
+    y, x = positions // width, positions % width
+    center_y, center_x = y.clamp(reach, height - 1 - reach), x.clamp(reach, width - 1 - reach)
+    near = (center_y[:, None] - y).abs() <= reach
+    near &= (center_x[:, None] - x).abs() <= reach
+    assert (near.sum(1) == (2 * reach + 1) ** 2).all()
+    case = AttentionCase(**{**SHAPE, "len_q": width * height, "len_kv": width * height})
+    run(variants.neighborhood_2d(width, reach), case, mask=lambda at: near)
+
+
+def test_alibi_and_softcap():
+    slopes = torch.rand(4, device=DEVICE)
+    run(variants.alibi(slopes), AttentionCase(**LATE),
+        logits=lambda s, at: s - slopes[:, None, None] * (at.q - at.kv).abs())  # fmt: skip
+    run(variants.softcap(2.0), AttentionCase(**LATE), logits=lambda s, at: 2 * torch.tanh(s / 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_bias_and_a_mask_of_every_pair(dtype):
+    bias = randn([1, 4, LATE["len_q"], LENGTH], dtype, 4)
+    run(variants.additive_bias(bias), AttentionCase(**LATE), logits=lambda s, at: s + bias.to(s))
+    visible = randn([2, 1, LATE["len_q"], LENGTH], torch.float32, 5) > 0
+    run(variants.boolean_mask(visible), AttentionCase(**LATE), mask=lambda at: visible)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: variants.prefix_lm(-1), "prefix must be 0 or more, got -1"),
+        (lambda: variants.sliding_window(0), "size must be 1 or more, got 0"),
+        (lambda: variants.dilated_window(4, 0), "dilation must be 1 or more, got 0"),
+        (lambda: variants.neighborhood_2d(4, 2), "width must be 5 or more, got 4"),
+        (lambda: variants.softcap(math.nan), "cap must be greater than 0, got nan"),
+    ],
+)
+def test_a_number_that_makes_no_variant(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_bias_of_another_type():
+    with pytest.raises(TypeError, match="bias must be a float32, float16 or bfloat16 tensor"):
+        variants.additive_bias(torch.zeros([1, 1, 4, 4], dtype=torch.int32))
