@@ -18,14 +18,16 @@ std::string members(const VariantDefinition& d) {
     text += "    kiln::Slot<" + device_type(param.dtype) + "> " + param.name + ";\n";
   }
   for (const VariantTensor& tensor : d.tensors) {
-    text += "    kiln::VariantTensor<" + device_type(tensor.dtype) + ", " +
+    text += std::string("    kiln::") + (is_table(tensor) ? "VariantTable<" : "VariantTensor<") +
+            device_type(tensor.dtype) + ", " +
             std::to_string(tensor.indices.size()) + "> " + tensor.name + ";\n";
   }
   return text + "  } arguments;\n";
 }
 
 // A hook whose body evaluates the user's expression with every public name in scope. A tensor's
-// name stands for its element at this position; the compiler drops the loads of unused ones.
+// name stands for its element at this position, unless it is a table, which the expression calls
+// with indices of its own. The compiler drops the loads of unused ones.
 std::string hook(const VariantDefinition& d, const std::string& head, const char* return_type,
                  const std::string& label, const std::string& expression) {
   SourceText text;
@@ -38,7 +40,13 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
          << " = arguments." << param.name << ".value;\n";
   }
   for (const VariantTensor& tensor : d.tensors) {
-    const bool integer = tensor.dtype == DType::i32 || tensor.dtype == DType::u8;
+    if (is_table(tensor)) {
+      text << "    [[maybe_unused]] const auto& " << tensor.name << " = arguments." << tensor.name
+           << ";\n";
+      continue;
+    }
+    const bool integer = tensor.dtype == DType::i32 || tensor.dtype == DType::i64 ||
+                         tensor.dtype == DType::u8;
     text << "    [[maybe_unused]] const "
          << (tensor.dtype == DType::boolean ? "bool"
              : integer                      ? "int"
@@ -55,11 +63,10 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
   return text.str();
 }
 
-// The call packs a word for each parameter and 1 + rank for each tensor; a struct without members
-// has a size of its own all the same.
+// The file's struct must have what the call packs; one without members has a size of its own all
+// the same.
 std::string slots_check(const VariantDefinition& d) {
-  std::size_t words = d.params.size();
-  for (const VariantTensor& tensor : d.tensors) words += 1 + tensor.indices.size();
+  const std::size_t words = argument_words(d);
   SourceText text;
   text << "static_assert(";
   if (words == 0) {

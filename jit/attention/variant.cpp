@@ -80,18 +80,27 @@ void check_name(const VariantDefinition& d, const std::string& name, std::set<st
   if (!seen.insert(name).second) refuse(d, "the name '" + name + "' is used twice");
 }
 
+// A dimension whose index the expression computes: of an extent that is given, or of any.
+bool is_free(const std::string& index) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return index == "*" || (!index.empty() && index.size() <= 9 && index[0] != '0' &&
+                          std::all_of(index.begin(), index.end(), is_digit));
+}
+
 void check_tensor(const VariantDefinition& d, const VariantTensor& tensor) {
   const DType t = tensor.dtype;
-  if (!is_float(t) && t != DType::i32 && t != DType::u8 && t != DType::boolean) {
-    refuse(d, "tensor '" + tensor.name + "' must be f32, f16, bf16, i32, u8 or bool");
+  const bool whole = t == DType::i32 || t == DType::i64 || t == DType::u8;
+  if (!is_float(t) && !whole && t != DType::boolean) {
+    refuse(d, "tensor '" + tensor.name + "' must be f32, f16, bf16, i32, i64, u8 or bool");
   }
   if (tensor.indices.empty() || tensor.indices.size() > kMaxRank) {
     refuse(d, "tensor '" + tensor.name + "' must have 1 to 5 indices");
   }
   for (const std::string& index : tensor.indices) {
+    if (is_free(index)) continue;
     if (std::find(std::begin(kIndices), std::end(kIndices), index) == std::end(kIndices)) {
       refuse(d, "tensor '" + tensor.name + "' has the index '" + index +
-                    "'; expected b, h, h_kv, row, q or kv");
+                    "'; expected b, h, h_kv, row, q, kv, a whole number or *");
     }
   }
 }
@@ -156,6 +165,19 @@ std::int64_t extent_of(const std::string& index, const AttentionProblem& problem
   return problem.len_kv;  // q counts positions among the keys, kv the keys
 }
 
+void check_free(Subject subject, const std::string& index, const TensorView& view, int dimension) {
+  const std::int64_t extent = view.shape[dimension];
+  const std::string place = " in dimension " + std::to_string(dimension);
+  if (index != "*" && extent != std::stoll(index)) {
+    throw_value(subject,
+                "must have size " + index + place + " as declared, got " + shape_text(view));
+  }
+  if (extent < 1 || extent > INT32_MAX) {
+    throw_value(subject, "must have a size from 1 to 2^31 - 1" + place + ", got " +
+                             shape_text(view) + "; its indices are 32-bit numbers");
+  }
+}
+
 void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const TensorView& view,
                 AttentionProblem& problem) {
   const Subject subject{"flash_attention's variant", declared.name.c_str()};
@@ -168,6 +190,10 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const
   }
   for (int i = 0; i < view.rank; ++i) {
     const std::string& index = declared.indices[static_cast<std::size_t>(i)];
+    if (is_free(index)) {
+      check_free(subject, index, view, i);
+      continue;
+    }
     const std::int64_t extent = extent_of(index, problem);
     if (index == "q" && problem.len_q > problem.len_kv) {
       refuse(d, "tensor '" + declared.name +
@@ -185,16 +211,32 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const
     const bool varies = view.shape[i] != 1;
     arguments.add_word(varies ? static_cast<std::uint64_t>(view.strides[i]) : 0);
   }
+  if (!is_table(declared)) return;
+  for (int i = 0; i < view.rank; ++i) {
+    arguments.add_word(static_cast<std::uint32_t>(view.shape[i]));
+  }
 }
 
 }  // namespace
+
+bool is_table(const VariantTensor& tensor) {
+  return std::any_of(tensor.indices.begin(), tensor.indices.end(), is_free);
+}
+
+std::size_t argument_words(const VariantDefinition& d) {
+  std::size_t words = d.params.size();
+  for (const VariantTensor& tensor : d.tensors) {
+    words += 1 + tensor.indices.size() * (is_table(tensor) ? 2 : 1);
+  }
+  return words;
+}
 
 bool may_index_by_key(const VariantDefinition& d) {
   if (!d.file_text.empty()) return true;
   // An expression may also read a tensor at indices of its own, as a member of `arguments`.
   if (!d.tensors.empty() && (d.logits + d.mask).find("arguments") != std::string::npos) return true;
   return std::any_of(d.tensors.begin(), d.tensors.end(), [](const VariantTensor& tensor) {
-    return std::ranges::find(tensor.indices, "kv") != tensor.indices.end();
+    return is_table(tensor) || std::ranges::find(tensor.indices, "kv") != tensor.indices.end();
   });
 }
 

@@ -18,6 +18,8 @@ std::string device_type(DType dtype) {
       return "kiln::i8";
     case DType::i32:
       return "int";
+    case DType::i64:
+      return "kiln::i64";
     case DType::u8:
       return "kiln::u8";
     case DType::boolean:

@@ -117,7 +117,7 @@ __device__ __forceinline__ auto load_constant(const T* address) {
     return to_float(T{__ldg(reinterpret_cast<const u16*>(address))});
   } else if constexpr (is_same<T, bool>) {
     return __ldg(reinterpret_cast<const u8*>(address)) != 0;
-  } else if constexpr (is_same<T, u8>) {
+  } else if constexpr (is_same<T, u8> || is_same<T, i64>) {
     return static_cast<int>(__ldg(address));
   } else {
     return __ldg(address);
@@ -143,6 +143,35 @@ template <class T>
 struct VariantTensor<T, 0> {
   Slot<const T*> data;
   __device__ __forceinline__ auto at() const { return load_constant(data.value); }
+};
+
+// A tensor read at computed indices, one for each dimension. An index outside of its dimension
+// stands for the nearest one inside, because hooks are also asked about positions that are hidden.
+template <class T, int kRank>
+struct VariantTable {
+  Slot<const T*> data;
+  Slot<i64> strides[kRank];
+  Slot<int> extents[kRank];
+
+  template <class... Indices>
+  __device__ __forceinline__ auto at(Indices... indices) const {
+    static_assert(sizeof...(Indices) == kRank, "a table needs one index for each dimension");
+    static_assert(((!is_same<Indices, float> && !is_same<Indices, double>) && ...),
+                  "the indices of a table must be whole numbers: write int(x)");
+    i64 offset = 0;
+    int dimension = 0;
+    ((offset += place(static_cast<int>(indices), dimension), ++dimension), ...);
+    return load_constant(data.value + offset);
+  }
+  template <class... Indices>
+  __device__ __forceinline__ auto operator()(Indices... indices) const {
+    return at(indices...);
+  }
+
+ private:
+  __device__ __forceinline__ i64 place(int index, int dimension) const {
+    return max(min(index, extents[dimension].value - 1), 0) * strides[dimension].value;
+  }
 };
 
 // Composes variants: logits change in the order of the list, masks are ANDed, ranges intersected.

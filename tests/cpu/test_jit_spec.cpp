@@ -89,6 +89,17 @@ TEST_CASE("a variant survives the trip with its identity") {
   CHECK(back.digest() == variant.digest());
 }
 
+TEST_CASE("tensors keep their numbers and stars on the trip") {
+  VariantDefinition d = softcap();
+  d.tensors = {{"t", DType::i64, {"h", "32", "*"}}};
+  const VariantDefinition back = variant_from_json(variant_to_json(d));
+  CHECK(back.tensors[0].dtype == DType::i64);
+  CHECK(back.tensors[0].indices == d.tensors[0].indices);
+  VariantDefinition other = d;
+  other.tensors[0].indices[1] = "33";
+  CHECK_FALSE(Variant(other).digest() == Variant(d).digest());
+}
+
 TEST_CASE("a variant's identity is its content, not its name") {
   VariantDefinition d = softcap();
   const Variant original(d);

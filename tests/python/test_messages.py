@@ -129,7 +129,7 @@ CALLS = [
     (
         lambda: variant(tensors={"t": "f64[h]"}, logits="t"),
         ValueError,
-        "the type of the tensor 't' must be f32, f16, bf16, i32, u8 or bool, got",
+        "the type of the tensor 't' must be f32, f16, bf16, i32, i64, u8 or bool, got",
     ),
     (lambda: attention(layout=None), ValueError, 'or "bhsd", got None; leave it out for "bshd"'),
     (
@@ -145,7 +145,7 @@ CALLS = [
     (
         lambda: variant(tensors={"t": "f32[x]"}, logits="t"),
         ValueError,
-        "has the index 'x'; expected b, h, h_kv, row, q or kv",
+        "has the index 'x'; expected b, h, h_kv, row, q, kv, a whole number or *",
     ),
     (lambda: variant(params={"int": "f32"}, logits="1"), ValueError, "'int' cannot name a par"),
     (lambda: variant(params={"NULL": "f32"}, logits="1"), ValueError, "'NULL' cannot name a par"),

@@ -170,7 +170,30 @@ def test_shapes_are_checked_at_the_call(shape):
         attention(biased()(bias=CudaArray(shape, "<f4")))
 
 
-@pytest.mark.parametrize("spec", ["f32", "f32[h", "f64[h]", "f32[h, speed]", "[h]", ""])
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ((4, 33, 1), r"size 32 in dimension 1 as declared, got \[4, 33, 1\]"),
+        ((4, 1, 1), "size 32 in dimension 1"),
+        ((4, 32, 0), r"size from 1 to 2\^31 - 1 in dimension 2, got"),
+        ((5, 32, 1), "size 4 \\(or 1\\) in dimension 0"),
+        ((4, 32), "must have 3 dimensions"),
+    ],
+)
+def test_shapes_of_tables_are_checked_at_the_call(shape, text):
+    table = jit.Variant("table", tensors={"t": "i64[h, 32, *]"}, mask="t(h, 0, 0) == kv")
+    with pytest.raises(ValueError, match=text):
+        attention(table(t=CudaArray(shape, "<i8")))
+    with pytest.raises(kiln.CudaError):
+        attention(table(t=CudaArray((4, 32, 9), "<i8")))
+    assert table.digest != biased().digest
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["f32", "f32[h", "f64[h]", "f32[h, speed]", "[h]", "", "f32[0]", "f32[-1]", "f32[**]", "f32[]",
+     "f32[08]", "f32[9999999999]"],
+)  # fmt: skip
 def test_tensor_declarations(spec):
     with pytest.raises(ValueError, match=r"bias|type"):
         biased(spec)

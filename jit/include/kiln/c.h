@@ -373,7 +373,7 @@ typedef struct kiln_variant_definition {
   size_t struct_size;    /* sizeof(kiln_variant_definition) */
   const char* name;      /* a label; the identity is the content */
   const char* params;    /* "cap: f32; reach: i32" */
-  const char* tensors;   /* "bias: f32[h, q, kv]"; types f32, f16, bf16, i32, u8 and bool */
+  const char* tensors;   /* "bias: f32[h, q, kv]; table: f32[h, 32]"; see docs/variants.md */
   const char* logits;    /* "cap * tanh(logit / cap)" */
   const char* mask;      /* "q - kv < reach"; true means visible */
   const char* file_text; /* a template file's text with `struct UserVariant`, instead of both */
