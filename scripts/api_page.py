@@ -13,7 +13,7 @@ import textwrap
 
 import kiln
 import kiln.integrations.torch
-from kiln import jit
+from kiln import jit, variants
 from kiln.compat import flash_attn
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "api.md"
@@ -40,6 +40,7 @@ def page():
     sections = {
         "Operations": {f"jit.{name}": getattr(jit, name) for name in jit.__all__},
         "Around the operations": {f"kiln.{name}": thing for name, thing in rest.items()},
+        "Variants": {f"variants.{name}": getattr(variants, name) for name in variants.__all__},
         "By other names": {
             **{f"compat.flash_attn.{n}": getattr(flash_attn, n) for n in flash_attn.__all__},
             "integrations.torch.register": kiln.integrations.torch.register,

@@ -10,6 +10,7 @@ key's. docs/variants.md tells which of these masks skip whole tiles.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .jit import Variant
@@ -24,8 +25,10 @@ __all__ = [
     "global_window",
     "neighborhood_2d",
     "prefix_lm",
+    "relative_bias",
     "sliding_window",
     "softcap",
+    "t5_bias",
 ]
 
 _PREFIX = Variant("prefix_lm", params={"prefix": "i32"}, mask="kv <= q || kv < prefix")
@@ -53,6 +56,12 @@ _NEIGHBORHOOD = Variant(
 )
 _ALIBI = Variant(
     "alibi", tensors={"slope": "f32[h]"}, logits="logit - slope * abs(at.distance)"
+)
+_RELATIVE = Variant(
+    "relative_bias",
+    params={"reach": "i32"},
+    tensors={"bias": "f32[h, *]"},
+    logits="logit + bias(h, kv - q + reach)",  # an index outside stands for the nearest inside
 )
 _SOFTCAP = Variant("softcap", params={"cap": "f32"}, logits="cap * tanh(logit / cap)")
 _ADDITIVE = {
@@ -124,6 +133,42 @@ def alibi(slopes: Any) -> Any:
 
     slopes: float32 [heads]. `alibi_slopes=` of jit.flash_attention does the same faster."""
     return _ALIBI(slope=slopes)
+
+
+def relative_bias(bias: Any) -> Any:
+    """Adds bias[h, kv - q + reach] to each logit; beyond `reach`, that of the last distance.
+
+    bias: float32 [heads or 1, 2 * reach + 1]."""
+    distances = bias.shape[1]
+    if distances % 2 != 1:
+        raise ValueError(
+            f"bias must have an odd number of distances, 2 * reach + 1, got {distances}"
+        )
+    return _RELATIVE(bias=bias, reach=distances // 2)
+
+
+def t5_bias(weights: Any, *, bidirectional: bool = True, max_distance: int = 128) -> Any:
+    """T5's relative position bias. T5 does not scale its logits: call with `scale=1.0`.
+
+    weights: float32 [heads, buckets]: relative_attention_bias.weight, transposed. An encoder is
+    bidirectional. The weights are copied by distance: make the variant again when they change."""
+    distances = range(-max_distance, max_distance + 1)
+    buckets = [_t5_bucket(d, weights.shape[1], bidirectional, max_distance) for d in distances]
+    return relative_bias(weights[:, buckets])
+
+
+def _t5_bucket(distance: int, buckets: int, bidirectional: bool, max_distance: int) -> int:
+    """The bucket of key - query (Raffel et al., 2020): a half of them for one distance each, the
+    others for logarithmically growing ranges up to max_distance."""
+    first, size = 0, max(-distance, 0)
+    if bidirectional:
+        buckets //= 2
+        first, size = (buckets if distance > 0 else 0), abs(distance)
+    exact = buckets // 2
+    if size < exact:
+        return first + size
+    share = math.log(size / exact) / math.log(max_distance / exact)
+    return first + min(exact + int(share * (buckets - exact)), buckets - 1)
 
 
 def softcap(cap: float) -> Any:

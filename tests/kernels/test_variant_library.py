@@ -72,6 +72,25 @@ def test_alibi_and_softcap():
     run(variants.softcap(2.0), AttentionCase(**LATE), logits=lambda s, at: 2 * torch.tanh(s / 2))
 
 
+def test_a_bias_by_distance():
+    bias = randn([4, 2 * 20 + 1], torch.float32, 6)
+    run(variants.relative_bias(bias), AttentionCase(**LATE),
+        logits=lambda s, at: s + bias[:, (at.kv - at.q).squeeze().clamp(-20, 20) + 20])  # fmt: skip
+    with pytest.raises(ValueError, match="an odd number of distances, 2 \\* reach \\+ 1, got 4"):
+        variants.relative_bias(bias[:, :4])
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_t5(bidirectional):
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    weights = randn([4, 32], torch.float32, 7)
+    shape = dict(batch=1, heads=4, heads_kv=4, len_q=300, len_kv=300, causal=not bidirectional)
+    at = torch.arange(300)
+    buckets = t5.T5Attention._relative_position_bucket(at[None] - at[:, None], bidirectional)
+    run(variants.t5_bias(weights, bidirectional=bidirectional), AttentionCase(**shape),
+        logits=lambda s, at: s + weights[:, buckets.to(DEVICE)])  # fmt: skip
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_bias_and_a_mask_of_every_pair(dtype):
     bias = randn([1, 4, LATE["len_q"], LENGTH], dtype, 4)
