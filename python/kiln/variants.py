@@ -54,9 +54,7 @@ _NEIGHBORHOOD = Variant(
     mask="abs(min(max(q / width, reach), len_kv / width - 1 - reach) - kv / width) <= reach && "
     "abs(min(max(q % width, reach), width - 1 - reach) - kv % width) <= reach",
 )
-_ALIBI = Variant(
-    "alibi", tensors={"slope": "f32[h]"}, logits="logit - slope * abs(at.distance)"
-)
+_ALIBI = Variant("alibi", tensors={"slope": "f32[h]"}, logits="logit - slope * abs(at.distance)")
 _RELATIVE = Variant(
     "relative_bias",
     params={"reach": "i32"},
@@ -187,7 +185,8 @@ def additive_bias(bias: Any) -> Any:
     kinds = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
     dtype = str(getattr(bias, "dtype", "")).removeprefix("torch.")
     if dtype not in kinds:
-        raise TypeError(f"bias must be a float32, float16 or bfloat16 tensor, got {dtype or bias!r}")
+        got = dtype or repr(bias)
+        raise TypeError(f"bias must be a float32, float16 or bfloat16 tensor, got {got}")
     return _ADDITIVE[kinds[dtype]](bias=bias)
 
 

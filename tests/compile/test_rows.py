@@ -2,8 +2,8 @@
 ptxas complaint.
 
 For each row every value of every property that occurs with it, but for rows, values and archs that
-take turns, and a sample of the other kernels, which KILN_TEST_SEED decides; with KILN_TEST_FULL=1 (or
---full) all of them. The list is that of tests/support/kernel_list.h, which the tests on the
+take turns, and a sample of the other kernels, which KILN_TEST_SEED decides; with KILN_TEST_FULL=1
+(or --full) all of them. The list is that of tests/support/kernel_list.h, which the tests on the
 emulated device take too.
 """
 
@@ -83,7 +83,8 @@ def test_the_choice_covers_every_row_with_every_property(arch):
     assert len(everything) > 100
     assert chosen["brief"] == (arch in waiting_archs())
     waits = chosen["waits"]
-    assert all_pairs(chosen["cover"], [False] * len(chosen["cover"])) >= all_pairs(everything, waits)
+    covered = all_pairs(chosen["cover"], [False] * len(chosen["cover"]))
+    assert covered >= all_pairs(everything, waits)
     share = waits.count(False) / len(waits)
     assert share == 0 if chosen["brief"] else 0.15 < share < 0.6
     tested = texts(chosen["tested"])

@@ -1,8 +1,9 @@
 """One grid of tests for every device: `--device emulator|cuda` and `--size small|full` choose, by
 default a GPU in full if there is one, else the emulated device with small problems.
 
-A test that takes `device` runs once on a GPU, and on the emulated device under one of its schedules,
-which KILN_TEST_SEED decides (with KILN_TEST_FULL=1 under both), all checks on. Tests marked `cuda` and all of cuda/ need a GPU; those marked `emulated` the other.
+A test that takes `device` runs once on a GPU, and on the emulated device, all checks on, under one
+of its schedules, which KILN_TEST_SEED decides, with KILN_TEST_FULL=1 under both. Tests marked
+`cuda` and all of cuda/ need a GPU; those marked `emulated` the other.
 `KILN_TEST_CACHE`: the folder with the kernels that tests/compile has compiled.
 """
 

@@ -25,7 +25,11 @@ MASKS = {
         LATE,
         lambda at: (at.kv <= at.q) & (at.q - at.kv < 27) & ((at.q - at.kv) % 3 == 0),
     ),
-    "chunked": (variants.chunked(32), LATE, lambda at: (at.kv <= at.q) & (at.q // 32 == at.kv // 32)),
+    "chunked": (
+        variants.chunked(32),
+        LATE,
+        lambda at: (at.kv <= at.q) & (at.q // 32 == at.kv // 32),
+    ),
     "global": (
         variants.global_window(5, 11),
         LATE,
@@ -54,7 +58,8 @@ def test_documents():
 
 
 def test_a_neighborhood_keeps_its_size_at_the_borders():
-    width, height, reach = sized(small=(9, 10), full=(26, 25)) + (2,)
+    width, height = sized(small=(9, 10), full=(26, 25))
+    reach = 2
     positions = torch.arange(width * height, device=DEVICE)
     y, x = positions // width, positions % width
     center_y, center_x = y.clamp(reach, height - 1 - reach), x.clamp(reach, width - 1 - reach)

@@ -130,8 +130,8 @@ x = np.ones([2, 64], np.float32)
 before = kiln.explain("rms_norm", x)
 jit.rms_norm(x)
 after = kiln.explain("rms_norm", x)
-stats = kiln.stats()
-print(json.dumps([before["layer"], before["key"], after["arch"], stats["compiles"], before["spec"]]))
+compiles = kiln.stats()["compiles"]
+print(json.dumps([before["layer"], before["key"], after["arch"], compiles, before["spec"]]))
 """
 
 
