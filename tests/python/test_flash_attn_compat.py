@@ -137,6 +137,20 @@ def test_scales_of_eight_bit_keys():
     near(found, flash_attn_func(q, *((x.float() * 0.5).half() for x in stored)))
 
 
+def test_scales_of_eight_bit_queries():
+    scale = torch.full((2, 2), 0.5)
+    scales = dict(q_descale=scale, k_descale=scale, v_descale=scale)
+    eight = [(x / 0.5).to(torch.float8_e4m3fn) for x in dense()]
+    expected = flash_attn_func(*((x.float() * 0.5).half() for x in eight)).float()
+    used = integers(*[eight[1].shape[1]] * 2)
+    for found in (
+        flash_attn_func(*eight, **scales),
+        flash_attn_with_kvcache(*eight, cache_seqlens=used, **scales),
+    ):
+        assert found.dtype == torch.bfloat16
+        assert (found.float() - expected).norm() < 0.05 * expected.norm()
+
+
 def packed():
     starts = integers(0, 3, 7), integers(0, 4, 13)
     return half(7, 4, 64), half(13, 2, 64), half(13, 2, 64), *starts

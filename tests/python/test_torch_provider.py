@@ -168,6 +168,11 @@ def test_scales_of_eight_bit_keys(active):
     views = [x.transpose(1, 2) for x in (q, *stored)]
     same = run(FORWARD.quantized, *views, *flags, None, scale, scale)[0]
     near(same.transpose(1, 2), out)
+    query = (q / 0.25).to(torch.float8_e4m3fn)
+    out = run(SDPA.quantized, query, *stored, scale / 2, scale, scale)[0]
+    assert out.dtype == torch.bfloat16
+    expected = textbook(query.float() * 0.25, *(x.float() * 0.5 for x in stored))
+    assert (out.float() - expected.float()).norm() < 0.05 * expected.float().norm()
 
 
 @pytest.fixture

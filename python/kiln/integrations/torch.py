@@ -108,12 +108,14 @@ def _reasons(q: Any, k: Any, v: Any, scaled: bool, offsets: Any, options: Any) -
     """Yields why Kiln does not compute a call, if there is a reason."""
     if q.requires_grad or k.requires_grad or v.requires_grad:
         yield "an input requires grad"
-    if q.dtype not in _HALF:
+    eight = q.dtype in _EIGHT_BITS
+    if q.dtype not in _HALF and not eight:
         yield f"query is {q.dtype}"
     if k.dtype != v.dtype or (k.dtype != q.dtype and not (scaled and k.dtype in _EIGHT_BITS)):
         yield f"query is {q.dtype}, key {k.dtype} and value {v.dtype}"
     for dim in (q.shape[-1], v.shape[-1]):
-        if dim % HEAD_DIM_STEP or (dim > 256 and dim != 512):
+        # Queries of bytes: jit.flash_attention takes head dims of 16 to 256, in steps of 16.
+        if dim % (16 if eight else HEAD_DIM_STEP) or (dim > 256 and (eight or dim != 512)):
             yield f"the head dim is {dim}"
     slopes = options.get("alibi_slopes")
     if slopes is not None and (slopes.dtype != torch.float32 or slopes.dim() not in (1, 2)):
@@ -198,9 +200,10 @@ def _scaled_dot_product(
     lengths, offsets = (query.shape[2], key.shape[2]), (None, None)
     # Asked before the views are made, which no longer say that they require grad.
     _require(query, key, value, dropout_p, return_debug_mask, descales, offsets, {})
-    out = torch.empty_like(query)  # PyTorch's compiler expects query's strides
+    dtype = torch.bfloat16 if query.dtype in _EIGHT_BITS else query.dtype  # as flash-attn 3
+    out = torch.empty_like(query, dtype=dtype)  # PyTorch's compiler expects query's strides
     if value.shape[-1] != query.shape[-1]:
-        out = query.new_empty((*query.shape[:-1], value.shape[-1]))
+        out = query.new_empty((*query.shape[:-1], value.shape[-1]), dtype=dtype)
     options = {"scale": scale, "causal": is_causal, "out": out.transpose(1, 2)}
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     _, lse, *auxiliary = _attend(q, k, v, offsets, lengths, descales, options)
@@ -210,7 +213,8 @@ def _scaled_dot_product(
 def _scaled_dot_product_quantized(
     query: Any, key: Any, value: Any, q: Any, k: Any, v: Any, *flags: Any, **options: Any
 ) -> tuple[Any, ...]:
-    """Likewise, its .quantized overload: q, k and v are the scales of 8-bit key and value."""
+    """Likewise, its .quantized overload: q, k and v are the scales of 8-bit tensors. The result of
+    an 8-bit query is bfloat16."""
     return _scaled_dot_product(query, key, value, *flags, descales=(q, k, v), **options)
 
 

@@ -64,7 +64,9 @@ def flash_attn_func(
 ) -> Any:
     """Attention over sequences of one length, softmax(softmax_scale * q k^T) v.
 
-    q                     [batch, len_q, heads, head_dim], float16 or bfloat16
+    q                     [batch, len_q, heads, head_dim], float16 or bfloat16, or float8_e4m3fn or
+                          float8_e5m2 as k and v, with head dims that are multiples of 16 up to 256:
+                          the result is then bfloat16
     k, v                  [batch, len_k, heads_k, head_dim], heads_k divides heads; v may have
                           another head dim. Head dims that are no multiple of 8 are padded in copies
     softmax_scale         default 1 / sqrt(head_dim)

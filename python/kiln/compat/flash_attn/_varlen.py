@@ -102,7 +102,8 @@ def flash_attn_varlen_func(
 ) -> Any:
     """Attention over packed sequences that have lengths of their own.
 
-    q                       [tokens, heads, head_dim], float16 or bfloat16
+    q                       [tokens, heads, head_dim], float16 or bfloat16, or 8-bit floats as k and
+                            v (flash_attn_func), which give bfloat16
     k, v                    [tokens_k, heads_k, head_dim] with cu_seqlens_k, or with a block_table
                             pages of any size, [pages, page_size, heads_k, head_dim]
     cu_seqlens_q            [batch + 1], int32: sequence b has queries cu_seqlens_q[b] up to
