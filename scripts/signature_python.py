@@ -44,6 +44,7 @@ def _stub(operations: tuple[Operation, ...]) -> str:
     functions = [_head(o, "", "Any", annotated=True) + " ...\n" for o in operations]
     return (
         f"{OPENING}# kiln._core holds the functions; this is a stub of it alone.\n"
+        "from collections.abc import Sequence\n"
         "from typing import Any, Literal, TypeAlias\n\nfrom ._core import BoundVariant, Variant\n\n"
         + "\n".join(aliases)
         + "\n\n"

@@ -9,9 +9,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::pair<const char*, DType> kShortNames[] = {
-    {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16},
-    {"i32", DType::i32}, {"i64", DType::i64}, {"u8", DType::u8},
-    {"bool", DType::boolean}};
+    {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16},   {"i32", DType::i32},
+    {"i64", DType::i64}, {"u8", DType::u8},   {"bool", DType::boolean}};
 
 std::string short_name(DType dtype) {
   for (const auto& [text, value] : kShortNames) {
@@ -81,7 +80,8 @@ VariantTensor parse_tensor_declaration(const std::string& name, const std::strin
   VariantTensor tensor{name, dtype_of_short_name(text.substr(0, open)), {}};
   if (tensor.dtype == DType::none) {
     throw std::invalid_argument("Variant: the type of the tensor '" + name +
-                                "' must be f32, f16, bf16, i32, i64, u8 or bool, got \"" + text + "\"");
+                                "' must be f32, f16, bf16, i32, i64, u8 or bool, got \"" + text +
+                                "\"");
   }
   std::string index;
   for (char c : text.substr(open + 1)) {
@@ -107,7 +107,7 @@ nlohmann::json variant_to_json(const VariantDefinition& d) {
 }
 
 VariantDefinition variant_from_json(const json& object) {
-  if (!object.is_object()) refuse("must be an object", object);
+  if (!object.is_object()) refuse("must be an object, or an array of objects for a list", object);
   VariantDefinition d;
   for (const auto& item : object.items()) {
     const std::string& field = item.key();
@@ -128,6 +128,21 @@ VariantDefinition variant_from_json(const json& object) {
     }
   }
   return d;
+}
+
+nlohmann::json variants_to_json(const Variant& variant) {
+  const Variant::Definitions& definitions = variant.definitions();
+  if (definitions.size() == 1) return variant_to_json(*definitions[0]);
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& definition : definitions) list.push_back(variant_to_json(*definition));
+  return list;
+}
+
+Variant variants_from_json(const json& given) {
+  if (!given.is_array()) return Variant(variant_from_json(given));
+  std::vector<Variant> list;
+  for (const json& one : given) list.emplace_back(variant_from_json(one));
+  return Variant(list);
 }
 
 }  // namespace kiln

@@ -234,13 +234,13 @@ void register_variant(py::module_& module) {
       });
 }
 
-const BoundVariant* variant_argument(PyObject* object, Subject subject) {
-  if (!is_given(object)) return nullptr;
-  const py::handle handle(object);
+namespace {
+
+const BoundVariant* one_variant(py::handle handle, Subject subject) {
   if (py::isinstance<PyBoundVariant>(handle)) return &bound_of(handle).bound;
   if (!py::isinstance<PyVariant>(handle)) {
     throw_type(subject, "must be a jit.Variant with its values bound, such as v(cap=30.0), got " +
-                            type_name(object));
+                            type_name(handle.ptr()));
   }
   const PyVariant& variant = variant_of(handle);
   if (!variant.without_values) {
@@ -249,6 +249,21 @@ const BoundVariant* variant_argument(PyObject* object, Subject subject) {
                              expected_names(definition));
   }
   return &variant.without_values->bound;
+}
+
+}  // namespace
+
+const BoundVariant* variant_argument(PyObject* object, Subject subject,
+                                     std::optional<BoundVariant>& composed) {
+  if (!is_given(object)) return nullptr;
+  if (!PyList_Check(object) && !PyTuple_Check(object)) return one_variant(object, subject);
+  std::vector<BoundVariant> list;
+  for (const py::handle one : py::reinterpret_borrow<py::sequence>(object)) {
+    list.push_back(*one_variant(one, subject));
+  }
+  if (list.empty()) return nullptr;
+  composed = compose(list);
+  return &*composed;
 }
 
 }  // namespace kiln::python

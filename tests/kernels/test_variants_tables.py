@@ -91,9 +91,9 @@ def test_a_table_for_sequences_in_a_cache():
     )
     for entry, length in enumerate(lengths.tolist()):
         keys, values = (x[pages[entry].long()].flatten(0, 1)[:length].double() for x in (k, v))
-        logits = torch.einsum(
-            "hd,khd->hk", q[entry, 0].double(), keys.repeat_interleave(2, 1)
-        ) * (2 * 64**-0.5)
+        logits = torch.einsum("hd,khd->hk", q[entry, 0].double(), keys.repeat_interleave(2, 1)) * (
+            2 * 64**-0.5
+        )
         logits[:, doc[entry, :length] != doc[entry, length - 1]] = -torch.inf
         expected = torch.einsum("hk,khd->hd", logits.softmax(-1), values.repeat_interleave(2, 1))
         assert (out[entry, 0].double() - expected).abs().max() < 3e-3
