@@ -32,9 +32,7 @@ Flags: TypeAlias = Annotated[bool | Any, "bool", "flag"]  # a bool, or a tensor 
 DType: TypeAlias = Annotated[Any, "ScalarType", "dtype_of"]  # of any framework, or its name
 Count: TypeAlias = Annotated[int, "SymInt"]
 Window: TypeAlias = Annotated[tuple[int, int], "SymInt[]", "numbers"]
-AnyVariant: TypeAlias = Annotated[
-    BoundVariant | Variant | Sequence[BoundVariant | Variant], None
-]
+AnyVariant: TypeAlias = Annotated[BoundVariant | Variant | Sequence[BoundVariant | Variant], None]
 Layout: TypeAlias = Annotated[Literal["bshd", "bhsd"], "str"]
 Activation: TypeAlias = Annotated[
     Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"], "str"
