@@ -15,7 +15,7 @@ stubs, PyTorch's operators and help() know of it; `make signatures` does so. Con
   is called `x_out`: it is made where x is given, and is what the operation returns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from kiln._core import BoundVariant, Variant
@@ -32,7 +32,7 @@ Flags: TypeAlias = Annotated[bool | Any, "bool", "flag"]  # a bool, or a tensor 
 DType: TypeAlias = Annotated[Any, "ScalarType", "dtype_of"]  # of any framework, or its name
 Count: TypeAlias = Annotated[int, "SymInt"]
 Window: TypeAlias = Annotated[tuple[int, int], "SymInt[]", "numbers"]
-AnyVariant: TypeAlias = Annotated[BoundVariant | Variant, None]
+AnyVariant: TypeAlias = Annotated[BoundVariant | Variant | Sequence[BoundVariant | Variant], None]
 Layout: TypeAlias = Annotated[Literal["bshd", "bhsd"], "str"]
 Activation: TypeAlias = Annotated[
     Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"], "str"

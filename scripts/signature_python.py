@@ -8,6 +8,7 @@ import ast
 from signature_model import DESCRIPTION, WIDTH, Operation, Operator, Parameter, packed, types_of
 
 TRACED = "python/kiln/operators/_traced"  # a folder
+VARIANT = "variant"  # the parameter that operators of kiln/operators/_variants.py take
 OPENING = f"# Written by scripts/signatures.py from {DESCRIPTION}.\n"
 
 
@@ -44,6 +45,7 @@ def _stub(operations: tuple[Operation, ...]) -> str:
     functions = [_head(o, "", "Any", annotated=True) + " ...\n" for o in operations]
     return (
         f"{OPENING}# kiln._core holds the functions; this is a stub of it alone.\n"
+        "from collections.abc import Sequence\n"
         "from typing import Any, Literal, TypeAlias\n\nfrom ._core import BoundVariant, Variant\n\n"
         + "\n".join(aliases)
         + "\n\n"
@@ -110,7 +112,9 @@ def _schema(operation: Operation, operator: Operator) -> str:
 def _traced(operation: Operation) -> str:
     results = f"from .. import {operation.name} as _{operation.name}\n"
     converters = {p.type.convert for p in operation.parameters} - {None}
-    refuses = any(p.type.torch is None for p in operation.parameters)
+    traces_variants = _traces_variants(operation)
+    unknown = [p for p in operation.parameters if p.type.torch is None and p.is_optional]
+    refuses = len(unknown) > traces_variants
     values = ", ".join(sorted([*map(str, converters), "check", *["refuse"] * refuses]))
     return f'''\
 {OPENING}"""What stands for jit.{operation.name} where PyTorch traces."""
@@ -122,11 +126,17 @@ from typing import Any
 import torch
 
 {results if _makes_results(operation) else ""}from .._values import {values}
+{"from .._variants import call as call_with_variant" + chr(10) if traces_variants else ""}\
 
 _OPS = torch.ops.kiln
 
 
 {_function(operation)}'''
+
+
+def _traces_variants(operation: Operation) -> bool:
+    """Whether operators beside the operation's own take its variant."""
+    return "lse" in operation.asked and any(p.name == VARIANT for p in operation.parameters)
 
 
 def _schemas(operations: tuple[Operation, ...]) -> str:
@@ -196,6 +206,8 @@ def _function(operation: Operation) -> str:
     add = body.append
     add(f'    """kiln.jit.{operation.name} as operators of PyTorch."""')
     unknown = [p.name for p in operation.parameters if p.type.torch is None and p.is_optional]
+    if _traces_variants(operation):
+        unknown.remove(VARIANT)
     body += [f'    refuse("{operation.name}", {name}={name})' for name in unknown]
     add("    tensors = {")
     body += [f'        "{t.name}": {t.name},' for t in operation.tensors if t.is_traced]
@@ -206,6 +218,12 @@ def _function(operation: Operation) -> str:
         f'        "{p.name}": {_value(operation, p)},' for p in operation.inputs if p.is_keyword
     ]
     add("    }")
+    if _traces_variants(operation):
+        inputs = ", ".join(p.name for p in operation.inputs if not p.is_keyword)
+        add(f"    if {VARIANT} is not None:")
+        add(f"        given = ({inputs})")
+        arguments = f'"{operation.name}", given, {VARIANT}, options, out, lse, return_lse'
+        body += _call("        return ", "call_with_variant", arguments)
     body += _calls(operation)
     return "\n".join(body) + "\n"
 

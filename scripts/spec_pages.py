@@ -54,7 +54,7 @@ VARIANT = {
 TILE_SIZE = {"type": ["integer", "null"], "minimum": 1, "maximum": 2147483647}
 VARIANT_TEXT = (
     '`{"name", "params": [[name, type], …], "tensors": [[name, "f32[h, q, kv]"], …], "logits", '
-    '"mask", "file_text"}`, null'
+    '"mask", "file_text"}`, an array of 1 to 4 of these, null'
 )
 
 
@@ -80,7 +80,9 @@ def field_schema(field):
             choices.insert(0, {"type": "null"})
         schema |= {"oneOf": choices} if len(choices) > 1 else limits
     elif kind == "variant":
-        schema |= {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/variant"}], "default": None}
+        one = {"$ref": "#/$defs/variant"}
+        several = {"type": "array", "items": one, "minItems": 1, "maxItems": 4}
+        schema |= {"oneOf": [{"type": "null"}, one, several], "default": None}
     else:
         schema |= {"type": ["string", "null"], "default": None}
     return schema

@@ -93,6 +93,20 @@ kiln_status kiln_variant_bind(const kiln_variant* variant, const double* values,
   });
 }
 
+kiln_status kiln_variant_compose(const kiln_bound_variant* const* list, size_t count,
+                                 kiln_bound_variant** composed) {
+  const char* const function = "kiln_variant_compose";
+  return kiln::create(function, "composed", composed, [&] {
+    if (count != 0) kiln::check_not_null(function, "list", list);
+    std::vector<kiln::BoundVariant> variants;
+    for (const kiln_bound_variant* const one : std::span(list, count)) {
+      kiln::check_not_null(function, "list's variants", one);
+      variants.push_back(one->variant);
+    }
+    return kiln::compose(variants);
+  });
+}
+
 void kiln_variant_destroy(kiln_variant* variant) { delete variant; }
 
 void kiln_bound_variant_destroy(kiln_bound_variant* bound) { delete bound; }

@@ -1,6 +1,7 @@
 #include "jit/attention/context_parallel.h"
 
 #include "jit/attention/tensor_checks.h"
+#include "jit/attention/variant_arguments.h"
 #include "jit/op/checks.h"
 
 namespace kiln {
@@ -26,14 +27,12 @@ void check_numbers(const ContextParallel& context, const char* op) {
 
 void check_variant(const AttentionOptions& options, const char* op) {
   if (options.variant == nullptr) return;
-  for (const VariantTensor& tensor : options.variant->variant().definition().tensors) {
-    for (const std::string& index : tensor.indices) {
-      if (index != "kv") continue;
-      throw_value({op, "variant"}, "has tensor '" + tensor.name +
-                                       "', which is indexed by kv; with cp_world above 1 the "
-                                       "length of a sequence is known on the device alone, so "
-                                       "compute with kv instead");
-    }
+  const Variant& variant = options.variant->variant();
+  if (const VariantTensor* const tensor = tensor_indexed_by(variant, "kv")) {
+    throw_value({op, "variant"}, "has tensor '" + tensor->name +
+                                     "', which is indexed by kv; with cp_world above 1 the "
+                                     "length of a sequence is known on the device alone, so "
+                                     "compute with kv instead");
   }
 }
 

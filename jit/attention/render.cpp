@@ -102,6 +102,38 @@ std::string user_variant(const VariantDefinition& d) {
   return text.str();
 }
 
+// The namespace of a variant of a list.
+std::string room_of(std::size_t number) { return "user_variant_" + std::to_string(number); }
+
+// The file's own #include lines, for which a namespace is no place; they have no effect twice.
+std::string includes_of(const std::string& file_text) {
+  constexpr std::string_view kInclude = "#include \"";
+  std::string text;
+  for (std::size_t at = file_text.find(kInclude); at != std::string::npos;
+       at = file_text.find(kInclude, at + 1)) {
+    const std::size_t end = file_text.find('"', at + kInclude.size());
+    if (end != std::string::npos) text += file_text.substr(at, end + 1 - at) + "\n";
+  }
+  return text;
+}
+
+// A variant of a list has a namespace of its own, so that the names of one do not meet those of
+// another. There kiln::VariantDefaults is another type in each: equal empty bases may not share an
+// address, which would move the values behind them.
+std::string user_variants(const Variant& variant) {
+  const Variant::Definitions& definitions = variant.definitions();
+  if (definitions.size() == 1) return user_variant(*definitions[0]);
+  SourceText text;
+  for (std::size_t i = 0; i < definitions.size(); ++i) {
+    text << includes_of(definitions[i]->file_text) << "namespace " << room_of(i)
+         << " {\nnamespace kiln {\nusing namespace ::kiln;\n"
+         << "using VariantDefaults = DefaultHooks<struct Own>;\n}  // namespace kiln\n"
+         << with_numbered_labels(user_variant(*definitions[i]), i) << "}  // namespace "
+         << room_of(i) << "\n";
+  }
+  return text.str();
+}
+
 std::string type_of(const BuiltinVariant& variant, const AttentionTraits& traits) {
   std::string type = variant.type;
   if (const std::size_t at = type.find("{}"); at != std::string::npos) {
@@ -112,7 +144,7 @@ std::string type_of(const BuiltinVariant& variant, const AttentionTraits& traits
 
 // The order is the order of evaluation: softcap, ALiBi, attn_mask, the user's logits; masks; sinks.
 // builtin_variants.cpp packs the run-time values in the same order.
-std::string variant_list(const AttentionTraits& traits) {
+std::string variant_list(const AttentionTraits& traits, const UserTexts& texts) {
   std::string list;
   auto add = [&](const std::string& name) { list += (list.empty() ? "" : ", ") + name; };
   const auto add_builtins = [&](Hook hook) {
@@ -132,7 +164,10 @@ std::string variant_list(const AttentionTraits& traits) {
   if (traits.mask == Mask::causal_each) add("kiln::CausalEach");
   if (traits.mask == Mask::tree) add("kiln::Tree");
   add_builtins(Hook::row_finish);
-  if (traits.has_variant()) add("UserVariant");
+  const std::size_t count = texts.variant ? texts.variant->definitions().size() : 1;
+  for (std::size_t i = 0; traits.has_variant() && i < count; ++i) {
+    add(count == 1 ? "UserVariant" : room_of(i) + "::UserVariant");
+  }
   return "kiln::Variants<" + list + ">";
 }
 
@@ -155,8 +190,15 @@ std::string quantized_source(const AttentionTraits& traits, int arch) {
 }
 
 std::string variant_source(const AttentionTraits& traits, const UserTexts& texts) {
-  const std::string user = texts.variant ? user_variant(*texts.variant) : "";
-  return user + "using Variant = " + variant_list(traits) + ";\n\n";
+  const std::string user = texts.variant ? user_variants(*texts.variant) : "";
+  std::string check;
+  if (texts.variant && texts.variant->definitions().size() > 1) {
+    check =
+        "static_assert(sizeof(Variant) == Variant::kBytes || Variant::kBytes == 0, \"the values of "
+        "a list of "
+        "variants must follow one another: derive each from kiln::VariantDefaults\");\n";
+  }
+  return user + "using Variant = " + variant_list(traits, texts) + ";\n" + check + "\n";
 }
 
 namespace {

@@ -61,7 +61,7 @@ void add_variants(const AttentionOptions& options, AttentionProblem& problem) {
   add_builtin_variants(options, problem);
   if (!options.variant) return;
   const Variant& variant = options.variant->variant();
-  problem.texts.variant = &variant.definition();
+  problem.texts.variant = &variant;
   problem.traits.variant = variant.digest();
   add_variant_arguments(*options.variant, problem);
 }

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::size_t kMaxParams = 16;
 constexpr std::size_t kMaxTensors = 8;
+// The words of a call's arguments that the built-in options leave to variants.
+constexpr std::size_t kMostWords = 280;
 const char* const kIndices[] = {"b", "h", "h_kv", "row", "q", "kv"};
 const char* const kReserved[] = {"logit", "q",  "row",   "kv",     "b",    "h",
                                  "h_kv",  "at", "len_q", "len_kv", "kiln", "arguments"};
@@ -217,6 +219,11 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const
   }
 }
 
+void set_key_bit(Digest128& digest, bool by_key) {
+  constexpr std::uint64_t kBit = AttentionTraits::kIndexesByKey;
+  digest[1] = (digest[1] & ~kBit) | (by_key ? kBit : 0);
+}
+
 }  // namespace
 
 bool is_table(const VariantTensor& tensor) {
@@ -240,46 +247,98 @@ bool may_index_by_key(const VariantDefinition& d) {
   });
 }
 
+const VariantTensor* tensor_indexed_by(const Variant& variant, std::string_view index) {
+  for (const auto& definition : variant.definitions()) {
+    for (const VariantTensor& tensor : definition->tensors) {
+      if (std::ranges::find(tensor.indices, index) != tensor.indices.end()) return &tensor;
+    }
+  }
+  return nullptr;
+}
+
 Variant::Variant(VariantDefinition definition) {
   check_definition(definition);
   digest_ = digest_of({{"signature", signature(definition)},
                        {"logits", definition.logits},
                        {"mask", definition.mask},
                        {"file", definition.file_text}});
-  constexpr std::uint64_t kBit = AttentionTraits::kIndexesByKey;
-  digest_[1] = (digest_[1] & ~kBit) | (may_index_by_key(definition) ? kBit : 0);
-  definition_ = std::make_shared<const VariantDefinition>(std::move(definition));
+  set_key_bit(digest_, may_index_by_key(definition));
+  definitions_ = {std::make_shared<const VariantDefinition>(std::move(definition))};
+}
+
+Variant::Variant(const std::vector<Variant>& list) {
+  std::string digests;
+  bool by_key = false;
+  std::size_t words = 0;
+  for (const Variant& one : list) {
+    definitions_.insert(definitions_.end(), one.definitions_.begin(), one.definitions_.end());
+    for (const std::uint64_t half : one.digest_) digests += std::to_string(half) + ";";
+    by_key = by_key || (one.digest_[1] & AttentionTraits::kIndexesByKey) != 0;
+  }
+  if (definitions_.empty() || definitions_.size() > kMostVariants) {
+    throw std::invalid_argument("Variant: a list must have 1 to 4 variants, got " +
+                                std::to_string(definitions_.size()));
+  }
+  for (const auto& definition : definitions_) words += argument_words(*definition);
+  if (words > kMostWords) {
+    throw std::invalid_argument("Variant: the parameters and tensors of a list take " +
+                                std::to_string(8 * words) + " bytes of a kernel's arguments, and " +
+                                std::to_string(8 * kMostWords) +
+                                " are free; put several values into one tensor");
+  }
+  digest_ = list.size() == 1 ? list[0].digest_ : digest_of({{"list", digests}});
+  set_key_bit(digest_, by_key);
 }
 
 BoundVariant Variant::bind(std::vector<double> values, std::vector<TensorView> tensors) const {
-  const VariantDefinition& d = *definition_;
-  if (values.size() != d.params.size() || tensors.size() != d.tensors.size()) {
-    refuse(d, "takes " + std::to_string(d.params.size()) + " parameters and " +
-                  std::to_string(d.tensors.size()) + " tensors, got " +
-                  std::to_string(values.size()) + " and " + std::to_string(tensors.size()));
+  std::vector<const VariantParam*> params;
+  std::size_t tensor_count = 0;
+  for (const auto& definition : definitions_) {
+    for (const VariantParam& param : definition->params) params.push_back(&param);
+    tensor_count += definition->tensors.size();
+  }
+  if (values.size() != params.size() || tensors.size() != tensor_count) {
+    refuse(definition(), "takes " + std::to_string(params.size()) + " parameters and " +
+                             std::to_string(tensor_count) + " tensors, got " +
+                             std::to_string(values.size()) + " and " +
+                             std::to_string(tensors.size()));
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool whole = values[i] == std::floor(values[i]) && std::abs(values[i]) < 2147483648.0;
-    if (d.params[i].dtype == DType::i32 && !whole) {
-      refuse(d, "parameter '" + d.params[i].name + "' must be a 32-bit whole number");
+    if (params[i]->dtype == DType::i32 && !whole) {
+      refuse(definition(), "parameter '" + params[i]->name + "' must be a 32-bit whole number");
     }
   }
   return BoundVariant(*this, std::move(values), std::move(tensors));
 }
 
-void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem) {
-  const VariantDefinition& d = bound.variant().definition();
-  CallArguments& arguments = problem.arguments();
-  for (std::size_t i = 0; i < d.params.size(); ++i) {
-    const double value = bound.values()[i];
-    if (d.params[i].dtype == DType::i32) {
-      arguments.add_word(static_cast<std::uint32_t>(static_cast<std::int32_t>(value)));
-    } else {
-      arguments.add_float(static_cast<float>(value));
-    }
+BoundVariant compose(const std::vector<BoundVariant>& list) {
+  std::vector<Variant> variants;
+  std::vector<double> values;
+  std::vector<TensorView> tensors;
+  for (const BoundVariant& one : list) {
+    variants.push_back(one.variant());
+    values.insert(values.end(), one.values().begin(), one.values().end());
+    tensors.insert(tensors.end(), one.tensors().begin(), one.tensors().end());
   }
-  for (std::size_t i = 0; i < d.tensors.size(); ++i) {
-    add_tensor(d, d.tensors[i], bound.tensors()[i], problem);
+  return Variant(variants).bind(std::move(values), std::move(tensors));
+}
+
+void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem) {
+  const double* value = bound.values().data();
+  const TensorView* tensor = bound.tensors().data();
+  CallArguments& arguments = problem.arguments();
+  for (const auto& definition : bound.variant().definitions()) {
+    for (const VariantParam& param : definition->params) {
+      if (param.dtype == DType::i32) {
+        arguments.add_word(static_cast<std::uint32_t>(static_cast<std::int32_t>(*value++)));
+      } else {
+        arguments.add_float(static_cast<float>(*value++));
+      }
+    }
+    for (const VariantTensor& declared : definition->tensors) {
+      add_tensor(*definition, declared, *tensor++, problem);
+    }
   }
 }
 

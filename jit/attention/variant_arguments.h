@@ -2,6 +2,9 @@
 // order of the struct that render_attention prints: parameters, then tensors.
 #pragma once
 
+#include <cstddef>
+#include <string_view>
+
 #include "jit/attention/problem.h"
 #include "kiln/variant.h"
 
@@ -13,6 +16,9 @@ bool is_table(const VariantTensor& tensor);
 
 // The words of the argument block that the struct of a variant fills.
 std::size_t argument_words(const VariantDefinition& definition);
+
+// The first tensor of a list's variants whose name stands for an element at this index, or null.
+const VariantTensor* tensor_indexed_by(const Variant& variant, std::string_view index);
 
 // Whether hooks may read tensors at keys. Those of other variants need fewer registers, and may be
 // asked about keys behind the last.

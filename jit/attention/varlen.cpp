@@ -8,6 +8,7 @@
 #include "jit/attention/plan.h"
 #include "jit/attention/sequence_tensors.h"
 #include "jit/attention/tensor_checks.h"
+#include "jit/attention/variant_arguments.h"
 #include "jit/op/checks.h"
 #include "templates/attention/params.h"
 
@@ -104,13 +105,11 @@ void check_options(const AttentionOptions& options, std::int64_t splits,
                                         std::to_string(splits));
   }
   if (options.variant == nullptr) return;
-  for (const VariantTensor& tensor : options.variant->variant().definition().tensors) {
-    for (const std::string& index : tensor.indices) {
-      if (index != "q") continue;
-      throw_value({op, "variant"}, "has tensor '" + tensor.name +
-                                       "', which is indexed by q; sequences end at different "
-                                       "keys, so index it by row or kv");
-    }
+  const Variant& variant = options.variant->variant();
+  if (const VariantTensor* const tensor = tensor_indexed_by(variant, "q")) {
+    throw_value({op, "variant"}, "has tensor '" + tensor->name +
+                                     "', which is indexed by q; sequences end at different "
+                                     "keys, so index it by row or kv");
   }
 }
 

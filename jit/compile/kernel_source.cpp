@@ -55,14 +55,34 @@ nlohmann::json description(const KernelSource& source, const CompileResult& resu
           {"compile_seconds", result.seconds}};
 }
 
-// Compiler messages name the user's file by its label: puts the path in its place.
-std::string with_path(std::string text, const std::string& path) {
-  const std::string label = std::string(kUserFileLabel) + "(";
-  for (std::size_t at = text.find(label); at != std::string::npos;
-       at = text.find(label, at + path.size())) {
-    text.replace(at, label.size() - 1, path);
+// Compiler messages name what the user wrote by its label: puts what is shown in its place.
+std::string with_labels(std::string text, const std::vector<KernelSource::Label>& labels) {
+  for (const auto& [label, shown, is_path] : labels) {
+    for (std::size_t at = text.find(label + "("); at != std::string::npos;
+         at = text.find(label + "(", at + shown.size())) {
+      text.replace(at, label.size(), shown);
+    }
   }
   return text;
+}
+
+// One variant's expressions need no name. A file without a path keeps its label.
+std::vector<KernelSource::Label> labels_of(const Variant& variant) {
+  const Variant::Definitions& definitions = variant.definitions();
+  std::vector<KernelSource::Label> labels;
+  for (std::size_t i = 0; i < definitions.size(); ++i) {
+    const VariantDefinition& d = *definitions[i];
+    const bool is_list = definitions.size() > 1;
+    if (!d.file_name.empty()) {
+      const std::string label = numbered_label(i, kVariantTexts[0]);
+      labels.push_back({is_list ? label : std::string(kUserFileLabel), d.file_name, true});
+    }
+    if (!is_list) continue;
+    for (const char* text : kVariantTexts) {
+      labels.push_back({numbered_label(i, text), "variant '" + d.name + "' " + text});
+    }
+  }
+  return labels;
 }
 
 CompileResult compile_named(const KernelSource& source) {
@@ -71,9 +91,17 @@ CompileResult compile_named(const KernelSource& source) {
   try {
     return compile({"/kiln/kernel.cu", source.source, headers, target, kEntryName});
   } catch (const CompileError& error) {
-    const std::string& path = source.user_file;
-    if (path.empty() || error.path().empty()) throw;
-    throw CompileError(with_path(error.what(), path), with_path(error.log(), path), path);
+    if (source.labels.empty() || error.path().empty()) throw;
+    std::string path = error.path();
+    for (const KernelSource::Label& label : source.labels) {
+      const bool is_only = source.labels.size() == 1;
+      if (label.is_path && (is_only || error.log().find(label.text + "(") != std::string::npos)) {
+        path = label.shown;
+        break;
+      }
+    }
+    throw CompileError(with_labels(error.what(), source.labels),
+                       with_labels(error.log(), source.labels), path);
   }
 }
 
@@ -130,7 +158,7 @@ KernelSource source_of(const Specialization& spec, const UserTexts& texts) {
   source.arch = arch_table()[static_cast<std::size_t>(spec.arch())].name;
   if (kernel.arch_specific) source.arch += "a";
   source.what = describe(spec, texts);
-  if (texts.variant) source.user_file = texts.variant->file_name;
+  if (texts.variant) source.labels = labels_of(*texts.variant);
   source.key = key_of(source);
   return source;
 }

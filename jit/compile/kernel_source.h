@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cache/disk_cache.h"
 #include "jit/compile/compiler.h"
@@ -12,9 +13,14 @@ namespace kiln {
 
 struct KernelSource {
   std::string source;
-  std::string arch;       // "sm_90", "sm_90a"
-  std::string what;       // describe()
-  std::string user_file;  // path of the variant's template file, for messages; else empty
+  std::string arch;  // "sm_90", "sm_90a"
+  std::string what;  // describe()
+  // What messages have in the place of a label of the source: a path, or the variant's name.
+  struct Label {
+    std::string text, shown;
+    bool is_path = false;
+  };
+  std::vector<Label> labels;
   cache::Key key;
   bool is_emulated = false;  // emulated_source()
 

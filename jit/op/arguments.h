@@ -16,10 +16,10 @@ namespace kiln {
 
 class CallArguments {
  public:
-  static constexpr std::size_t kCapacity = 1024;
-  static constexpr std::size_t kMaxPointers = 32;
+  static constexpr std::size_t kCapacity = 3072;
+  static constexpr std::size_t kMaxPointers = 64;
 
-  CallArguments() {}  // a kilobyte that nobody reads before it is written
+  CallArguments() {}  // kilobytes that nobody reads before it is written
   CallArguments(const CallArguments& other) { *this = other; }
   CallArguments& operator=(const CallArguments& other) {  // of what is used alone
     size_ = other.size_, count_ = other.count_, workspace_ = other.workspace_;

@@ -12,6 +12,15 @@ struct Shown {
   std::string text;
 };
 
+// "alibi + window" for a list.
+std::string names_of(const Variant& variant) {
+  std::string names;
+  for (const auto& definition : variant.definitions()) {
+    names += (names.empty() ? "" : " + ") + definition->name;
+  }
+  return names;
+}
+
 bool is_zero(const void* bytes, std::size_t count) {
   const auto* at = static_cast<const unsigned char*>(bytes);
   for (std::size_t i = 0; i < count; ++i) {
@@ -35,7 +44,7 @@ Shown shown(const Field& field, const Traits& traits, const UserTexts& texts) {
       return {byte_at(base, field) != 0, name_of(field.values, byte_at(base, field))};
     case FieldKind::variant:
       return {!is_zero(base + field.offset, sizeof(Digest128)),
-              texts.variant ? texts.variant->name : ""};
+              texts.variant ? names_of(*texts.variant) : ""};
     case FieldKind::expression:
       return {!is_zero(base + field.offset, sizeof(Digest128)), std::string(texts.epilogue)};
   }

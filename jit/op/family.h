@@ -32,7 +32,7 @@ struct Footprint {
 
 // The parameters of one launch where they are not the argument block itself: with tensor maps, say.
 struct alignas(64) ParameterBlock {
-  std::array<std::byte, 2048> bytes;
+  std::array<std::byte, 4096> bytes;  // as many as every driver takes
 
   // The block's beginning as `Params`, which nobody has written: its default values would be zeros
   // for each tensor map, all written again at once.

@@ -35,6 +35,22 @@ std::string user_return(std::string_view label, std::string_view expression) {
          "\n);\n#line 1 \"kernel.cu\"\n";
 }
 
+std::string numbered_label(std::size_t number, const char* text) {
+  return "variant " + std::to_string(number) + " " + text;
+}
+
+std::string with_numbered_labels(std::string source, std::size_t number) {
+  for (const char* text : kVariantTexts) {
+    const std::string label = std::string("\"variant ") + text + "\"\n";
+    const std::string numbered = "\"" + numbered_label(number, text) + "\"\n";
+    for (std::size_t at = source.find(label); at != std::string::npos;
+         at = source.find(label, at + numbered.size())) {
+      source.replace(at, label.size(), numbered);
+    }
+  }
+  return source;
+}
+
 std::string type_or(DType dtype, DType otherwise) {
   return device_type(dtype == DType::none ? otherwise : dtype);
 }

@@ -12,6 +12,14 @@ inline constexpr const char* kEntryName = "kiln_kernel";
 // What the compiler calls a variant's template file: its path must not enter the key.
 inline constexpr std::string_view kUserFileLabel = "variant template";
 
+// What the compiler calls the texts of a variant, without the "variant" in front.
+inline constexpr const char* kVariantTexts[] = {"template", "logits", "mask"};
+
+// The labels in the source of a variant of a list, such as "variant 0 logits", as a name of the
+// user's must not enter the key.
+std::string numbered_label(std::size_t number, const char* text);
+std::string with_numbered_labels(std::string source, std::size_t number);
+
 inline const char* boolean(bool value) { return value ? "true" : "false"; }
 
 std::string device_type(DType dtype);               // "kiln::bf16", "float"

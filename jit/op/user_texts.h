@@ -9,7 +9,7 @@ namespace kiln {
 
 // Looked at on a miss only.
 struct UserTexts {
-  const VariantDefinition* variant = nullptr;  // null when the variant digest is zero
+  const Variant* variant = nullptr;  // null when the variant digest is zero
   std::string_view epilogue{};
 };
 

@@ -107,7 +107,7 @@ nlohmann::json variant_to_json(const VariantDefinition& d) {
 }
 
 VariantDefinition variant_from_json(const json& object) {
-  if (!object.is_object()) refuse("must be an object", object);
+  if (!object.is_object()) refuse("must be an object, or an array of objects for a list", object);
   VariantDefinition d;
   for (const auto& item : object.items()) {
     const std::string& field = item.key();
@@ -128,6 +128,21 @@ VariantDefinition variant_from_json(const json& object) {
     }
   }
   return d;
+}
+
+nlohmann::json variants_to_json(const Variant& variant) {
+  const Variant::Definitions& definitions = variant.definitions();
+  if (definitions.size() == 1) return variant_to_json(*definitions[0]);
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& definition : definitions) list.push_back(variant_to_json(*definition));
+  return list;
+}
+
+Variant variants_from_json(const json& given) {
+  if (!given.is_array()) return Variant(variant_from_json(given));
+  std::vector<Variant> list;
+  for (const json& one : given) list.emplace_back(variant_from_json(one));
+  return Variant(list);
 }
 
 }  // namespace kiln

@@ -27,7 +27,7 @@ json field_to_json(const Field& field, const Traits& traits, const UserTexts& te
       if (field.null_if_unset && byte_at(base, field) == 0) return nullptr;
       return name_of(field.values, byte_at(base, field));
     case FieldKind::variant:
-      return texts.variant ? variant_to_json(*texts.variant) : json();
+      return texts.variant ? variants_to_json(*texts.variant) : json();
     case FieldKind::expression:
       return texts.epilogue.empty() ? json() : json(std::string(texts.epilogue));
   }
@@ -100,7 +100,7 @@ void read_texts(SpecFields& fields, const Field& field, OwnedSpec& owned, Traits
   if (field.kind == FieldKind::expression) {
     owned.epilogue = fields.text(field.name, *value);
   } else if (field.kind == FieldKind::variant) {
-    owned.variant = std::make_shared<const Variant>(variant_from_json(*value));
+    owned.variant = std::make_shared<const Variant>(variants_from_json(*value));
     std::memcpy(reinterpret_cast<unsigned char*>(traits.data()) + field.offset,
                 owned.variant->digest().data(), sizeof(Digest128));
   }

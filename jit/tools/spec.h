@@ -17,7 +17,7 @@ struct OwnedSpec {
   std::shared_ptr<const Variant> variant;
   std::string epilogue;
 
-  UserTexts texts() const { return {variant ? &variant->definition() : nullptr, epilogue}; }
+  UserTexts texts() const { return {variant.get(), epilogue}; }
 };
 
 // The spec of one kernel, which names its config row.

@@ -1,12 +1,13 @@
 # Written by scripts/signatures.py from python/operations.pyi.
 # kiln._core holds the functions; this is a stub of it alone.
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from ._core import BoundVariant, Variant
 
 Tensor: TypeAlias = Any
 Window: TypeAlias = tuple[int, int]
-AnyVariant: TypeAlias = BoundVariant | Variant
+AnyVariant: TypeAlias = BoundVariant | Variant | Sequence[BoundVariant | Variant]
 Layout: TypeAlias = Literal["bshd", "bhsd"]
 Count: TypeAlias = int
 Flags: TypeAlias = bool | Any

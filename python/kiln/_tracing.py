@@ -31,11 +31,11 @@ def _register() -> None:
     if not hasattr(torch.compiler, "substitute_in_graph"):
         return
     from . import operators
-    from .operators._values import refuse_to_trace_variants
+    from .operators._variants import trace_bindings
 
     for entry, traced in operators.TRACED.items():
         torch.compiler.substitute_in_graph(entry)(traced)
-    refuse_to_trace_variants()
+    trace_bindings()
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -10,7 +10,8 @@ inline constexpr const char* kVariantDoc =
 name     a label for messages and listings; the identity is `digest`, which covers everything else
 params   run-time scalars by name, "f32" or "i32", at most 16
 tensors  run-time tensors by name, at most 8, with the indices of the element that is read:
-         {"bias": "f32[h, q, kv]"}; each dimension has the extent of its index, or 1
+         {"bias": "f32[h, q, kv]"}; each dimension has the extent of its index, or 1. A table such as
+         "f32[h, 32]" or "i64[*]" is read at indices that the expression computes: table(h, 3)
 logits   an expression for the new logit; it may use logit (float, scaled), q, row, kv, b, h, h_kv,
          len_q, len_kv and the names of params and tensors
 mask     an expression that is true where the key is visible
@@ -34,7 +35,8 @@ kiln.CompileError for an expression that does not compile. docs/variants.md desc
 )doc";
 
 inline constexpr const char* kBoundVariantDoc =
-    "A Variant with its values and tensors, which flash_attention takes as variant=.";
+    "A Variant with its values and tensors, which flash_attention takes as variant=, alone or in a "
+    "list.";
 
 // ------------------------------------------------------------------------------- exceptions
 

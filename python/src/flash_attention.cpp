@@ -1,5 +1,6 @@
 // jit.flash_attention: its arguments, its outputs, its call.
 #include <array>
+#include <optional>
 #include <string>
 
 #include "arguments.h"
@@ -39,12 +40,13 @@ struct AttentionCall {
   AttentionOptions options;
   TensorIntake intake;
   bool returns_lse = false;
+  std::optional<BoundVariant> composed;
 
   AttentionCall(const Slots& slots, HostArrays host_arrays)
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
     read_numbers<Signature>(slots, options);
     read_window(slots[kWindow], subject(kWindow), options);
-    options.variant = variant_argument(slots[kVariant], subject(kVariant));
+    options.variant = variant_argument(slots[kVariant], subject(kVariant), composed);
     options.layout = read_layout(slots[kLayout]);
     returns_lse = bool_argument(slots[kReturnLse], false, subject(kReturnLse));
     intake.read(tensors.all);
@@ -73,7 +75,7 @@ PyObject* flash_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t cou
                                 PyObject* keywords) {
   return guarded_or_traced(Signature::kOp, args, count, keywords, [&]() -> PyObject* {
     AttentionCall call(slots_of<Signature>(args, count, keywords), HostArrays::copied);
-    auto& [tensors, options, intake, returns_lse] = call;
+    auto& [tensors, options, intake, returns_lse, composed] = call;
     // The output's shape needs q's and v's ranks, so it is asked for before lse's is formed.
     py::object out =
         given_or_new(intake, tensors.q(), tensors.out(), [&] { return call.out_shape(); });
@@ -95,7 +97,7 @@ PyObject* explain_flash_attention_entry(PyObject*, PyObject* const* args, Py_ssi
                                         PyObject* keywords) {
   return guarded([&]() -> PyObject* {
     AttentionCall call(slots_of<Signature>(args, count, keywords), HostArrays::shown);
-    auto& [tensors, options, intake, returns_lse] = call;
+    auto& [tensors, options, intake, returns_lse, composed] = call;
     set_default_view(intake, tensors.out(), [&] { return call.out_shape(); });
     if (returns_lse) set_default_view(intake, tensors.lse(), [&] { return call.lse_shape(); });
     return py::str(explain_flash_attention(tensors.q().view, tensors.k().view, tensors.v().view,

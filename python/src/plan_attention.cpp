@@ -17,10 +17,11 @@ struct PlanCall {
   Signature::Tensors<TensorArgument> tensors;
   PlanNumbers numbers;
   TensorIntake intake;
+  std::optional<BoundVariant> composed;
 
   PlanCall(const Slots& slots, HostArrays host_arrays)
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
-    read_sequence_numbers<Signature>(slots, tensors, numbers);
+    read_sequence_numbers<Signature>(slots, tensors, numbers, composed);
     numbers.max_seqlen_q = count_argument<Signature>(slots, Signature::kMaxSeqlenQ);
     numbers.max_seqlen_k = count_argument<Signature>(slots, Signature::kMaxSeqlenK);
     intake.read(tensors.all);
@@ -40,7 +41,7 @@ PyObject* plan_attention_entry(PyObject*, PyObject* const* args, Py_ssize_t coun
   using Signature = PlanAttentionSignature;
   return guarded_or_traced(Signature::kOp, args, count, keywords, [&]() -> PyObject* {
     PlanCall call(slots_of<Signature>(args, count, keywords), HostArrays::refused);
-    auto& [tensors, numbers, intake] = call;
+    auto& [tensors, numbers, intake, composed] = call;
     py::object plan =
         given_or_new(intake, tensors.q(), tensors.plan(), [&] { return call.shape(); });
     CallWorkspace workspace(Signature::kOp, tensors.q(), intake);
@@ -59,7 +60,7 @@ PyObject* explain_plan_attention_entry(PyObject*, PyObject* const* args, Py_ssiz
   using Signature = PlanAttentionSignature;
   return guarded([&]() -> PyObject* {
     PlanCall call(slots_of<Signature>(args, count, keywords), HostArrays::shown);
-    auto& [tensors, numbers, intake] = call;
+    auto& [tensors, numbers, intake, composed] = call;
     set_default_view(intake, tensors.plan(), [&] { return call.shape(); });
     return py::str(with_plan_options(tensors, numbers,
                                      [&](const auto& options) {

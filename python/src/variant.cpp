@@ -201,6 +201,15 @@ PyBoundVariant bound_from_state(const py::tuple& state) {
   return bind_values(variant_of(state[0]).variant, state[1].attr("copy")());
 }
 
+// What PyTorch's operators take for a bound variant: its definition as a spec's text, and its
+// values and tensors in order.
+py::tuple parts_of_bound(const py::object& self) {
+  const PyBoundVariant& bound = bound_of(self);
+  return py::make_tuple(variant_to_json(bound.bound.variant().definition()).dump(),
+                        py::tuple(py::cast(bound.bound.values())),
+                        py::tuple(py::cast(bound.tensors)));
+}
+
 std::string digest_text(const Variant& variant) {
   char text[33];
   std::snprintf(text, sizeof text, "%016llx%016llx",
@@ -214,9 +223,10 @@ std::string digest_text(const Variant& variant) {
 void register_variant(py::module_& module) {
   py::class_<PyBoundVariant>(module, "BoundVariant", kBoundVariantDoc)
       .def(py::pickle(&state_of_bound, &bound_from_state))
-      .def_property_readonly("name", [](const py::object& self) {
-        return bound_of(self).bound.variant().definition().name;
-      });
+      .def_property_readonly(
+          "name",
+          [](const py::object& self) { return bound_of(self).bound.variant().definition().name; })
+      .def_property_readonly("_parts", &parts_of_bound);
   py::class_<PyVariant>(module, "Variant", kVariantDoc)
       .def(py::init(&make_variant), py::arg("name"), py::kw_only(), py::arg("params") = py::none(),
            py::arg("tensors") = py::none(), py::arg("logits") = py::none(),
@@ -225,6 +235,10 @@ void register_variant(py::module_& module) {
       .def(py::pickle(&state_of_variant, &variant_from_state))
       .def_property_readonly(
           "name", [](const py::object& self) { return variant_of(self).variant.definition().name; })
+      .def_property_readonly("_text",
+                             [](const py::object& self) {
+                               return variant_to_json(variant_of(self).variant.definition()).dump();
+                             })
       .def_property_readonly(
           "digest", [](const py::object& self) { return digest_text(variant_of(self).variant); })
       .def("__repr__", [](const py::object& self) {
@@ -234,13 +248,18 @@ void register_variant(py::module_& module) {
       });
 }
 
-const BoundVariant* variant_argument(PyObject* object, Subject subject) {
-  if (!is_given(object)) return nullptr;
-  const py::handle handle(object);
+namespace {
+
+const BoundVariant* one_variant(py::handle handle, Subject subject) {
   if (py::isinstance<PyBoundVariant>(handle)) return &bound_of(handle).bound;
+  // kiln.operators' TracedVariant, which is bound to tensors that PyTorch traces with.
+  if (py::hasattr(handle, "_parts")) {
+    throw TracedTensorError(
+        "a variant that was bound while PyTorch traced cannot be computed with");
+  }
   if (!py::isinstance<PyVariant>(handle)) {
     throw_type(subject, "must be a jit.Variant with its values bound, such as v(cap=30.0), got " +
-                            type_name(object));
+                            type_name(handle.ptr()));
   }
   const PyVariant& variant = variant_of(handle);
   if (!variant.without_values) {
@@ -249,6 +268,21 @@ const BoundVariant* variant_argument(PyObject* object, Subject subject) {
                              expected_names(definition));
   }
   return &variant.without_values->bound;
+}
+
+}  // namespace
+
+const BoundVariant* variant_argument(PyObject* object, Subject subject,
+                                     std::optional<BoundVariant>& composed) {
+  if (!is_given(object)) return nullptr;
+  if (!PyList_Check(object) && !PyTuple_Check(object)) return one_variant(object, subject);
+  std::vector<BoundVariant> list;
+  for (const py::handle one : py::reinterpret_borrow<py::sequence>(object)) {
+    list.push_back(*one_variant(one, subject));
+  }
+  if (list.empty()) return nullptr;
+  composed = compose(list);
+  return &*composed;
 }
 
 }  // namespace kiln::python

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "arguments.h"
 #include "attention_options.h"
@@ -28,7 +29,7 @@ std::int64_t count_argument(const std::array<PyObject*, Signature::kSlots>& slot
 // then no tensor.
 template <class Signature, class Tensors, class Options>
 void read_sequence_numbers(const std::array<PyObject*, Signature::kSlots>& slots, Tensors& tensors,
-                           Options& options) {
+                           Options& options, std::optional<BoundVariant>& composed) {
   const auto subject = [](typename Signature::Slot slot) { return subject_of<Signature>(slot); };
   AttentionOptions& attention = options.attention;
   read_numbers<Signature>(slots, attention);
@@ -37,7 +38,8 @@ void read_sequence_numbers(const std::array<PyObject*, Signature::kSlots>& slots
     tensors.causal().object = nullptr;
   }
   read_window(slots[Signature::kWindow], subject(Signature::kWindow), attention);
-  attention.variant = variant_argument(slots[Signature::kVariant], subject(Signature::kVariant));
+  attention.variant =
+      variant_argument(slots[Signature::kVariant], subject(Signature::kVariant), composed);
   options.num_splits = count_argument<Signature>(slots, Signature::kNumSplits);
   options.context.world = count_argument<Signature>(slots, Signature::kCpWorld, 1);
   options.context.rank = count_argument<Signature>(slots, Signature::kCpRank);
@@ -54,11 +56,12 @@ struct SequencesCall {
   Options options;
   TensorIntake intake;
   bool returns_lse = false;
+  std::optional<BoundVariant> composed;
 
   SequencesCall(const Slots& slots, HostArrays host_arrays)
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
     AttentionOptions& attention = options.attention;
-    read_sequence_numbers<Signature>(slots, tensors, options);
+    read_sequence_numbers<Signature>(slots, tensors, options, composed);
     returns_lse =
         bool_argument(slots[Signature::kReturnLse], false, subject(Signature::kReturnLse));
     if constexpr (requires { tensors.k_new(); }) {
@@ -91,7 +94,7 @@ struct SequencesCall {
 // Runs a call with results that are the caller's or new. `run` takes the call.
 template <class Call, class Out, class Lse, class Run>
 PyObject* compute_call(Call& call, Out&& out_shape, Lse&& lse_shape, Run&& run) {
-  auto& [tensors, options, intake, returns_lse] = call;
+  auto& [tensors, options, intake, returns_lse, composed] = call;
   const TensorArgument& q = tensors.q();
   py::object out = given_or_new(intake, q, tensors.out(), out_shape);
   py::object lse;

@@ -187,6 +187,12 @@ static void test_variant(void) {
   CHECK(bound == NULL);
   CHECK(kiln_variant_bind(variant, values, 2, &bias, 1, &bound) == KILN_OK);
   kiln_variant_destroy(variant);
+  const kiln_bound_variant* const list[5] = {bound, bound, bound, bound, bound};
+  kiln_bound_variant* composed = NULL;
+  CHECK(kiln_variant_compose(list, 5, &composed) == KILN_INVALID_ARGUMENT);
+  CHECK(kiln_variant_compose(list, 1, &composed) == KILN_OK);
+  kiln_bound_variant_destroy(bound);
+  bound = composed;
   options.variant = bound;
   attend(0.25f);
   CHECK(kiln_flash_attention(&q, &k, &v, &out, NULL, &options, NULL) == KILN_OK);

@@ -100,6 +100,24 @@ TEST_CASE("tensors keep their numbers and stars on the trip") {
   CHECK_FALSE(Variant(other).digest() == Variant(d).digest());
 }
 
+TEST_CASE("a list of variants survives the trip with its order") {
+  VariantDefinition second = softcap();
+  second.logits = "2 * logit";
+  const Variant a{softcap()}, b{second};
+  const Variant list{std::vector<Variant>{a, b}};
+  const json text = variants_to_json(list);
+  REQUIRE(text.is_array());
+  CHECK(variants_from_json(text).digest() == list.digest());
+  CHECK_FALSE(Variant(std::vector<Variant>{b, a}).digest() == list.digest());
+  CHECK(Variant(std::vector<Variant>{a}).digest() == a.digest());
+  CHECK(
+      Variant(std::vector<Variant>{Variant(std::vector<Variant>{a, b}), b}).definitions().size() ==
+      3);
+  CHECK(variants_to_json(a).is_object());
+  CHECK_THROWS_AS(Variant(std::vector<Variant>{}), std::invalid_argument);
+  CHECK_THROWS_AS(Variant(std::vector<Variant>(5, a)), std::invalid_argument);
+}
+
 TEST_CASE("a variant's identity is its content, not its name") {
   VariantDefinition d = softcap();
   const Variant original(d);

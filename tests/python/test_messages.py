@@ -143,6 +143,11 @@ CALLS = [
         "at most 8 tensors are supported",
     ),
     (
+        lambda: attention(variant=[variant(logits="1")] * 5),
+        ValueError,
+        "Variant: a list must have 1 to 4 variants, got 5",
+    ),
+    (
         lambda: variant(tensors={"t": "f32[x]"}, logits="t"),
         ValueError,
         "has the index 'x'; expected b, h, h_kv, row, q, kv, a whole number or *",

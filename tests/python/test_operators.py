@@ -293,35 +293,6 @@ def test_a_number_that_is_no_float32_is_told_as_it_was_given(name):
             function(q[0, :, 0], q[0, 0].t(), alpha=-1e39)
 
 
-def test_a_variant_is_refused_with_the_cure():
-    capped = jit.Variant("capped", logits="tanh(logit)")
-    with FakeTensorMode():
-        q = torch.empty(1, 8, 4, 64, dtype=torch.float16)
-        with pytest.raises(TypeError, match=r"variant cannot be traced.*torch.compiler.disable"):
-            jit.flash_attention(q, q, q, variant=capped)
-
-    with_cap = jit.Variant("with_cap", params={"cap": "f32"}, logits="cap * tanh(logit / cap)")
-    q = randn(1, 8, 4, 64)
-    for variant in (lambda: capped, lambda: with_cap(cap=3.0)):
-        function = torch.compile(
-            lambda q, variant: jit.flash_attention(q, q, q, variant=variant()),
-            backend="aot_eager", fullgraph=True,
-        )  # fmt: skip
-        with pytest.raises(Exception, match=r"cannot be traced.*torch.compiler.disable"):
-            function(q, variant)
-    with pytest.raises(TypeError, match="values are passed by name"):
-        with_cap(3.0)
-    assert with_cap(cap=3.0).name == "with_cap"
-
-    @torch.compiler.disable
-    def attend(q):
-        return jit.flash_attention(q, q, q, variant=capped)
-
-    assert torch.equal(
-        torch.compile(lambda q: attend(q) + 1, backend="aot_eager")(q), attend(q) + 1
-    )
-
-
 @pytest.mark.parametrize("entry", operators.TRACED)
 def test_what_is_traced_has_the_signature_of_the_entry(entry):
     ours = inspect.signature(operators.TRACED[entry]).parameters.values()

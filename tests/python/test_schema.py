@@ -127,6 +127,7 @@ GOOD = [
     *({**GEMM, name: None} for name in DEFINITIONS["gemm"]["properties"]),
     {**ATTENTION, "block_q": 64, "softcap": True, "variant": VARIANT},
     {**ATTENTION, "variant": {**VARIANT, "params": [["a", "i32"]], "tensors": [["t", "u8[h]"]]}},
+    {**ATTENTION, "variant": [VARIANT, {**VARIANT, "tensors": [["t", "i64[h, 32, *]"]]}]},
     {**GEMM, "epilogue": "acc", "block_m": 128},
 ]
 GOOD = [spec for spec in GOOD if spec["op"] is not None and spec.get("head_dim", 64) is not None]
@@ -143,6 +144,8 @@ BAD = [
     *({**GEMM, name: 1} for name in ("dtype", "layout", "epilogue", "loads")),
     {**GEMM, "blok_m": 128},
     {**ATTENTION, "variant": []},
+    {**ATTENTION, "variant": [VARIANT] * 5},
+    {**ATTENTION, "variant": [VARIANT, [VARIANT]]},
     {**ATTENTION, "variant": {**VARIANT, "masks": "kv < 3"}},
     {**ATTENTION, "variant": {**VARIANT, "mask": None}},
     {**ATTENTION, "variant": {**VARIANT, "params": [["a", "f32", "zz"]]}},

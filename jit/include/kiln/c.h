@@ -387,6 +387,10 @@ kiln_status kiln_variant_create(const kiln_variant_definition* definition, kiln_
 kiln_status kiln_variant_bind(const kiln_variant* variant, const double* values, size_t value_count,
                               const kiln_tensor* tensors, size_t tensor_count,
                               kiln_bound_variant** bound);
+/* Puts 1 to 4 bound variants into one: each changes the logits that the one before it gives, and a
+ * key must be visible to all. `list` stays the caller's. */
+kiln_status kiln_variant_compose(const kiln_bound_variant* const* list, size_t count,
+                                 kiln_bound_variant** composed);
 void kiln_variant_destroy(kiln_variant* variant);
 void kiln_bound_variant_destroy(kiln_bound_variant* bound);
 

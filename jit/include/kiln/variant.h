@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -49,18 +50,28 @@ using Digest128 = std::array<std::uint64_t, 2>;
 
 class BoundVariant;
 
+inline constexpr std::size_t kMostVariants = 4;  // of a list
+
 // Immutable. The constructor checks names and types (std::invalid_argument). The compiler checks
 // the expressions, and its messages point into them.
 class Variant {
  public:
   explicit Variant(VariantDefinition definition);
-  const VariantDefinition& definition() const { return *definition_; }
+  // A list of 1 to kMostVariants variants as one: each changes the logits that the one before it
+  // gives, and a key must be visible to all. Names are those of each variant alone.
+  explicit Variant(const std::vector<Variant>& list);
+
+  // A list has the definitions of all its variants, and others have one.
+  using Definitions = std::vector<std::shared_ptr<const VariantDefinition>>;
+  const Definitions& definitions() const { return definitions_; }
+  const VariantDefinition& definition() const { return *definitions_.front(); }
   const Digest128& digest() const { return digest_; }
-  // Takes values in the order of `params` and views in the order of `tensors`. Never compiles.
+  // Takes values in the order of `params` and views in the order of `tensors`, of one definition
+  // after the other. Never compiles.
   BoundVariant bind(std::vector<double> values, std::vector<TensorView> tensors) const;
 
  private:
-  std::shared_ptr<const VariantDefinition> definition_;
+  Definitions definitions_;
   Digest128 digest_{};
 };
 
@@ -78,5 +89,8 @@ class BoundVariant {
   std::vector<double> values_;
   std::vector<TensorView> tensors_;
 };
+
+// A list of bound variants as one.
+BoundVariant compose(const std::vector<BoundVariant>& list);
 
 }  // namespace KILN_PUBLIC kiln

@@ -23,6 +23,8 @@ import torch
 from .. import _core, jit
 from ._schemas import SCHEMAS, Schema
 from ._values import check
+from ._variants import VARIANT_SCHEMAS
+from ._variants import kernel as variant_kernel
 
 _LIBRARY = torch.library.Library("kiln", "DEF")
 
@@ -63,9 +65,10 @@ def _fake(schema: Schema) -> Callable[..., Any]:
 def register(library: Any, native: str = "libtorch_cpu.so") -> tuple[str, ...]:
     """Defines the operators in a library, with C++ kernels where the loaded libtorch takes them;
     returns the dispatch keys that these stand under."""
-    for schema in SCHEMAS:
+    for schema in (*SCHEMAS, *VARIANT_SCHEMAS):
+        compute = variant_kernel(schema) if schema in VARIANT_SCHEMAS else _kernel(schema)
         library.define(schema.name + schema.text, tags=(torch.Tag.pt2_compliant_tag,))
-        library.impl(schema.name, _kernel(schema), "CompositeExplicitAutograd")
+        library.impl(schema.name, compute, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{library.ns}::{schema.name}", _fake(schema), lib=library)
     keys = tuple(_core.register_torch_kernels(library.ns, native))
     if keys:

@@ -3,12 +3,9 @@ call, which the C entries do for the others."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
-
-from .. import jit
 
 _TILE_KEYS = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
 _SHORT_DTYPES = {"f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32"}
@@ -39,20 +36,6 @@ def refuse(op: str, **values: Any) -> None:
                 f"{op}: {name} cannot be traced, because an operator of PyTorch takes tensors and "
                 "numbers only; call it outside of torch.compile, under torch.compiler.disable"
             )
-
-
-def refuse_to_trace_variants() -> None:
-    """Makes a variant that is bound in a traced function say what bound ones say there. PyTorch's
-    compiler traces no method of an extension, so that this one becomes a function."""
-    bind = jit.Variant.__call__
-
-    @functools.wraps(bind)
-    def traced(self: jit.Variant, *args: Any, **values: Any) -> Any:
-        if torch.compiler.is_compiling():
-            refuse("Variant", variant=self)
-        return bind(self, *args, **values)
-
-    jit.Variant.__call__ = traced  # type: ignore[method-assign]
 
 
 def dtype_of(op: str, dtype: Any) -> torch.dtype:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from .. import flash_attention as _flash_attention
-from .._values import check, numbers, refuse
+from .._values import check, numbers
+from .._variants import call as call_with_variant
 
 _OPS = torch.ops.kiln
 
@@ -36,7 +37,6 @@ def flash_attention(
     return_lse: Any = False,
 ) -> Any:
     """kiln.jit.flash_attention as operators of PyTorch."""
-    refuse("flash_attention", variant=variant)
     tensors = {
         "q": q,
         "k": k,
@@ -65,6 +65,9 @@ def flash_attention(
         "v_scale": v_scale,
         "layout": layout,
     }
+    if variant is not None:
+        given = (q, k, v)
+        return call_with_variant("flash_attention", given, variant, options, out, lse, return_lse)
     if out is None and lse is None:
         if return_lse:
             return _OPS.flash_attention_lse(q, k, v, **options)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from .. import flash_attention_varlen as _flash_attention_varlen
-from .._values import check, flag, numbers, refuse
+from .._values import check, flag, numbers
+from .._variants import call as call_with_variant
 
 _OPS = torch.ops.kiln
 
@@ -49,7 +50,6 @@ def flash_attention_varlen(
     return_lse: Any = False,
 ) -> Any:
     """kiln.jit.flash_attention_varlen as operators of PyTorch."""
-    refuse("flash_attention_varlen", variant=variant)
     tensors = {
         "q": q,
         "k": k,
@@ -100,6 +100,11 @@ def flash_attention_varlen(
         "num_splits": num_splits,
         "plan": plan,
     }
+    if variant is not None:
+        given = (q, k, v)
+        return call_with_variant(
+            "flash_attention_varlen", given, variant, options, out, lse, return_lse
+        )
     if out is None and lse is None:
         if return_lse:
             return _OPS.flash_attention_varlen_lse(q, k, v, **options)

@@ -9,6 +9,7 @@ import torch
 
 from .. import flash_attention_with_kvcache as _flash_attention_with_kvcache
 from .._values import check, flag, numbers, refuse
+from .._variants import call as call_with_variant
 
 _OPS = torch.ops.kiln
 
@@ -56,7 +57,6 @@ def flash_attention_with_kvcache(
     refuse("flash_attention_with_kvcache", v_new=v_new)
     refuse("flash_attention_with_kvcache", rotary_cos=rotary_cos)
     refuse("flash_attention_with_kvcache", rotary_sin=rotary_sin)
-    refuse("flash_attention_with_kvcache", variant=variant)
     tensors = {
         "q": q,
         "k_cache": k_cache,
@@ -105,6 +105,11 @@ def flash_attention_with_kvcache(
         "num_splits": num_splits,
         "plan": plan,
     }
+    if variant is not None:
+        given = (q, k_cache, v_cache)
+        return call_with_variant(
+            "flash_attention_with_kvcache", given, variant, options, out, lse, return_lse
+        )
     if out is None and lse is None:
         if return_lse:
             return _OPS.flash_attention_with_kvcache_lse(q, k_cache, v_cache, **options)

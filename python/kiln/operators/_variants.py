@@ -1,0 +1,201 @@
+"""Attention with variants as PyTorch operators, such as torch.ops.kiln.flash_attention_variant.
+
+They take a variant's definition as text, a spec's field `variant`, and its values and tensors as
+arguments, so that a graph holds neither. Their kernels are in Python and bind the variant again.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .. import _core, jit
+from . import flash_attention, flash_attention_varlen, flash_attention_with_kvcache
+from ._schemas import SCHEMAS, Schema
+from ._values import check
+
+# The functions that tell the shapes of an operation's results.
+_SHAPES = {
+    "flash_attention": flash_attention,
+    "flash_attention_varlen": flash_attention_varlen,
+    "flash_attention_with_kvcache": flash_attention_with_kvcache,
+}
+_BIND = jit.Variant.__call__  # before trace_bindings() replaces it
+_ARGUMENTS = "*, str variant, float[] variant_values, Tensor[] variant_tensors, "
+
+
+def _with_variant(schema: Schema) -> Schema:
+    name = schema.name.replace(schema.operation, f"{schema.operation}_variant", 1)
+    return schema._replace(name=name, text=schema.text.replace("*, ", _ARGUMENTS, 1))
+
+
+VARIANT_SCHEMAS = tuple(_with_variant(s) for s in SCHEMAS if s.operation in _SHAPES)
+
+
+class TracedVariant:
+    """Stands for a BoundVariant that is bound where PyTorch traces."""
+
+    def __init__(self, text: str, values: tuple[float, ...], tensors: tuple[Any, ...]) -> None:
+        self._parts = (text, values, tensors)
+
+
+def bind_traced(variant: jit.Variant, given: dict[str, Any]) -> TracedVariant:
+    """Binds values by name, as Variant.__call__ does."""
+    text = variant._text
+    params, tensors = _declared(text)
+    values = dict(given)
+    expected = ", ".join((*params, *tensors)) or "no values"
+    for name in (*params, *tensors):
+        if name not in values:
+            raise TypeError(f"Variant '{variant.name}': missing {name}=; it takes {expected}")
+    for name in values:
+        if name not in params and name not in tensors:
+            raise TypeError(
+                f"Variant '{variant.name}': no parameter or tensor '{name}'; it takes {expected}"
+            )
+    return TracedVariant(
+        text, tuple(values[name] for name in params), tuple(values[name] for name in tensors)
+    )
+
+
+def trace_bindings() -> None:
+    """Lets variants be bound in traced functions. PyTorch's compiler traces no method of an
+    extension, so that this one becomes a function."""
+
+    @functools.wraps(_BIND)
+    def traced(self: jit.Variant, *args: Any, **values: Any) -> Any:
+        if torch.compiler.is_compiling() or any(
+            isinstance(value, FakeTensor) for value in values.values()
+        ):
+            if args:
+                raise TypeError("Variant: values are passed by name")
+            return bind_traced(self, values)
+        return _BIND(self, *args, **values)
+
+    # PyTorch's compiler need not trace how JSON is read. (It must be imported to be told.)
+    torch.compiler.assume_constant_result(_declared)
+    jit.Variant.__call__ = traced  # type: ignore[method-assign]
+
+
+def _declared(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    definition = json.loads(text)
+    return tuple(tuple(name for name, _ in definition[field]) for field in ("params", "tensors"))  # type: ignore[return-value]
+
+
+def _joined(*texts: str) -> str:
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def parts(op: str, variant: Any) -> dict[str, Any]:
+    """The operators' arguments for what `variant=` was given."""
+    texts: list[str] = []
+    values: list[Any] = []
+    tensors: list[Any] = []
+    for one in variant if isinstance(variant, (list, tuple)) else (variant,):
+        if isinstance(one, jit.Variant):
+            one = bind_traced(one, {})
+        if not isinstance(one, (_core.BoundVariant, TracedVariant)):
+            raise TypeError(
+                f"{op}: variant must be a jit.Variant with its values bound, such as v(cap=30.0), "
+                f"got {type(one).__name__}"
+            )
+        text, own_values, own_tensors = one._parts
+        texts.append(text)
+        values.extend(own_values)
+        tensors.extend(own_tensors)
+    check(op, {f"variant's tensor {i}": tensor for i, tensor in enumerate(tensors)})
+    return {
+        "variant": _joined(*texts),
+        "variant_values": values,
+        "variant_tensors": tensors,
+    }
+
+
+@functools.lru_cache(maxsize=256)
+def _variants(text: str) -> tuple[tuple[jit.Variant, tuple[Any, ...], tuple[str, ...]], ...]:
+    """The variants of a definition, with the types of their parameters and the tensors' names."""
+    definitions = json.loads(text)
+    found = []
+    for definition in definitions if isinstance(definitions, list) else [definitions]:
+        variant = jit.Variant.__new__(jit.Variant)
+        variant.__setstate__((json.dumps(definition), ""))  # type: ignore[attr-defined]
+        kinds = {"i32": int, "f32": float}
+        params = tuple((name, kinds[kind]) for name, kind in definition["params"])
+        found.append((variant, params, tuple(name for name, _ in definition["tensors"])))
+    return tuple(found)
+
+
+def _bound(text: str, values: list[float], tensors: list[Any]) -> list[Any]:
+    """What `variant=` takes."""
+    variants = _variants(text)
+    expected = sum(len(params) for _, params, _ in variants), sum(len(n) for _, _, n in variants)
+    if (len(values), len(tensors)) != expected:
+        raise ValueError(
+            f"variant takes {expected[0]} values and {expected[1]} tensors, got {len(values)} and "
+            f"{len(tensors)}"
+        )
+    left, rest, bound = iter(values), iter(tensors), []
+    for variant, params, names in variants:
+        given = {
+            name: int(value) if kind is int and value == int(value) else value
+            for (name, kind), value in zip(params, left)
+        }
+        bound.append(_BIND(variant, **given, **dict(zip(names, rest))))
+    return bound
+
+
+def kernel(schema: Schema) -> Callable[..., Any]:
+    """The C entry as an operator's kernel."""
+    entry = getattr(_core, schema.operation)
+    asked = {f"return_{name}": True for name in schema.asked}
+
+    def run(*args: Any, variant: str, variant_values: Any, variant_tensors: Any, **kw: Any) -> Any:
+        bound = _bound(variant, variant_values, variant_tensors)
+        result = entry(**dict(zip(schema.positional, args)), **kw, **asked, variant=bound)
+        return result if schema.results else None
+
+    return run
+
+
+def call(
+    op: str, inputs: tuple[Any, ...], variant: Any, options: dict[str, Any], out: Any, lse: Any,
+    return_lse: Any,
+) -> Any:  # fmt: skip
+    """Calls the operator of an operation with a variant; the last three are the operation's."""
+    options = {**options, **parts(op, variant)}
+    with_out, with_lse, into = _operators(op)
+    if out is None and lse is None:
+        return with_lse(*inputs, **options) if return_lse else with_out(*inputs, **options)
+    shapes = _SHAPES[op]
+    if out is None:
+        out = shapes.out(*inputs, **options)
+    if lse is None and return_lse:
+        lse = shapes.lse(*inputs, **options)
+    into(*inputs, **options, out=out, lse=lse)
+    return (out, lse) if return_lse else out
+
+
+def _operators(op: str) -> tuple[Any, Any, Any]:
+    ops = torch.ops.kiln
+    if op == "flash_attention":
+        return (
+            ops.flash_attention_variant,
+            ops.flash_attention_variant_lse,
+            ops.flash_attention_variant_out,
+        )
+    if op == "flash_attention_varlen":
+        return (
+            ops.flash_attention_varlen_variant,
+            ops.flash_attention_varlen_variant_lse,
+            ops.flash_attention_varlen_variant_out,
+        )
+    return (
+        ops.flash_attention_with_kvcache_variant,
+        ops.flash_attention_with_kvcache_variant_lse,
+        ops.flash_attention_with_kvcache_variant_out,
+    )
