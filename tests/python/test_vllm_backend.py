@@ -30,6 +30,7 @@ WARMED = [
     {"sliding_window": 9, "logits_soft_cap": 2.0, "sinks": torch.zeros(4)},
     {"alibi_slopes": [1.0] * 4},
     {"kv_cache_dtype": "fp8"},
+    {"kv_cache_dtype": "fp8", "head_size": 72},
     {"attn_type": "encoder_decoder"},
     {"attn_type": "encoder_only"},
 ]
@@ -37,7 +38,9 @@ WARMED = [
 
 @pytest.mark.parametrize("option", WARMED)
 def test_specs_of_the_warm_up_are_those_of_the_calls(option, monkeypatch):
-    batch = engine_batch.Batch(HEADS, HEADS_KV, HEAD_DIM)
+    arguments = {"head_size": HEAD_DIM, **option}
+    head_dim = arguments["head_size"]
+    batch = engine_batch.Batch(HEADS, HEADS_KV, head_dim)
     specs = {"flash_attention": [], "append_kv": []}
 
     class Asking:
@@ -51,10 +54,10 @@ def test_specs_of_the_warm_up_are_those_of_the_calls(option, monkeypatch):
             specs["append_kv"].append(kiln.explain("append_kv", *tensors, **options)["spec"])
 
     monkeypatch.setattr(plain, "jit", Asking)
-    impl = plain.Impl(HEADS, HEAD_DIM, 1.0, HEADS_KV, **option)
+    impl = plain.Impl(HEADS, scale=1.0, num_kv_heads=HEADS_KV, **arguments)
     scale = torch.tensor(1.0)
     layer = SimpleNamespace(_k_scale=scale, _v_scale=scale)
-    cache = empty_cache(plain.CACHES[impl.kv_cache_dtype] or torch.bfloat16, False)
+    cache = empty_cache(plain.CACHES[impl.kv_cache_dtype] or torch.bfloat16, False, head_dim)
     slots = torch.zeros(batch.query.shape[0], dtype=torch.int64)
     table = torch.zeros(5, WIDTH, dtype=torch.int32)
     keys, values = (batch.packed(x, False) for x in (batch.keys, batch.values))
