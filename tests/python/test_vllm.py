@@ -88,8 +88,9 @@ def test_window_softcap_and_sinks(engine):
     [
         ("fp8", (torch.tensor(0.01), torch.tensor(0.02))),
         ("fp8_e4m3", (torch.tensor([0.01, 0.04]), torch.tensor([0.02, 0.005]))),
+        ("fp8_e5m2", (torch.tensor(0.5), torch.tensor(2.0))),
     ],
-    ids=["one", "per_head"],
+    ids=["one", "per_head", "e5m2"],
 )
 def test_an_8_bit_cache(engine, name, scales):
     batch = engine_batch.Batch(HEADS, HEADS_KV, HEAD_DIM)
@@ -97,7 +98,8 @@ def test_an_8_bit_cache(engine, name, scales):
     kept = []
     for scale, tensors in zip(scales, (batch.keys, batch.values)):
         scale = scale.reshape(-1, 1)
-        stored = [(x.float() / scale).clamp(-448, 448).to(E4M3) for x in tensors]
+        dtype = plain.CACHES[name]
+        stored = [(x.float() / scale).clamp(-448, 448).to(dtype) for x in tensors]
         kept.append([x.float() * scale for x in stored])
     exact = engine_batch.attention(batch)
     batch.keys, batch.values = kept

@@ -94,6 +94,14 @@ def test_vllm_warms_the_specs_of_its_layers(monkeypatch):
     assert len(compiled) == 3  # causal, window, append_kv
 
 
+@pytest.mark.parametrize(("text", "splits"), [("0", 0), ("1", 1)])
+def test_vllm_may_ask_for_results_that_do_not_depend_on_the_batch(monkeypatch, text, splits):
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", text)
+    batch = engine_batch.Batch(HEADS, HEADS_KV, HEAD_DIM)
+    engine = Real()
+    assert engine.builder().build(0, common(engine, batch, None, None)).num_splits == splits
+
+
 def names(registry):
     enum = registry.AttentionBackendEnum
     return list(enum), set(vars(enum)), dict(registry._ATTN_OVERRIDES)
@@ -117,6 +125,20 @@ def test_vllm_knows_both_names_until_they_are_taken_back():
     bridge.unregister()
     assert enum.CUSTOM.get_path() == "some.other.Backend"
     enum.CUSTOM.clear_override()
+    assert names(registry) == before
+
+
+def test_vllm_loads_the_entry_point_and_takes_the_name(monkeypatch):
+    plugins = pytest.importorskip("vllm.plugins", reason="vLLM is not installed")
+    settings = importlib.import_module("vllm.config")
+    registry = importlib.import_module("vllm.v1.attention.backends.registry")
+    before = names(registry)
+    monkeypatch.setattr(plugins, "plugins_loaded", False)
+    monkeypatch.setenv("VLLM_PLUGINS", "kiln")
+    plugins.load_general_plugins()
+    chosen = settings.AttentionConfig(backend="kiln").backend
+    assert chosen is registry.AttentionBackendEnum.KILN
+    bridge.unregister()
     assert names(registry) == before
 
 
