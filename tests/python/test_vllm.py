@@ -1,6 +1,7 @@
 """Steps of kiln.integrations.vllm on the emulated device. Each is driven twice: with Kiln's own
 part, and, where vLLM can be imported, with vLLM's classes around it (docs/engines.md says how)."""
 
+import importlib
 from types import SimpleNamespace
 
 import engine_batch
@@ -8,6 +9,7 @@ import kiln
 import pytest
 import torch
 from kiln.integrations import _vllm_attention as plain
+from kiln.integrations import vllm as bridge
 from message_page import check
 from vllm_engines import (
     HEAD_DIM,
@@ -86,8 +88,9 @@ def test_window_softcap_and_sinks(engine):
     [
         ("fp8", (torch.tensor(0.01), torch.tensor(0.02))),
         ("fp8_e4m3", (torch.tensor([0.01, 0.04]), torch.tensor([0.02, 0.005]))),
+        ("fp8_e5m2", (torch.tensor(0.5), torch.tensor(2.0))),
     ],
-    ids=["one", "per_head"],
+    ids=["one", "per_head", "e5m2"],
 )
 def test_an_8_bit_cache(engine, name, scales):
     batch = engine_batch.Batch(HEADS, HEADS_KV, HEAD_DIM)
@@ -95,7 +98,8 @@ def test_an_8_bit_cache(engine, name, scales):
     kept = []
     for scale, tensors in zip(scales, (batch.keys, batch.values)):
         scale = scale.reshape(-1, 1)
-        stored = [(x.float() / scale).clamp(-448, 448).to(E4M3) for x in tensors]
+        dtype = plain.CACHES[name]
+        stored = [(x.float() / scale).clamp(-448, 448).to(dtype) for x in tensors]
         kept.append([x.float() * scale for x in stored])
     exact = engine_batch.attention(batch)
     batch.keys, batch.values = kept
@@ -118,6 +122,40 @@ def test_without_a_causal_mask(engine):
     for kind in ("decoder", "encoder_decoder"):
         found = step(engine, batch, causal=False, attn_type=kind)
         close(found, engine_batch.attention(batch, causal=False), batch)
+
+
+def test_the_attention_layer_of_vllm():
+    engine = Real()
+    layers = pytest.importorskip(
+        "vllm.model_executor.layers.attention.attention", exc_type=ImportError
+    )
+    settings = importlib.import_module("vllm.config")
+    context = importlib.import_module("vllm.forward_context")
+    batch = engine_batch.Batch(HEADS, HEADS_KV, HEAD_DIM, padding=0)
+    sinks, name = torch.randn(HEADS), "model.layers.0.attn"
+    config = settings.VllmConfig(device_config=settings.DeviceConfig(device="cpu"))
+    bridge.register()
+    try:
+        with settings.set_current_vllm_config(config):
+            options = {"per_layer_sliding_window": 9, "logits_soft_cap": 2.0, "sinks": sinks}
+            backend = engine.backend.KilnAttentionBackend
+            layer = layers.Attention(
+                HEADS, HEAD_DIM, 0.2, HEADS_KV, prefix=name, attn_backend=backend, **options
+            )
+    finally:
+        bridge.unregister()
+    layer.kv_cache = empty_cache(torch.bfloat16, False)
+    table = engine_batch.pages_of(batch.lengths, PAGE, torch.randperm(PAGES).tolist(), WIDTH)
+    slots = fill(layer.impl, layer, batch, layer.kv_cache, table)
+    for slot in slots.tolist():  # the layer writes the new keys by itself
+        layer.kv_cache[slot // PAGE, :, slot % PAGE] = float("nan")
+    metadata = engine.builder().build(0, common(engine, batch, table, slots))
+    new = [batch.packed(x, False).flatten(1) for x in (batch.keys, batch.values)]
+    with context.set_forward_context({name: metadata}, config, slot_mapping={name: slots}):
+        found = layer(batch.query.flatten(1), *new)
+    options = {"scale": 0.2, "window": (8, 0), "softcap": 2.0, "sinks": sinks}
+    expected = engine_batch.attention(batch, **options)
+    close(found.view(expected.shape).float(), expected, batch)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "encoder_only"])
@@ -178,6 +216,9 @@ def test_keys_spread_over_ranks(engine, interleave, window):
         slots = fill(impl, None, batch, cache, table, own)
         builder = engine.builder(world_size=world, rank=rank, interleave=interleave)
         metadata = builder.build(0, common(engine, batch, table, slots))
+        kept = [sum(own(row, at) >= 0 for at in range(n)) for row, n in enumerate(batch.lengths)]
+        assert metadata.local_seq_lens.tolist() == kept
+        assert metadata.max_local_seq_len == WIDTH * PAGE // world
         output = torch.empty_like(batch.query[:, mine])
         return impl.forward(None, batch.query[:, mine], None, None, cache, metadata, output), mine
 

@@ -30,6 +30,7 @@ WARMED = [
     {"sliding_window": 9, "logits_soft_cap": 2.0, "sinks": torch.zeros(4)},
     {"alibi_slopes": [1.0] * 4},
     {"kv_cache_dtype": "fp8"},
+    {"kv_cache_dtype": "fp8", "head_size": 72},
     {"attn_type": "encoder_decoder"},
     {"attn_type": "encoder_only"},
 ]
@@ -37,7 +38,9 @@ WARMED = [
 
 @pytest.mark.parametrize("option", WARMED)
 def test_specs_of_the_warm_up_are_those_of_the_calls(option, monkeypatch):
-    batch = engine_batch.Batch(HEADS, HEADS_KV, HEAD_DIM)
+    arguments = {"head_size": HEAD_DIM, **option}
+    head_dim = arguments["head_size"]
+    batch = engine_batch.Batch(HEADS, HEADS_KV, head_dim)
     specs = {"flash_attention": [], "append_kv": []}
 
     class Asking:
@@ -51,10 +54,10 @@ def test_specs_of_the_warm_up_are_those_of_the_calls(option, monkeypatch):
             specs["append_kv"].append(kiln.explain("append_kv", *tensors, **options)["spec"])
 
     monkeypatch.setattr(plain, "jit", Asking)
-    impl = plain.Impl(HEADS, HEAD_DIM, 1.0, HEADS_KV, **option)
+    impl = plain.Impl(HEADS, scale=1.0, num_kv_heads=HEADS_KV, **arguments)
     scale = torch.tensor(1.0)
     layer = SimpleNamespace(_k_scale=scale, _v_scale=scale)
-    cache = empty_cache(plain.CACHES[impl.kv_cache_dtype] or torch.bfloat16, False)
+    cache = empty_cache(plain.CACHES[impl.kv_cache_dtype] or torch.bfloat16, False, head_dim)
     slots = torch.zeros(batch.query.shape[0], dtype=torch.int64)
     table = torch.zeros(5, WIDTH, dtype=torch.int32)
     keys, values = (batch.packed(x, False) for x in (batch.keys, batch.values))
@@ -91,6 +94,14 @@ def test_vllm_warms_the_specs_of_its_layers(monkeypatch):
     assert len(compiled) == 3  # causal, window, append_kv
 
 
+@pytest.mark.parametrize(("text", "splits"), [("0", 0), ("1", 1)])
+def test_vllm_may_ask_for_results_that_do_not_depend_on_the_batch(monkeypatch, text, splits):
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", text)
+    batch = engine_batch.Batch(HEADS, HEADS_KV, HEAD_DIM)
+    engine = Real()
+    assert engine.builder().build(0, common(engine, batch, None, None)).num_splits == splits
+
+
 def names(registry):
     enum = registry.AttentionBackendEnum
     return list(enum), set(vars(enum)), dict(registry._ATTN_OVERRIDES)
@@ -114,6 +125,20 @@ def test_vllm_knows_both_names_until_they_are_taken_back():
     bridge.unregister()
     assert enum.CUSTOM.get_path() == "some.other.Backend"
     enum.CUSTOM.clear_override()
+    assert names(registry) == before
+
+
+def test_vllm_loads_the_entry_point_and_takes_the_name(monkeypatch):
+    plugins = pytest.importorskip("vllm.plugins", reason="vLLM is not installed")
+    settings = importlib.import_module("vllm.config")
+    registry = importlib.import_module("vllm.v1.attention.backends.registry")
+    before = names(registry)
+    monkeypatch.setattr(plugins, "plugins_loaded", False)
+    monkeypatch.setenv("VLLM_PLUGINS", "kiln")
+    plugins.load_general_plugins()
+    chosen = settings.AttentionConfig(backend="kiln").backend
+    assert chosen is registry.AttentionBackendEnum.KILN
+    bridge.unregister()
     assert names(registry) == before
 
 

@@ -67,11 +67,11 @@ def common(engine, batch, table, slots, causal=True):
     )
 
 
-def empty_cache(dtype, heads_first):
-    """[pages, KV heads, page size, 2 * head dim] of NaN, in one of vLLM's physical orders."""
+def empty_cache(dtype, heads_first, head_dim=HEAD_DIM):
+    """[pages, KV heads, page size, 2 * head_dim] of NaN, in one of vLLM's physical orders."""
     inner = (HEADS_KV, PAGE) if heads_first else (PAGE, HEADS_KV)
     # Layers lie between a page's and the next one's rows.
-    whole = torch.full((PAGES, 2, *inner, 2 * HEAD_DIM), float("nan"), dtype=torch.bfloat16)
+    whole = torch.full((PAGES, 2, *inner, 2 * head_dim), float("nan"), dtype=torch.bfloat16)
     cache = whole.to(dtype)[:, 1]
     return cache if heads_first else cache.transpose(1, 2)
 

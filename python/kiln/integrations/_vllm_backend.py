@@ -90,6 +90,7 @@ class KilnImpl(attention.Impl, AttentionImpl[attention.Metadata]):
     supports_mtp_with_cp_non_trivial_interleave_size = True
     # 16-bit queries are exact beside 8-bit keys.
     supports_quant_query_input = False
+    _uses_a2a = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -29,6 +29,7 @@ def layer_specs(impl: attention.Impl, dtype: torch.dtype) -> list[dict[str, Any]
         "head_dim": impl.head_size,
         "cache_dtype": None if stored in (None, dtype) else _NAMES[stored],
     }
+    row_bytes = impl.head_size * (2 if common["cache_dtype"] is None else 1)
     is_parallel = impl.dcp_world_size > 1
     sinks = None if impl.sinks is None else _NAMES[impl.sinks.dtype]
     is_encoder = impl.attn_type in attention.ENCODERS
@@ -41,9 +42,10 @@ def layer_specs(impl: attention.Impl, dtype: torch.dtype) -> list[dict[str, Any]
         "softcap": impl.logits_soft_cap > 0,
         "alibi": impl.alibi_slopes is not None,
         "sinks": None if is_parallel else sinks,
+        "aligned": row_bytes % 16 == 0,  # where values begin behind keys
     }
     if is_encoder:
-        return [{**attend, "cache_dtype": None}]
+        return [{**attend, "cache_dtype": None, "aligned": True}]
     specs = [attend, {**common, "op": "append_kv"}]
     if is_parallel:  # a single causal query sees all keys, wherever they are
         specs.append({**attend, "context_parallel": True})
