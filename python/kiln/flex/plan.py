@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,23 +29,44 @@ class Plan:
     params: dict[str, float | int]
     places: list[int]  # of the tensors among those that the callables read
     codes: list[Any]
+    last: Any = None  # weak references to the tensors bound last, their memory, the bound variant
 
     def bound(self, tensors: list[torch.Tensor], more: dict[str, Any]) -> Any:
-        """The variant of a call, with the tensors that its callables read."""
-        if self.variant is None or not (self.params or self.places or more):
+        """The variant of a call, with the tensors that its callables read: the one of the call
+        before, if these and their memory are the same."""
+        read = [tensors[place] for place in self.places]
+        given = [*read, *(value for value in more.values() if isinstance(value, torch.Tensor))]
+        memory = [(tensor.data_ptr(), tensor.stride()) for tensor in given]
+        last = self.last
+        is_same = last is not None and last[1] == memory
+        if is_same and all(x() is tensor for x, tensor in zip(last[0], given, strict=True)):
+            _check_grad(read)
+            return last[2]
+        variant = self.new_bound(read, more)
+        # A bound variant keeps the memory of its tensors, which must not outlive them here.
+        references = [weakref.ref(tensor, self._forget) for tensor in given]
+        self.last = (references, memory, variant)
+        return variant
+
+    def new_bound(self, read: list[torch.Tensor], more: dict[str, Any]) -> Any:
+        """The variant with these tensors."""
+        _check_grad(read)
+        if self.variant is None or not (self.params or read or more):
             return self.variant
-        read = {f"t{i}": _with_dimensions(tensors[place]) for i, place in enumerate(self.places)}
-        return self.variant(**self.params, **read, **more)
+        named = {f"t{i}": x if x.dim() else x.reshape(1) for i, x in enumerate(read)}
+        return self.variant(**self.params, **named, **more)
+
+    def _forget(self, _: Any) -> None:
+        self.last = None
 
 
-def _with_dimensions(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.requires_grad and torch.is_grad_enabled():
+def _check_grad(tensors: list[torch.Tensor]) -> None:
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise ValueError(
             "flex_attention: a tensor that score_mod or mask_mod reads requires grad, and Kiln "
             "computes the forward pass only; call it under torch.no_grad() or capture "
             "tensor.detach()"
         )
-    return tensor if tensor.dim() else tensor.reshape(1)
 
 
 def bound_variant(
@@ -64,8 +86,8 @@ def bound_variant(
     tensors = traced.tracer.tensors
     places = [_place(reads, tensor) for tensor in tensors]
     if key is None or traced.tracer.computes or None in places:
-        whole = Plan(_variant(traced, block_size), _params(traced), list(range(len(tensors))), [])
-        return whole.bound(tensors, more or {})
+        once = Plan(_variant(traced, block_size), _params(traced), [], [])
+        return once.new_bound(tensors, more or {})
     found = [place for place in places if place is not None]
     plan = Plan(_variant(traced, block_size), _params(traced), found, reads.codes)
     if len(_plans) >= MOST_PLANS:

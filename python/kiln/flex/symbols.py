@@ -223,6 +223,10 @@ def _stubs(value: Any) -> Any:
         yield from _stubs(tuple(value.values()))
 
 
+def _has_stub(value: Any) -> bool:
+    return any(True for _ in _stubs(value))
+
+
 def _name(func: Any) -> str:
     return str(getattr(func, "__name__", func))
 
@@ -244,9 +248,9 @@ class Watch(TorchFunctionMode):
         name = _name(func)
         if name == "__getitem__" and isinstance(args[0], torch.Tensor):
             items = args[1] if isinstance(args[1], tuple) else (args[1],)
-            if all(isinstance(item, (int, Stub)) for item in items) or any(_stubs(items)):
+            if all(isinstance(item, (int, Stub)) for item in items) or _has_stub(items):
                 return read(self.tracer, args[0], (), args[1])
-        if any(True for _ in _stubs((args, kwargs))):
+        if _has_stub((args, kwargs)):
             return apply(self.tracer, name, args, kwargs)
         scalar = new_scalar(self.tracer, name, args, kwargs)
         if scalar is not None:
