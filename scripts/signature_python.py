@@ -9,6 +9,7 @@ from signature_model import DESCRIPTION, WIDTH, Operation, Operator, Parameter, 
 
 TRACED = "python/kiln/operators/_traced"  # a folder
 VARIANT = "variant"  # the parameter that operators of kiln/operators/_variants.py take
+PYTHON = {"flex_attention": "flex"}  # operations that are Python, and their modules
 OPENING = f"# Written by scripts/signatures.py from {DESCRIPTION}.\n"
 
 
@@ -26,11 +27,13 @@ def files(operations: tuple[Operation, ...]) -> dict[str, str]:
 def _jit(operations: tuple[Operation, ...]) -> str:
     names = ["Variant", *sorted(o.name for o in operations)]
     imports = "".join(f"    {name},\n" for name in names)
-    exports = "".join(f'    "{name}",\n' for name in names)
-    manual = "Each is one C entry; help(jit.flash_attention) is its manual."
+    modules = "".join(f"from .{module} import {name}\n" for name, module in PYTHON.items())
+    exported = ["Variant", *sorted([*names[1:], *PYTHON])]
+    exports = "".join(f'    "{name}",\n' for name in exported)
+    manual = "Most are one C entry each; help(jit.flash_attention) is its manual."
     return (
         f'{OPENING}"""The operations. {manual}"""'
-        f"\n\nfrom ._core import (\n{imports})\n\n__all__ = [\n{exports}]\n"
+        f"\n\nfrom ._core import (\n{imports})\n{modules}\n__all__ = [\n{exports}]\n"
     )
 
 

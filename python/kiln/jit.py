@@ -1,5 +1,5 @@
 # Written by scripts/signatures.py from python/operations.pyi.
-"""The operations. Each is one C entry; help(jit.flash_attention) is its manual."""
+"""The operations. Most are one C entry each; help(jit.flash_attention) is its manual."""
 
 from ._core import (
     Variant,
@@ -14,6 +14,7 @@ from ._core import (
     rms_norm,
     scaled_dot_product_attention,
 )
+from .flex import flex_attention
 
 __all__ = [
     "Variant",
@@ -21,6 +22,7 @@ __all__ = [
     "flash_attention",
     "flash_attention_varlen",
     "flash_attention_with_kvcache",
+    "flex_attention",
     "gemm",
     "layer_norm",
     "merge_states",

@@ -41,11 +41,12 @@ __device__ __forceinline__ Range intersection(Range a, Range b) {
   return {max(a.begin, b.begin), min(a.end, b.end)};
 }
 
-// The queries of one tile as positions q. Heads are not given: a tile may hold rows of several.
+// The queries of one tile as positions q.
 struct TileRows {
   int b;
   int q_first, q_last;
   int len_q, len_kv;
+  int h = -1;  // the query head of all rows; -1 where they may be of several heads
 };
 
 // Represents the number sum * 2^max. The online softmax keeps one for each row.

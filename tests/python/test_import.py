@@ -11,6 +11,7 @@ import pytest
 from kiln import _core, jit
 
 OPERATIONS = [getattr(jit, name) for name in jit.__all__ if name != "Variant"]
+ENTRIES = [operation for operation in OPERATIONS if operation is not jit.flex_attention]  # C's
 
 
 def run_python(code, environment):
@@ -57,7 +58,7 @@ def test_every_parameter_of_the_signature_is_taken(operation):
         assert "unexpected keyword" not in str(error.value)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", ENTRIES)
 def test_explain_has_the_signature_of_its_operation(operation):
     explain = getattr(_core, f"explain_{operation.__name__}")
     assert inspect.signature(explain) == inspect.signature(operation)

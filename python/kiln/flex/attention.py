@@ -1,0 +1,165 @@
+"""A call of jit.flex_attention: its checks, its variant, its results."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+from .. import _core
+from .blocks import LARGE, tables_of
+from .plan import bound_variant
+
+_warned: set[str] = set()
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    score_mod: Any,
+    block_mask: Any,
+    scale: Any,
+    enable_gqa: bool,
+    return_lse: bool,
+    kernel_options: Any,
+    return_aux: Any,
+    mask_mod: Any,
+) -> Any:
+    """What jit.flex_attention returns."""
+    _check_tensors(query, key, value, enable_gqa)
+    _check_options(score_mod, block_mask, mask_mod)
+    wants_lse = _wants_lse(return_lse, return_aux)
+    if kernel_options:
+        _warn_once("kernel_options are of PyTorch's kernels and have no effect here", UserWarning)
+    if query.size(0) != key.size(0):
+        key, value = (_with_batch(x, query, name) for x, name in ((key, "key"), (value, "value")))
+    if block_mask is None:
+        variant = bound_variant(score_mod, mask_mod)
+    else:
+        _check_blocks(block_mask, query, key)
+        tables = tables_of(block_mask, query.size(2), key.size(2))
+        size = (int(block_mask.BLOCK_SIZE[0]), int(block_mask.BLOCK_SIZE[1]))
+        variant = bound_variant(score_mod, block_mask.mask_mod, size, tables)
+    result = _core.flash_attention(
+        query, key, value, scale=scale, variant=variant, layout="bhsd", return_lse=wants_lse
+    )
+    if return_aux is None:
+        return result
+    from torch.nn.attention.flex_attention import AuxOutput
+
+    return (result[0], AuxOutput(lse=result[1])) if wants_lse else (result, AuxOutput())
+
+
+def _check_tensors(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"flex_attention: {name} must be a torch.Tensor, got {type(tensor).__name__}; "
+                "jit.flash_attention takes tensors of other frameworks"
+            )
+        if tensor.dim() != 4:
+            raise ValueError(
+                f"flex_attention: {name} must have 4 dimensions, [batch, heads, length, head_dim], "
+                f"got {list(tensor.shape)}"
+            )
+    heads, heads_kv = query.size(1), key.size(1)
+    if not enable_gqa and heads != heads_kv:
+        raise ValueError(
+            f"flex_attention: query and key must have the same number of heads, got {heads} and "
+            f"{heads_kv}; pass enable_gqa=True where several heads share one of key"
+        )
+    if enable_gqa and heads_kv > 0 and heads % heads_kv != 0:
+        raise ValueError(
+            f"flex_attention: the heads of query must be a multiple of those of key, got {heads} "
+            f"and {heads_kv}"
+        )
+
+
+def _check_options(score_mod: Any, block_mask: Any, mask_mod: Any) -> None:
+    for name, function in (("score_mod", score_mod), ("mask_mod", mask_mod)):
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"flex_attention: {name} must be callable, got {type(function).__name__}"
+            )
+    if block_mask is None:
+        return
+    if not all(hasattr(block_mask, name) for name in ("kv_num_blocks", "mask_mod", "BLOCK_SIZE")):
+        raise TypeError(
+            f"flex_attention: block_mask must be a BlockMask, got {type(block_mask).__name__}; "
+            "make one with create_block_mask(), or pass a function as mask_mod="
+        )
+    if mask_mod is not None:
+        raise ValueError(
+            "flex_attention: block_mask has a mask_mod of its own; give only one of them, or make "
+            "the BlockMask of and_masks(…)"
+        )
+
+
+def _wants_lse(return_lse: bool, return_aux: Any) -> bool:
+    if return_aux is None:
+        if return_lse:
+            _warn_once(
+                "PyTorch will remove return_lse; pass return_aux=AuxRequest(lse=True)",
+                FutureWarning,
+            )
+        return bool(return_lse)
+    if return_lse:
+        raise ValueError(
+            "flex_attention: return_lse and return_aux ask for the same result in two ways; give "
+            "only return_aux=AuxRequest(lse=True)"
+        )
+    if return_aux.max_scores:
+        raise TypeError(
+            "flex_attention: return_aux asks for max_scores, which Kiln does not compute; ask for "
+            "lse alone"
+        )
+    return bool(return_aux.lse)
+
+
+def _warn_once(text: str, category: type[Warning]) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(f"flex_attention: {text}", category, stacklevel=5)
+
+
+def _with_batch(tensor: Any, query: Any, name: str) -> Any:
+    if tensor.size(0) != 1:
+        raise ValueError(
+            f"flex_attention: {name} must have the batch of query, {query.size(0)}, or 1, got "
+            f"{tensor.size(0)}"
+        )
+    return tensor.expand(query.size(0), -1, -1, -1)
+
+
+def _check_blocks(block_mask: Any, query: Any, key: Any) -> None:
+    counts = block_mask.kv_num_blocks
+    if counts.dim() != 3:
+        raise ValueError(
+            "flex_attention: block_mask must have lists of shape [batch, heads, query blocks, ..], "
+            f"got kv_num_blocks of {list(counts.shape)}"
+        )
+    for dimension, name in ((0, "batch"), (1, "heads")):
+        if counts.size(dimension) not in (1, query.size(dimension)):
+            raise ValueError(
+                f"flex_attention: block_mask must have the {name} of query, "
+                f"{query.size(dimension)}, or 1, got {counts.size(dimension)}"
+            )
+    lengths = (query.size(2), key.size(2))
+    size = tuple(block_mask.BLOCK_SIZE)
+    if size != (LARGE, LARGE) and tuple(block_mask.seq_lengths) != lengths:
+        raise ValueError(
+            f"flex_attention: block_mask was made for lengths {tuple(block_mask.seq_lengths)}, and "
+            f"query and key have {lengths}; make one for these with create_block_mask()"
+        )
+    if counts.size(2) * size[0] < lengths[0]:
+        raise ValueError(
+            f"flex_attention: block_mask lists {counts.size(2)} blocks of {size[0]} queries, which "
+            f"are fewer than {lengths[0]} queries"
+        )
+    if counts.device != query.device:
+        raise ValueError(
+            f"flex_attention: block_mask is on {counts.device} and query on {query.device}; pass "
+            "block_mask.to(query.device)"
+        )

@@ -1,0 +1,86 @@
+"""The template file of a variant whose mask is a BlockMask's."""
+
+from __future__ import annotations
+
+from .text import expression
+from .trace import Traced
+
+# What the kernel reads of a BlockMask, beside what its callables read.
+BLOCK_PARAMS = {"mask_heads": "i32"}
+BLOCK_TENSORS = {"blocks": "u8[*, *, *, *]", "bounds": "i32[*, *, *, *]"}
+
+ELEMENT = "t{slot}.at({indices})"
+CPP_TYPES = {
+    "f32": "float", "f16": "kiln::f16", "bf16": "kiln::bf16", "i32": "int", "i64": "kiln::i64",
+    "u8": "kiln::u8", "bool": "bool",
+}  # fmt: skip
+
+HOOKS = """
+  // Which heads' blocks are those of a tile: of its own head, or of all heads together.
+  __device__ __forceinline__ int plane(int head) const {
+    return mask_heads == 1 ? 0 : head < 0 ? static_cast<int>(mask_heads) : head;
+  }
+  __device__ __forceinline__ kiln::Range query_blocks(const kiln::TileRows& rows) const {
+    const int shift = rows.len_kv - rows.len_q;
+    return {max(rows.q_first - shift, 0) / kBlockQ,
+            min(rows.q_last - shift, rows.len_q - 1) / kBlockQ};
+  }
+  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
+    const kiln::Range queries = query_blocks(rows);
+    const int of = plane(rows.h);
+    int begin = rows.len_kv, end = 0;
+    for (int i = queries.begin; i <= queries.end; ++i) {
+      begin = min(begin, bounds.at(rows.b, of, i, 0));
+      end = max(end, bounds.at(rows.b, of, i, 1));
+    }
+    return {min(begin, end), end};
+  }
+  __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
+                                             int kv_last) const {
+    const kiln::Range queries = query_blocks(rows);
+    const int of = plane(rows.h);
+    bool any = false, all = true;
+    for (int i = queries.begin; i <= queries.end; ++i) {
+      for (int j = kv_first / kBlockKv; j <= kv_last / kBlockKv; ++j) {
+        const int state = blocks.at(rows.b, of, i, j);
+        any = any || state != 0;
+        all = all && state == 2;
+      }
+    }
+    return !any ? kiln::Tile::skip : all ? kiln::Tile::full : kiln::Tile::partial;
+  }
+"""
+
+
+def template_text(
+    traced: Traced, params: dict[str, str], tensors: dict[str, str], block_size: tuple[int, int]
+) -> str:
+    """The struct of a variant: the callables' expressions, and what a BlockMask's lists say."""
+    members = [f"  kiln::Slot<{CPP_TYPES[kind]}> {name};" for name, kind in params.items()]
+    for name, declaration in tensors.items():
+        kind, _, dimensions = declaration.partition("[")
+        rank = dimensions.count("*")
+        members.append(f"  kiln::VariantTable<{CPP_TYPES[kind]}, {rank}> {name};")
+    opening = "".join(
+        f"    [[maybe_unused]] const int {name} = at.{name};\n" for name in ("b", "h", "row", "kv")
+    )
+    logits = traced.logits and expression(traced.logits, ELEMENT)
+    shown = "true" if traced.mask is None else expression(traced.mask, ELEMENT)
+    state = "blocks.at(at.b, plane(at.h), at.row / kBlockQ, at.kv / kBlockKv)"
+    lines = [
+        "struct UserVariant : kiln::VariantDefaults {",
+        *members,
+        f"  static constexpr int kBlockQ = {block_size[0]}, kBlockKv = {block_size[1]};",
+        f"  static constexpr bool kTransformsLogits = {'true' if logits else 'false'};",
+        "  static constexpr bool kMasks = true, kTilesBySequence = true;",
+        HOOKS,
+        "  __device__ __forceinline__ bool keep(const kiln::Position& at) const {",
+        f"{opening}    const int state = {state};",
+        f"    return state == 2 || (state == 1 && {shown});\n  }}",
+    ]
+    if logits:
+        lines += [
+            "  __device__ __forceinline__ float logits(float logit, const kiln::Position& at) const {",
+            f"{opening}    return {logits};\n  }}",
+        ]
+    return "\n".join([*lines, "};\n"])

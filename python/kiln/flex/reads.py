@@ -1,0 +1,150 @@
+"""What a callable reads from outside: its closure, its defaults and the globals that its code
+names. Two calls for which this is the same, apart from the elements of tensors, give one trace."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import math
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+MOST_ITEMS = 256  # of a container; what is in a longer one is not compared
+STABLE_MODULES = ("torch", "math", "operator", "builtins", "functools", "numpy")
+
+
+@dataclass
+class Reads:
+    """What was found. `key` decides, if `is_stable`, what a trace gives."""
+
+    key: list[Any] = field(default_factory=list)
+    tensors: list[torch.Tensor] = field(default_factory=list)  # in the order in which they are met
+    # Of the functions. Whoever keeps the key keeps these, as it has their addresses.
+    codes: list[types.CodeType] = field(default_factory=list)
+    is_stable: bool = True
+    seen: set[int] = field(default_factory=set)
+
+    def look(self, value: Any) -> None:
+        """Adds one value, and what it reads in turn."""
+        kind = type(value)
+        if kind in (int, bool, str, bytes, types.NoneType, torch.dtype, torch.device):
+            self.key.append((kind, value))
+        elif kind is float:
+            self.key.append((value, math.copysign(1.0, value)))
+        elif kind is torch.Tensor or kind is torch.nn.Parameter:
+            self._tensor(value)
+        elif kind is types.FunctionType:
+            self._function(value)
+        elif kind in (tuple, list):
+            self._items(kind, value)
+        elif kind is dict:
+            self._items(kind, [item for pair in value.items() for item in pair])
+        elif kind is functools.partial:
+            self._items(kind, [value.func, *value.args, *value.keywords.items()])
+        elif not self._is_fixed(value):
+            self.is_stable = False
+
+    def _tensor(self, tensor: torch.Tensor) -> None:
+        place = next((i for i, known in enumerate(self.tensors) if known is tensor), None)
+        if place is None:
+            place = len(self.tensors)
+            self.tensors.append(tensor)
+        self.key.append((place, tensor.dtype, tensor.shape))
+
+    def _items(self, kind: type, items: Any) -> None:
+        self.key.append((kind, len(items)))
+        if len(items) > MOST_ITEMS:
+            self.is_stable = False
+            return
+        for item in items:
+            self.look(item)
+
+    def _function(self, function: types.FunctionType) -> None:
+        if id(function) in self.seen:
+            self.is_stable = False  # it calls itself
+            return
+        self.seen.add(id(function))
+        code = function.__code__
+        names, is_open = _globals_of(code)
+        self.key.append(id(code))
+        self.codes.append(code)
+        self.is_stable = self.is_stable and not is_open
+        for cell in function.__closure__ or ():
+            try:
+                self.look(cell.cell_contents)
+            except ValueError:  # not assigned yet
+                self.key.append("empty cell")
+        self.look(function.__defaults__)
+        if function.__kwdefaults__:
+            self.look(function.__kwdefaults__)
+        for name in names:
+            if name in function.__globals__:
+                self.look(function.__globals__[name])
+            elif not hasattr(builtins, name):
+                self.key.append("no global")
+        self.seen.discard(id(function))
+
+    def _is_fixed(self, value: Any) -> bool:
+        """Whether nothing that the value has can change. It becomes part of the key."""
+        if isinstance(value, types.ModuleType):
+            fixed = value.__name__.partition(".")[0] in STABLE_MODULES
+        elif isinstance(value, types.BuiltinFunctionType):
+            fixed = value.__self__ is None or isinstance(value.__self__, types.ModuleType)
+        else:
+            fixed = isinstance(value, types.MethodDescriptorType) or (
+                isinstance(value, type) and value.__module__.partition(".")[0] in STABLE_MODULES
+            )
+        if fixed:
+            self.key.append(value)
+        return fixed
+
+    def numbers_in_code(self) -> frozenset[tuple[type, Any]]:
+        """The numbers that stand in the code of the functions that were found."""
+        found: set[tuple[type, Any]] = set()
+        for code in self.codes:
+            found |= _constants_of(code)
+        return frozenset(found)
+
+
+def reads_of(*callables: Any) -> Reads:
+    """What these callables read, of which each may be None."""
+    reads = Reads()
+    for function in callables:
+        reads.look(function)
+    return reads
+
+
+@functools.lru_cache(maxsize=4096)
+def _globals_of(code: types.CodeType) -> tuple[tuple[str, ...], bool]:
+    """The globals that a code object reads, and whether it reads what cannot be known here."""
+    names: dict[str, None] = {}
+    is_open = False
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            names[instruction.argval] = None
+        is_open |= instruction.opname == "IMPORT_NAME"
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner, inner_is_open = _globals_of(constant)
+            names.update(dict.fromkeys(inner))
+            is_open |= inner_is_open
+    return tuple(names), is_open
+
+
+@functools.lru_cache(maxsize=4096)
+def _constants_of(code: types.CodeType) -> frozenset[tuple[type, Any]]:
+    found: set[tuple[type, Any]] = set()
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _constants_of(constant)
+        elif type(constant) in (int, float):
+            found |= {(type(constant), constant), (type(constant), -constant)}
+    # Small numbers are operands of instructions from Python 3.14 on.
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_SMALL_INT":
+            found.add((int, instruction.argval))
+    return frozenset(found)

@@ -1,0 +1,163 @@
+"""What jit.flex_attention refuses, in words; and what its traces keep."""
+
+import gc
+import warnings
+import weakref
+
+import kiln
+import pytest
+import torch
+from kiln import jit
+from kiln.flex.plan import bound_variant
+from kiln.flex.reads import reads_of
+from kiln.flex.text import expression
+from kiln.flex.trace import trace
+from message_page import check
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
+
+Q = torch.zeros(1, 4, 16, 64, dtype=torch.float16)
+TABLE, PARAMETER = torch.zeros(3, 5), torch.nn.Parameter(torch.zeros(4))
+MANY = [torch.zeros(2) for _ in range(9)]
+
+
+def causal(b, h, q_idx, kv_idx):
+    return q_idx >= kv_idx
+
+
+MASK = create_block_mask(causal, None, None, 16, 16, device="cpu")
+
+
+def call(score_mod=None, block_mask=None, q=Q, k=Q, **options):
+    return jit.flex_attention(q, k, k, score_mod, block_mask, **options)
+
+
+def scored(function):
+    return lambda: call(lambda score, b, h, q_idx, kv_idx: function(score, q_idx, kv_idx))
+
+
+CALLS = [
+    (scored(lambda s, q, kv: s if q > kv else 0.0), TypeError, "score_mod needs the value of what "
+     "gt() returns in Python, which exists only inside the kernel; use torch.where() instead"),
+    (scored(lambda s, q, kv: s * float(q)), TypeError, "needs the value of q_idx in Python"),
+    (scored(lambda s, q, kv: s * TABLE[q, kv].item()), TypeError, "the value of an element of a t"),
+    (scored(lambda s, q, kv: torch.cumsum(s, 0)), TypeError, "score_mod calls cumsum(), which is"),
+    (scored(lambda s, q, kv: s.unfold(0, 1, 1)), TypeError, "uses .unfold of the score, which is"),
+    (scored(lambda s, q, kv: s + TABLE), TypeError, "score_mod computes with a tensor of shape [3,"),
+    (scored(lambda s, q, kv: s + TABLE[q]), TypeError, "a tensor of shape [5]; index every dim"),
+    (scored(lambda s, q, kv: TABLE[s, 0]), TypeError, "indexes a tensor of shape [3, 5] by torch.f"),
+    (scored(lambda s, q, kv: TABLE[q, 1:]), TypeError, "every index must be a whole number"),
+    (scored(lambda s, q, kv: TABLE[q, 5]), IndexError, "score_mod reads index 5 of dimension 1 of a"),
+    (scored(lambda s, q, kv: TABLE[q, 0, 0]), IndexError, "score_mod gives 3 indices to a tensor"),
+    (scored(lambda s, q, kv: s[0]), TypeError, "score_mod indexes the score, which is a scalar"),
+    (scored(lambda s, q, kv: s + [1][q]), TypeError, "needs the value of q_idx in Python"),
+    (scored(lambda s, q, kv: s & 1), TypeError, "calls bitwise_and() with what is not supported: &"),
+    (scored(lambda s, q, kv: s + "1"), TypeError, "score_mod computes with '1'; a number or a tens"),
+    (scored(lambda s, q, kv: s.double()), TypeError, "score_mod converts to torch.float64; use flo"),
+    (scored(lambda s, q, kv: s + TABLE.double()[q, 0]), TypeError, "reads a tensor of torch.float64"),
+    (scored(lambda s, q, kv: s + (q < 2**40)), TypeError, "uses the whole number 1099511627776, wh"),
+    (scored(lambda s, q, kv: s.new_full((2,), 1)), TypeError, "makes a tensor of shape [2]; only sc"),
+    (scored(lambda s, q, kv: s + torch.zeros(1, 1, 1, 1, 1, 1)[q, 0, 0, 0, 0, 0]), TypeError,
+     "reads a tensor of 6 dimensions; at most 5 are read"),
+    (scored(lambda s, q, kv: (s, q)), TypeError, "score_mod must return a scalar tensor, got tuple"),
+    (scored(lambda s, q, kv: s + PARAMETER[0]), ValueError, "a tensor that score_mod or mask_mod "
+     "reads requires grad, and Kiln computes the forward pass only"),
+    (scored(lambda s, q, kv: s + sum(t[0] for t in MANY)), TypeError, "read 9 tensors, and at most 8"),
+    (lambda: call(mask_mod=lambda b, h, q, kv: q - kv), TypeError, "mask_mod must return a bool, g"),
+    (lambda: call(3), TypeError, "score_mod must be callable, got int"),
+    (lambda: call(None, causal), TypeError, "block_mask must be a BlockMask, got function; make one"),
+    (lambda: call(None, MASK, mask_mod=causal), ValueError, "block_mask has a mask_mod of its own"),
+    (lambda: call(None, MASK, k=Q[:, :, :9]), ValueError, "was made for lengths (16, 16), and query"),
+    (lambda: call(None, MASK[0:0]), ValueError, "block_mask must have the batch of query, 1, or 1"),
+    (lambda: call(None, MASK.to("meta")), ValueError, "block_mask is on meta and query on cpu; pass"),
+    (lambda: call(k=Q[:, :2]), ValueError, "query and key must have the same number of heads, got 4"),
+    (lambda: call(k=Q[:, :3], enable_gqa=True), ValueError, "heads of query must be a multiple of"),
+    (lambda: call(k=Q.expand(2, -1, -1, -1)), ValueError, "key must have the batch of query, 1, or"),
+    (lambda: call(q=Q[0]), ValueError, "query must have 4 dimensions, [batch, heads, length, head"),
+    (lambda: call(q=Q.numpy()), TypeError, "query must be a torch.Tensor, got ndarray; jit.flash_a"),
+    (lambda: call(return_aux=AuxRequest(max_scores=True)), TypeError, "asks for max_scores, which"),
+    (lambda: call(return_lse=True, return_aux=AuxRequest()), ValueError, "ask for the same result"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_messages(number):
+    provoked, kind, text = CALLS[number]
+    with kiln.no_compile(), pytest.raises(kind) as error:
+        provoked()
+    assert str(error.value).startswith("flex_attention: ")
+    check(error.value, kind, text)
+
+
+def test_warnings_come_once():
+    options = {"kernel_options": {"BLOCK_M": 64}, "return_lse": True}
+    with kiln.device("emulator:sm_80"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        out, lse = call(**options)
+        call(**options)
+    assert out.shape == Q.shape and lse.shape == Q.shape[:3]
+    assert [warning.category for warning in caught] == [FutureWarning, UserWarning]
+    assert all(warning.filename == __file__ for warning in caught)
+
+
+def traced(score_mod=None, mask_mod=None):
+    reads = reads_of(score_mod, mask_mod)
+    return trace(score_mod, mask_mod, reads.numbers_in_code()), reads
+
+
+def test_a_mask_is_a_plain_expression():
+    size = 100
+    found, _ = traced(None, lambda b, h, q, kv: (q - kv < size) & (kv <= q) & (kv // 3 % 2 == 0))
+    text = expression(found.mask)
+    assert text == "((((row - kv) < p0) && (kv <= row)) && (((kv / 3) % 2) == 0))"
+    found, _ = traced(lambda s, b, h, q, kv: torch.where(q >= kv, s, -float("inf")))
+    assert (found.logits, expression(found.mask)) == (None, "(row >= kv)")
+
+
+def test_what_a_trace_may_be_kept_for():
+    """A trace is kept where everything that its callable reads can be compared."""
+
+    class Model:
+        reach = 3
+
+        def mask_mod(self, b, h, q_idx, kv_idx):
+            return q_idx < self.reach
+
+    helper = {"reach": [1, 2.5]}
+    table, model = torch.zeros(4), Model()
+    kept = lambda b, h, q, kv: (q < helper["reach"][0]) & (table[q] > table.size(0))  # noqa: E731
+    found, reads = traced(None, kept)
+    assert reads.is_stable and not found.tracer.computes
+    assert reads.tensors == [table]
+    assert not traced(None, model.mask_mod)[1].is_stable
+    assert not traced(None, lambda b, h, q, kv: q < model.reach)[1].is_stable
+    assert traced(None, lambda b, h, q, kv: q < (table * 2)[kv])[0].tracer.computes
+    first = bound_variant(None, kept)
+    helper["reach"][0] = 7
+    assert bound_variant(None, kept).__getstate__()[1]["p0"] == 7
+    assert first.__getstate__()[1]["p0"] == 1
+
+
+def test_a_long_computation_is_not_written_out():
+    def score_mod(score, b, h, q_idx, kv_idx):
+        for _ in range(60):
+            score = score * score + torch.sigmoid(score)
+        return score
+
+    assert len(expression(traced(score_mod)[0].logits)) < 10000
+
+
+def test_a_kept_trace_does_not_keep_tensors():
+    table = torch.zeros(4)
+
+    def score_mod(score, b, h, q_idx, kv_idx):
+        return score + table[h]
+
+    first = bound_variant(score_mod, None)
+    assert bound_variant(score_mod, None) is first
+    table.data = torch.ones(4)
+    second = bound_variant(score_mod, None)
+    assert second is not first
+    dead = weakref.ref(second.__getstate__()[1]["t0"])
+    del table, score_mod, first, second
+    gc.collect()
+    assert dead() is None
