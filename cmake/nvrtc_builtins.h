@@ -42,6 +42,7 @@ __device__ int abs(int);
 __device__ float fabsf(float);
 __device__ float fmaf(float, float, float);
 __device__ float fmaxf(float, float);
+__device__ float fminf(float, float);
 __device__ float rsqrtf(float);
 __device__ int __float2int_rn(float);
 __device__ unsigned __float2uint_rn(float);

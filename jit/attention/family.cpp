@@ -7,6 +7,7 @@
 
 #include "jit/attention/config.h"
 #include "jit/attention/context_parallel.h"
+#include "jit/attention/mask_source.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/render.h"
 #include "jit/attention/samples.h"
@@ -332,6 +333,9 @@ constinit const Family kAttention = {.name = "flash_attention",
                                      .settle = settle,
                                      .kernels = kernels,
                                      .samples = attention_samples,
-                                     .tuning = &kAttentionTuning};
+                                     .tuning = &kAttentionTuning,
+                                     .note = [](const UserTexts& texts) {
+                                       return texts.variant ? mask_note(*texts.variant) : "";
+                                     }};
 
 }  // namespace kiln

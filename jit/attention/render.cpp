@@ -1,6 +1,7 @@
 #include "jit/attention/render.h"
 
 #include "jit/attention/config.h"
+#include "jit/attention/mask_source.h"
 #include "jit/attention/variant_arguments.h"
 #include "jit/op/arch.h"
 #include "jit/op/checks.h"
@@ -86,6 +87,8 @@ std::string user_variant(const VariantDefinition& d) {
          << slots_check(d);
     return text.str();
   }
+  const std::string over_tiles = d.mask.empty() ? "" : mask_source(d).members;
+  if (!over_tiles.empty()) text << "#include \"/kiln/attention/mask_box.cuh\"\n\n";
   text << "struct UserVariant : kiln::VariantDefaults {\n"
        << members(d)
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
@@ -96,7 +99,7 @@ std::string user_variant(const VariantDefinition& d) {
                  d.logits);
   }
   if (!d.mask.empty()) {
-    text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", d.mask);
+    text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", d.mask) << over_tiles;
   }
   text << "};\n";
   return text.str();

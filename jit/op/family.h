@@ -85,6 +85,8 @@ struct Family {
   std::vector<Specialization> (*samples)(int arch);
   // The reader of its entries of a tuning table. It is null where calls ask no such table.
   const TuningReader* tuning = nullptr;
+  // What explanations say of a user's texts beside the kernel; "" is nothing. Null: always nothing.
+  std::string (*note)(const UserTexts& texts) = nullptr;
 };
 
 // The only list of the operators: jit/families.cpp.

@@ -58,6 +58,9 @@ std::string explain_recipe(const ExplainedCall& call, const Recipe& recipe, cons
   json result = explain_step(recipe.first(), texts, device);
   json reasons = reasons_of(recipe.first().spec, call.path_note);
   if (!call.note.empty()) reasons.push_back(call.note);
+  const Family& family = *recipe.first().spec.kernel().family;
+  const std::string of_texts = family.note != nullptr ? family.note(texts) : "";
+  if (!of_texts.empty()) reasons.push_back(of_texts);
   result["op"] = call.op;
   result["device"] = device.info().name;
   result["workspace_bytes"] = recipe.workspace_bytes;

@@ -4,12 +4,19 @@
 
 namespace kiln {
 
+__device__ __forceinline__ Range within_sequence(Range range, const TileRows& rows) {
+  const int begin = max(range.begin, 0);
+  return {begin, max(begin, min(range.end, rows.len_kv))};
+}
 // Returns the keys outside of which `rows` see none.
 template <class Variant>
 __device__ __forceinline__ Range visible_range(const Variant& variant, const TileRows& rows) {
-  const Range range = variant.kv_range(rows);
-  const int begin = max(range.begin, 0);
-  return {begin, max(begin, min(range.end, rows.len_kv))};
+  return within_sequence(variant.kv_range(rows), rows);
+}
+// The same for a mask that is applied to tiles that a walk within visible_range() has found.
+template <class Variant>
+__device__ __forceinline__ Range binding_range(const Variant& variant, const TileRows& rows) {
+  return within_sequence(variant.binding_range(rows), rows);
 }
 
 // Visits in order the tiles of kBlockKv keys that the variant's range touches and tile() does not

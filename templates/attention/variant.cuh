@@ -86,6 +86,9 @@ struct DefaultHooks {
   static constexpr bool kNarrows = false;
   // tile(rows, kv_first, kv_last), for one sequence, in the place of the other tile().
   static constexpr bool kTilesBySequence = false;
+  // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
+  // need not ask for it again. For ranges that take long to compute.
+  static constexpr bool kRangeFollowsKeep = false;
 
   // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
@@ -232,6 +235,12 @@ struct Variants : Vs... {
     (intersect<Vs>(range, rows), ...);
     return range;
   }
+  // As kv_range(), of those masks whose keep() does not hide what their ranges leave out.
+  __device__ __forceinline__ Range binding_range(const TileRows& rows) const {
+    Range range{0, rows.len_kv};
+    (bind<Vs>(range, rows), ...);
+    return range;
+  }
   __device__ __forceinline__ Tile tile(int q_first, int q_last, int kv_first, int kv_last) const {
     static_assert(!(Vs::kTilesBySequence || ...), "tile: this mask needs the rows of a sequence");
     return tile(TileRows{0, q_first, q_last, 0, 0}, kv_first, kv_last);
@@ -292,6 +301,10 @@ struct Variants : Vs... {
   template <class V>
   __device__ __forceinline__ void intersect(Range& range, const TileRows& rows) const {
     if constexpr (V::kMasks) range = intersection(range, get<V>().kv_range(rows));
+  }
+  template <class V>
+  __device__ __forceinline__ void bind(Range& range, const TileRows& rows) const {
+    if constexpr (!V::kRangeFollowsKeep) intersect<V>(range, rows);
   }
   template <class V>
   __device__ __forceinline__ void show(Range& range, const Position& row) const {

@@ -177,7 +177,7 @@ template <class Variant, class Tile>
 __device__ __forceinline__ Range seen_keys(const Variant& variant, const Tile& tile) {
   const Range all = {0, tile.all_keys()};
   if constexpr (!Variant::kMasks) return all;
-  return intersection(all, variant.kv_range(tile.rows_from(0, tile.all_rows())));
+  return intersection(all, variant.binding_range(tile.rows_from(0, tile.all_rows())));
 }
 
 // K of a tile is copied before V of the tile before it, in the order in which they are used; V only

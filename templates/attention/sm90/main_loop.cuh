@@ -258,7 +258,7 @@ class KeyLoop {
   __device__ __forceinline__ void mask(const Tile& tile, int row) {
     const Variant& variant = args_.call.variant();
     mask_scores(scores_, variant, tile, row, keys_.kv_first,
-                visible_range(variant, tile.rows_from(tile.first_row, Shape::kBlockQ)));
+                binding_range(variant, tile.rows_from(tile.first_row, Shape::kBlockQ)));
   }
 
   // The accumulators of the first product already have the register layout of the second product's

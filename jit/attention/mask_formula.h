@@ -1,0 +1,22 @@
+// A mask's condition as a formula without negations: conjunctions and disjunctions of comparisons.
+// Whether the mask may show a pair, and whether it may hide one, are two such formulas.
+#pragma once
+
+#include <vector>
+
+#include "jit/op/expression.h"
+
+namespace kiln {
+
+struct Formula {
+  enum class Kind { unknown, never, all, any, compare };
+  Kind kind = Kind::unknown;  // unknown: nothing is known of when it holds
+  Operation comparison = Operation::equal;
+  ExpressionPointer left{}, right{};  // of a comparison
+  std::vector<Formula> parts{};   // of `all` and `any`, at least two of other kinds than this
+};
+
+// The formula of a condition or, if `negated`, of its opposite.
+Formula formula_of(const ExpressionPointer& condition, bool negated);
+
+}  // namespace kiln

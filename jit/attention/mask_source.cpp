@@ -1,0 +1,80 @@
+#include "jit/attention/mask_source.h"
+
+#include <algorithm>
+
+#include "jit/attention/mask_formula.h"
+#include "jit/attention/mask_names.h"
+#include "jit/attention/mask_writer.h"
+#include "jit/op/source_text.h"
+
+namespace kiln {
+namespace {
+
+void collect_unread(const VariantDefinition& d, const Expression& e,
+                    std::vector<std::string>& unread) {
+  std::string what;
+  if (e.operation == Operation::unknown) {
+    what = "'" + e.text + "'";
+  } else if (e.operation == Operation::name) {
+    what = why_unknown(d, plain_name(e.text));
+  }
+  if (!what.empty() && std::ranges::find(unread, what) == unread.end()) unread.push_back(what);
+  for (const ExpressionPointer& operand : e.operands) collect_unread(d, *operand, unread);
+}
+
+std::string condition(const VariantDefinition& d, const char* name, const Formula& formula) {
+  SourceText text;
+  text << "  __device__ __forceinline__ bool " << name << "(const kiln::MaskBox& box) const {\n"
+       << MaskWriter(d).body(formula) << "  }\n";
+  return text.str();
+}
+
+}  // namespace
+
+MaskSource mask_source(const VariantDefinition& d) {
+  MaskSource source;
+  const ParsedExpression parsed = parse_expression(
+      d.mask, [&](std::string_view name) { return type_of_mask_name(d, name); });
+  if (!parsed.tree) {
+    source.unread.push_back("anything from " + parsed.fault + " on");
+    return source;
+  }
+  collect_unread(d, *parsed.tree, source.unread);
+  const Formula shows = formula_of(parsed.tree, false), hides = formula_of(parsed.tree, true);
+  source.skips = shows.kind != Formula::Kind::unknown;
+  source.fills = hides.kind != Formula::Kind::unknown;
+  if (!source.skips && !source.fills) return source;
+  SourceText text;
+  text << "  static constexpr bool kTilesBySequence = true;\n"
+       << "  static constexpr bool kRangeFollowsKeep = true;\n"
+       << condition(d, "may_show", shows) << condition(d, "may_hide", hides)
+       << "  __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,\n"
+       << "                                             int kv_last) const {\n"
+       << "    return kiln::tile_of(*this, rows, kv_first, kv_last);\n  }\n";
+  if (source.skips) {
+    text << "  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {\n"
+         << "    return kiln::range_of(*this, rows);\n  }\n";
+  }
+  source.members = text.str();
+  return source;
+}
+
+std::string mask_note(const VariantDefinition& d) {
+  if (d.mask.empty()) return "";
+  const MaskSource source = mask_source(d);
+  std::string unread;
+  for (const std::string& what : source.unread) unread += (unread.empty() ? "" : ", ") + what;
+  if (source.members.empty()) {
+    return "the variant's mask is evaluated for every pair: " +
+           (unread.empty() ? "its text says nothing of whole tiles" : unread + " cannot be read") +
+           " over intervals";
+  }
+  std::string note = "the variant's mask is evaluated over intervals too: tiles that it hides are ";
+  note += source.skips ? "skipped" : "not skipped";
+  note += source.fills ? ", and those that it shows whole are not masked"
+                       : ", and none is known to be shown whole";
+  if (!unread.empty()) note += "; " + unread + " cannot be read";
+  return note;
+}
+
+}  // namespace kiln

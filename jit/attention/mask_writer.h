@@ -1,0 +1,51 @@
+// Writes formulas of a mask as device code over intervals.
+#pragma once
+
+#include <string>
+
+#include "jit/attention/mask_formula.h"
+#include "jit/attention/mask_terms.h"
+#include "kiln/variant.h"
+
+namespace kiln {
+
+// Everything that it returns is an expression of device code. What needs a statement is appended to
+// a body that precedes the expression. `box` is the name of a MaskBox.
+class MaskWriter {
+ public:
+  explicit MaskWriter(const VariantDefinition& definition) : d_(definition) {}
+
+  // The body of a function of a MaskBox `box`, which returns whether the formula may hold.
+  std::string body(const Formula& formula);
+
+ private:
+  std::string may(const Formula& formula, const std::string& box);
+  std::string may_all(const Formula& formula, const std::string& box);
+  std::string may_compare(const Formula& formula, const std::string& box);
+
+  // A comparison of q, kv or their distance with an interval.
+  struct Bound {
+    const char* position = nullptr;  // the member of MaskBox; null if it is no such comparison
+    Operation comparison = Operation::equal;
+    std::string interval{};
+  };
+  Bound bound(const Formula& comparison, const std::string& box);
+  // Wraps `interval` where the sum of a side's terms might overflow.
+  std::string guarded(const MaskTerms& side, std::string interval, const std::string& box);
+
+  std::string integer(const ExpressionPointer& e, const std::string& box);
+  std::string integer_operation(const Expression& e, const std::string& box);
+  std::string sum(const MaskTerms& terms, std::string first, const std::string& box);
+  std::string real(const ExpressionPointer& e, const std::string& box);
+  std::string truth(const ExpressionPointer& e, const std::string& box);
+  std::string choice(const Expression& e, const std::string& box, bool is_real);
+  std::string new_name(const char* prefix);
+  // Whether there is still room: what stands at several places of a formula is written as often.
+  bool has_room() { return ++written_ <= 1000; }
+
+  const VariantDefinition& d_;
+  std::string lines_;
+  int names_ = 0, written_ = 0;
+};
+
+}  // namespace kiln

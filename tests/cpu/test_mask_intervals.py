@@ -1,0 +1,231 @@
+"""What a mask says of tiles, from its text: never wrong, and exact for the usual masks.
+
+The functions are the ones that kernels call, compiled for the host; the judge is the mask itself,
+evaluated for every pair of a tile.
+"""
+
+import random
+import subprocess
+
+from host_masks import build, has_intervals, rendered
+
+MAIN = """
+struct Draw {
+  unsigned long long state;
+  int operator()(int low, int high) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return low + static_cast<int>((state >> 33) % (static_cast<unsigned long long>(high) - low + 1));
+  }
+};
+int failures = 0;
+
+// Tiles of random sequences. `exact`: the answer for every one must be the best one.
+template <class Mask>
+void check(const char* text, Draw draw, int tiles, bool exact, void (*bind)(Draw&, Mask&)) {
+  int decided = 0;
+  long visited = 0, needed = 0;
+  for (int i = 0; i < tiles; ++i) {
+    Mask mask;
+    std::memset(static_cast<void*>(&mask), 0, sizeof mask);
+    bind(draw, mask);
+    const int len_kv = draw(1, 400), len_q = draw(1, draw(0, 3) ? len_kv : 400);
+    const int shift = len_kv - len_q, b = draw(0, 3);
+    const int first = draw(0, len_q - 1), last = min(first + draw(0, 63), len_q - 1);
+    const int kv_first = draw(0, len_kv - 1), kv_last = min(kv_first + draw(0, 63), len_kv - 1);
+    const kiln::TileRows rows{b, first + shift, last + shift, len_q, len_kv};
+    const kiln::Tile tile = mask.tile(rows, kv_first, kv_last);
+    const kiln::Range range = mask.kv_range(rows);
+    bool any = false, all = true, outside = false;
+    for (int row = first; row <= last; ++row) {
+      for (int kv = kv_first; kv <= kv_last; ++kv) {
+        const int q = row + shift;
+        const kiln::Position at{b,  draw(0, 7), draw(0, 1), row, q,
+                                kv, len_q,      len_kv,     static_cast<float>(q - kv)};
+        const bool kept = mask.keep(at);
+        any |= kept, all &= kept;
+        outside |= kept && !range.contains(kv);
+      }
+    }
+    const bool wrong = tile == kiln::Tile::skip ? any : tile == kiln::Tile::full ? !all : false;
+    const bool best = tile == (!any ? kiln::Tile::skip : all ? kiln::Tile::full
+                                                              : kiln::Tile::partial);
+    decided += tile != kiln::Tile::partial;
+    visited += tile != kiln::Tile::skip, needed += any;
+    if ((wrong || outside || (exact && !best)) && ++failures < 10) {
+      std::printf("%s: %s of q %d..%d, kv %d..%d, len_q %d, len_kv %d, first word %d: said %d, "
+                  "any %d, all %d, range %d..%d\\n",
+                  text, wrong ? "wrong" : outside ? "range" : "not exact", rows.q_first,
+                  rows.q_last, kv_first, kv_last, len_q, len_kv,
+                  *reinterpret_cast<const int*>(&mask), static_cast<int>(tile), any, all,
+                  range.begin, range.end);
+    }
+  }
+  std::printf("%s: decided %d of %d, visited %ld for %ld\\n", text, decided, tiles, visited,
+              needed);
+}
+"""
+
+
+def program(folder, masks, exact, tiles):
+    """`masks`: [(definition, C++ that fills mask.arguments with draw())]."""
+    sources = [one["source"] for one in rendered([definition for definition, _ in masks])]
+    assert all(has_intervals(source) for source in sources)
+    calls = ""
+    for number, (definition, fill) in enumerate(masks):
+        seed = random.getrandbits(60)
+        kind = f"v{number}::UserVariant"
+        calls += (
+            f'  check<{kind}>("{definition["mask"]}", {{{seed}ull}}, {tiles}, {str(exact).lower()},'
+            f" [](Draw& draw, {kind}& mask) {{ {fill} }});\n"
+        )
+    main = MAIN + "int main() {\n" + calls + "  return failures != 0;\n}\n"
+    return build(folder, sources, main)
+
+
+def run(path):
+    result = subprocess.run([path], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout[-4000:]
+    return result.stdout
+
+
+INT = {name: [name, "i32"] for name in ("w", "c", "d", "g", "left", "right")}
+DRAWN = {"w": "draw(-2, 200)", "c": "draw(1, 150)", "d": "draw(1, 40)", "g": "draw(-3, 150)",
+         "left": "draw(0, 150)", "right": "draw(0, 150)"}  # fmt: skip
+EXACT = [
+    "kv <= q",
+    "kv <= q && q - kv < w",
+    "q >= kv && kv > q - w",
+    "kv <= q || kv < g",
+    "q / c == kv / c && kv <= q",
+    "row / c == (kv - (len_kv - len_q)) / c && kv >= len_kv - len_q && row >= 0",
+    "kv / c <= q / c",
+    "(q - kv) % d == 0 && q - kv < w && kv <= q",
+    "kv < g || q < g || abs(q - kv) < w",
+    "at.distance >= 0 && at.distance <= left",
+    "q - kv <= left && kv - q <= right",
+    "max(q, kv) - min(q, kv) <= left || kv < g",
+    "!(kv > q || (q - kv >= w && kv >= g))",
+    "kv < g ? true : kv <= q && q - kv < w",
+    "(kv >> 4) == (q >> 4) and q >= 0",
+    "kv <= q == true",
+    "abs(kv - q) <= left",
+]
+
+
+def definition_of(text):
+    names = [name for name in INT if f" {name} " in f" {text} ".replace("(", " ").replace(")", " ")]
+    fill = "".join(f"mask.arguments.{name}.value = {DRAWN[name]}; " for name in names)
+    return {"mask": text, "params": [INT[name] for name in names]}, fill
+
+
+def test_the_usual_masks_are_exact(tmp_path):
+    run(program(tmp_path, [definition_of(text) for text in EXACT], True, 600))
+
+
+class Grammar:
+    """Random masks of every construct that is read, with values near and beyond the ints' ends."""
+
+    def __init__(self):
+        self.random = random.Random()
+
+    def pick(self, *choices):
+        return self.random.choice(choices)
+
+    def integer(self, depth):
+        if depth == 0 or self.random.random() < 0.2:
+            return self.pick("q", "kv", "row", "b", "h", "len_q", "len_kv", "x", "y", "n", "mine",
+                             str(self.random.randrange(70)), "q - kv", "0x1f", "017")  # fmt: skip
+        a, b, less = self.integer(depth - 1), self.integer(depth - 1), depth - 1
+        divisor = self.pick("n", "7", "-n", "64", "(n + 1)")
+        if self.random.random() < 0.15:
+            return self.pick(f"({self.boolean(less)} ? {a} : {b})", f"({self.boolean(less)} + {b})",
+                             f"int({self.real(less)})", f"(int)({a})")  # fmt: skip
+        return self.pick(
+            f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"-({a})", f"({a}) / {divisor}",
+            f"({a}) % {divisor}", f"min({a}, {b})", f"max({a}, {b})", f"abs({a})", f"({a} & {b})",
+            f"({a} & 15)", f"({a} | {b})", f"({a} ^ {b})", f"(({a}) >> {self.random.randrange(6)})",
+            f"(({a}) << {self.random.randrange(6)})", f"~({a})", f"{a} - {b}", f"{a} + {b}",
+        )  # fmt: skip
+
+    def real(self, depth):
+        if depth == 0:
+            return self.pick("at.distance", "s", "1.5", "2.f", ".25", "float(kv)", "float(q)")
+        a, b = self.real(depth - 1), self.real(depth - 1)
+        return self.pick(f"({a} + {b})", f"({a} - {b})", f"{a} * {b}", f"({a}) / {b}", f"-({a})",
+                         f"fabsf({a})", f"fminf({a}, {b})", f"float({self.integer(0)})",
+                         f"({a} + {self.integer(0)})")  # fmt: skip
+
+    def boolean(self, depth):
+        if depth == 0 or self.random.random() < 0.4:
+            compare = self.pick("<", "<=", ">", ">=", "==", "!=")
+            if self.random.random() < 0.2:
+                return f"({self.real(1)} {compare} {self.real(1)})"
+            return f"({self.integer(depth)} {compare} {self.integer(min(depth, 1))})"
+        a, b = self.boolean(depth - 1), self.boolean(depth - 1)
+        return self.pick(f"({a} && {b})", f"({a} || {b})", f"!{a}", f"({a} == {b})",
+                         f"({a} != {b})", f"({a} ? {b} : {self.boolean(depth - 1)})",
+                         f"({a} and not {b})", f"({a} & {b})", f"({a} && ({self.integer(1)}))")  # fmt: skip
+
+
+FILL = """
+  const int kind = draw(0, 5);
+  mask.arguments.x.value = kind == 0 ? draw(-2147483647 - 1, 2147483646) : draw(-300, 300);
+  mask.arguments.y.value = kind == 1 ? 2147483647 - draw(0, 300) : draw(-300, 300);
+  mask.arguments.n.value = kind == 2 ? draw(1, 2147483646) : draw(1, 90);
+  mask.arguments.s.value = kind == 3 ? 3e38f : static_cast<float>(draw(-900, 900)) / 4.0f;
+  static int lengths[4];
+  for (int& length : lengths) length = draw(0, 300);
+  mask.arguments.mine.data.value = lengths;
+  mask.arguments.mine.strides[0].value = 1;
+"""
+
+
+def test_random_masks_are_never_wrong(tmp_path):
+    grammar = Grammar()
+    types = {
+        "params": [["x", "i32"], ["y", "i32"], ["n", "i32"], ["s", "f32"]],
+        "tensors": [["mine", "i32[b]"]],
+    }
+    definitions = [{**types, "mask": grammar.boolean(3)} for _ in range(80)]
+    sources = rendered(definitions)
+    masks = [(d, FILL) for d, one in zip(definitions, sources) if "kv_range" in one["source"]][:40]
+    assert len(masks) == 40
+    output = run(program(tmp_path, masks, False, 300))
+    decided = sum(int(line.split("decided ")[1].split()[0]) for line in output.splitlines())
+    assert decided > 1000, output
+
+
+ELEMENTS = {"tensors": [["mine", "i32[b, q]"], ["its", "i32[b, kv]"], ["allowed", "bool[kv]"]]}
+
+
+def test_a_mask_that_cannot_be_read_keeps_its_kernel():
+    for text, note in [
+        ("allowed", "tensor element 'allowed' cannot be read"),
+        ("helper(q, kv) < 3", "'helper()' cannot be read"),
+        ("[&] { return kv <= q; }()", "anything from '{' on cannot be read"),
+        ("kv <= q, kv < 3", "anything from ',' on cannot be read"),
+        ("kv < 3u", "'3u' cannot be read"),
+        ("kv * 1ll < 3", "'1ll' cannot be read"),
+        ("(unsigned)kv < 3", "anything from 'unsigned' on cannot be read"),
+    ]:
+        (one,) = rendered([{**ELEMENTS, "mask": text}])
+        assert not has_intervals(one["source"])
+        assert "is evaluated for every pair: " + note in one["note"]
+
+
+def test_what_is_unknown_does_not_hide_the_rest():
+    (one,) = rendered([{**ELEMENTS, "mask": "kv <= q && mine == its"}])
+    shows = one["source"].split("may_show")[1].split("may_hide")[0]
+    assert "may_be_at_most(" in shows or "may_be_at_least(" in shows
+    assert "skipped, and none is known to be shown whole" in one["note"]
+    assert one["note"].endswith("tensor element 'mine', tensor element 'its' cannot be read")
+
+
+def test_a_long_expression_ends():
+    deep = "q"
+    for factor in range(2, 40):
+        deep = f"(q + ({deep} * {factor}))"
+    (one,) = rendered([{"mask": f"{deep} < kv"}])
+    assert len(one["source"]) < 200_000
+    (one,) = rendered([{"mask": "(" * 3000 + "kv <= q" + ")" * 3000}])
+    assert not has_intervals(one["source"])

@@ -1,0 +1,153 @@
+"""Masks of variants that are evaluated over whole tiles: results, and the tiles that are read.
+
+tests/cpu/test_mask_intervals.py judges what is said of a tile; here kernels act on it.
+"""
+
+import math
+
+import grid
+import kiln
+import pytest
+import torch
+from attention_case import AttentionCase
+from grid import sized
+from kiln import jit
+from split_case import each_split
+from storage import DEVICE
+from variant_case import run
+
+pytestmark = pytest.mark.usefixtures("device")
+
+WINDOW = jit.Variant("window", params={"w": "i32"}, mask="kv <= q && q - kv < w")
+GLOBAL = jit.Variant(
+    "global", params={"g": "i32", "w": "i32"}, mask="kv < g || q < g || abs(q - kv) < w"
+)
+# One that both paths serve, and one that only Hopper's takes.
+SHAPES = {
+    "few-heads": dict(heads=4, heads_kv=2, batch=2),
+    "many-heads": dict(heads=72, heads_kv=12),
+}
+each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+
+
+def window(at, w):
+    return (at.kv <= at.q) & (at.q - at.kv < w)
+
+
+@each_shape
+@pytest.mark.parametrize("len_q, len_kv, w", [(140, 333, 40), (90, 70, 1000)])
+def test_a_window(shape, len_q, len_kv, w):
+    case = AttentionCase(len_q=len_q, len_kv=len_kv, **shape)
+    run(WINDOW(w=w), case, mask=lambda at: window(at, w))
+
+
+@each_shape
+def test_global_keys_and_rows_beside_a_window(shape):
+    for g, w in [(3, 20), (70, 64), (-1, 0)]:
+        case = AttentionCase(len_q=200, len_kv=230, **shape)
+        run(GLOBAL(g=g, w=w), case,
+            mask=lambda at, g=g, w=w: (at.kv < g) | (at.q < g) | ((at.q - at.kv).abs() < w))  # fmt: skip
+
+
+@each_split
+def test_a_window_whose_keys_are_split(split):
+    out, lse = run(WINDOW(w=130), split, mask=lambda at: window(at, 130))
+    run(WINDOW(w=0), split, mask=lambda at: window(at, 0))
+
+
+class PoisonedCase(AttentionCase):
+    """Keys and values that lie in tiles which no query sees are NaN: reading one would show."""
+
+    def inputs(self, seed=0):
+        q, k, v = super().inputs(seed)
+        for name, span in self.unseen():
+            (k if name == "k" else v)[:, span] = math.nan
+        return q, k, v
+
+    def unseen(self):
+        # No tile has more than 256 keys: the runs of NaN are at least 256 keys from those seen.
+        first_seen = self.len_kv - self.len_q - 7
+        return [(name, slice(0, max(first_seen - 256, 0))) for name in "kv"]
+
+
+@each_shape
+def test_tiles_that_no_query_sees_are_not_read(shape):
+    case = PoisonedCase(len_q=70, len_kv=sized(small=640, full=4000), **shape)
+    q, k, v = case.inputs()
+    assert k.isnan().any()
+    out = jit.flash_attention(q, k, v, variant=WINDOW(w=7))
+    assert out.isfinite().all()
+    seen = k[:, -78:].nan_to_num(), v[:, -78:].nan_to_num()
+    expected = jit.flash_attention(q, *seen, variant=WINDOW(w=7))
+    assert (out.float() - expected.float()).abs().max() < 0.02
+
+
+def test_unseen_tiles_between_seen_ones_are_not_read():
+    """They lie within the range of keys, so that only what is said of each tile leaves them out."""
+    ends = jit.Variant("ends", params={"n": "i32"}, mask="kv < n || kv >= len_kv - n")
+    for shape in SHAPES.values():
+        case = AttentionCase(len_q=70, len_kv=800, **shape)
+        q, k, v = case.inputs()
+        k[:, 200:600] = v[:, 200:600] = math.nan
+        out = jit.flash_attention(q, k, v, variant=ends(n=20))
+        two = torch.cat([k[:, :20], k[:, -20:]], 1), torch.cat([v[:, :20], v[:, -20:]], 1)
+        expected = jit.flash_attention(q, *two)
+        assert (out.float() - expected.float()).abs().max() < 0.02
+
+
+def test_a_key_is_seen_up_to_its_sequences_length():
+    """The elements of a tensor of the sequence are known of every tile."""
+    shorter = jit.Variant("shorter", tensors={"length": "i32[b]"}, mask="kv < length && kv <= q")
+    case = AttentionCase(len_q=60, len_kv=600, batch=2, heads=4, heads_kv=2)
+    q, k, v = case.inputs()
+    length = torch.tensor([600, 30], dtype=torch.int32, device=DEVICE)
+    k[1, 300:] = v[1, 300:] = math.nan
+    out = jit.flash_attention(q, k, v, variant=shorter(length=length))
+    assert out.isfinite().all()
+    expected = jit.flash_attention(q[1:], k[1:, :30], v[1:, :30])
+    assert (out[1:].float() - expected.float()).abs().max() < 0.02
+
+
+def test_sequences_of_their_own_lengths():
+    lengths_q, lengths_k = [1, 70, 0, 33], [300, 70, 20, 500]
+    heads, dim, w = 4, 64, 20
+    torch.manual_seed(0)
+    q = torch.randn(sum(lengths_q), heads, dim, dtype=torch.bfloat16, device=DEVICE)
+    k, v = torch.randn(2, sum(lengths_k), 2, dim, dtype=torch.bfloat16, device=DEVICE)
+
+    def offsets(lengths):
+        ends = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+        return ends.to(DEVICE)
+
+    out = jit.flash_attention_varlen(
+        q, k, v, cu_seqlens_q=offsets(lengths_q), cu_seqlens_k=offsets(lengths_k),
+        max_seqlen_q=max(lengths_q), max_seqlen_k=max(lengths_k), variant=WINDOW(w=w),
+    )  # fmt: skip
+    built_in = jit.flash_attention_varlen(
+        q, k, v, cu_seqlens_q=offsets(lengths_q), cu_seqlens_k=offsets(lengths_k),
+        max_seqlen_q=max(lengths_q), max_seqlen_k=max(lengths_k), window=(w - 1, 0),
+    )  # fmt: skip
+    assert (out.float() - built_in.float()).abs().max() < 0.02
+
+
+@pytest.mark.emulated
+def test_a_window_on_the_portable_path():
+    with kiln.device("emulator:sm_80"):
+        case = AttentionCase(len_q=140, len_kv=333, heads=4, heads_kv=2)
+        run(WINDOW(w=40), case, mask=lambda at: window(at, 40))
+        test_unseen_tiles_between_seen_ones_are_not_read()
+
+
+def test_explain_says_whether_tiles_are_skipped():
+    q = torch.zeros(1, 64, 2, 64, dtype=torch.bfloat16, device=DEVICE)
+
+    def why(variant):
+        return kiln.explain("flash_attention", q, q, q, variant=variant)["why"]
+
+    skipped = "the variant's mask is evaluated over intervals too: tiles that it hides are skipped"
+    assert any(reason.startswith(skipped) for reason in why(WINDOW(w=3)))
+    allowed = torch.ones(64, dtype=torch.bool, device=DEVICE)
+    element = jit.Variant("element", tensors={"allowed": "bool[kv]"}, mask="allowed")
+    assert any("tensor element 'allowed' cannot be read" in reason
+               for reason in why(element(allowed=allowed)))  # fmt: skip
+    assert grid.arch()
