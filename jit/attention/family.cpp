@@ -318,6 +318,17 @@ constexpr AttentionPath kPaths[] = {
     {.kernel = &kTemplates[2], .rows = varlen_rows, .resolve = resolve_varlen},
 };
 
+// In explanations: which tiles a user's masks skip, one variant after the other.
+std::string note_of(const UserTexts& texts) {
+  std::string notes;
+  if (texts.variant == nullptr) return notes;
+  for (const auto& definition : texts.variant->definitions()) {
+    const std::string note = mask_note(*definition);
+    if (!note.empty()) notes += (notes.empty() ? "" : "; ") + note;
+  }
+  return notes;
+}
+
 }  // namespace
 
 std::span<const AttentionPath> attention_paths() { return kPaths; }
@@ -334,8 +345,6 @@ constinit const Family kAttention = {.name = "flash_attention",
                                      .kernels = kernels,
                                      .samples = attention_samples,
                                      .tuning = &kAttentionTuning,
-                                     .note = [](const UserTexts& texts) {
-                                       return texts.variant ? mask_note(*texts.variant) : "";
-                                     }};
+                                     .note = note_of};
 
 }  // namespace kiln

@@ -1,5 +1,7 @@
 #include "jit/attention/render.h"
 
+#include <algorithm>
+
 #include "jit/attention/config.h"
 #include "jit/attention/mask_source.h"
 #include "jit/attention/variant_arguments.h"
@@ -79,6 +81,10 @@ std::string slots_check(const VariantDefinition& d) {
   return text.str();
 }
 
+std::string members_over_tiles(const VariantDefinition& d) {
+  return d.mask.empty() ? "" : mask_source(d).members;
+}
+
 std::string user_variant(const VariantDefinition& d) {
   SourceText text;
   if (!d.file_text.empty()) {
@@ -87,8 +93,6 @@ std::string user_variant(const VariantDefinition& d) {
          << slots_check(d);
     return text.str();
   }
-  const std::string over_tiles = d.mask.empty() ? "" : mask_source(d).members;
-  if (!over_tiles.empty()) text << "#include \"/kiln/attention/mask_box.cuh\"\n\n";
   text << "struct UserVariant : kiln::VariantDefaults {\n"
        << members(d)
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
@@ -99,7 +103,8 @@ std::string user_variant(const VariantDefinition& d) {
                  d.logits);
   }
   if (!d.mask.empty()) {
-    text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", d.mask) << over_tiles;
+    text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", d.mask)
+         << members_over_tiles(d);
   }
   text << "};\n";
   return text.str();
@@ -125,8 +130,10 @@ std::string includes_of(const std::string& file_text) {
 // address, which would move the values behind them.
 std::string user_variants(const Variant& variant) {
   const Variant::Definitions& definitions = variant.definitions();
-  if (definitions.size() == 1) return user_variant(*definitions[0]);
   SourceText text;
+  if (std::ranges::any_of(definitions, [](const auto& d) { return !members_over_tiles(*d).empty(); }))
+    text << "#include \"/kiln/attention/mask_box.cuh\"\n\n";
+  if (definitions.size() == 1) return text.str() + user_variant(*definitions[0]);
   for (std::size_t i = 0; i < definitions.size(); ++i) {
     text << includes_of(definitions[i]->file_text) << "namespace " << room_of(i)
          << " {\nnamespace kiln {\nusing namespace ::kiln;\n"
