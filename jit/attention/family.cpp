@@ -326,16 +326,15 @@ constinit const Template& kFlashAttention = kTemplates[0];
 constinit const Template& kFlashAttentionSm90 = kTemplates[1];
 constinit const Template& kFlashAttentionVarlen = kTemplates[2];
 
-constinit const Family kAttention = {.name = "flash_attention",
-                                     .title = "attention",
-                                     .templates = kTemplates,
-                                     .fields = kFields,
-                                     .settle = settle,
-                                     .kernels = kernels,
-                                     .samples = attention_samples,
-                                     .tuning = &kAttentionTuning,
-                                     .note = [](const UserTexts& texts) {
-                                       return texts.variant ? mask_note(*texts.variant) : "";
-                                     }};
+constinit const Family kAttention = {
+    .name = "flash_attention",
+    .title = "attention",
+    .templates = kTemplates,
+    .fields = kFields,
+    .settle = settle,
+    .kernels = kernels,
+    .samples = attention_samples,
+    .tuning = &kAttentionTuning,
+    .note = [](const UserTexts& texts) { return texts.variant ? mask_note(*texts.variant) : ""; }};
 
 }  // namespace kiln
