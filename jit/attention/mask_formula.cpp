@@ -148,8 +148,7 @@ class Builder {
     }
     const bool from_above = operation == O::less || operation == O::at_most;
     const bool is_largest = a->operation != O::least;
-    const ExpressionPointer y =
-        a->operation == O::magnitude ? negative(x) : a->operands[1];
+    const ExpressionPointer y = a->operation == O::magnitude ? negative(x) : a->operands[1];
     return joined(from_above == is_largest ? K::all : K::any,
                   {compare(operation, x, b), compare(operation, y, b)});
   }

@@ -13,7 +13,7 @@ struct Formula {
   Kind kind = Kind::unknown;  // unknown: nothing is known of when it holds
   Operation comparison = Operation::equal;
   ExpressionPointer left{}, right{};  // of a comparison
-  std::vector<Formula> parts{};   // of `all` and `any`, at least two of other kinds than this
+  std::vector<Formula> parts{};       // of `all` and `any`, at least two of other kinds than this
 };
 
 // The formula of a condition or, if `negated`, of its opposite.

@@ -6,8 +6,8 @@
 namespace kiln {
 namespace {
 
-constexpr std::array<std::string_view, 8> kInts{"b",  "h",     "h_kv",   "row",
-                                                "q",  "kv",    "len_q",  "len_kv"};
+constexpr std::array<std::string_view, 8> kInts{"b", "h",  "h_kv",  "row",
+                                                "q", "kv", "len_q", "len_kv"};
 constexpr std::string_view kMember = "at.";
 
 template <class List>

@@ -33,8 +33,8 @@ std::string condition(const VariantDefinition& d, const char* name, const Formul
 
 MaskSource mask_source(const VariantDefinition& d) {
   MaskSource source;
-  const ParsedExpression parsed = parse_expression(
-      d.mask, [&](std::string_view name) { return type_of_mask_name(d, name); });
+  const ParsedExpression parsed =
+      parse_expression(d.mask, [&](std::string_view name) { return type_of_mask_name(d, name); });
   if (!parsed.tree) {
     source.unread.push_back("anything from " + parsed.fault + " on");
     return source;
@@ -52,8 +52,9 @@ MaskSource mask_source(const VariantDefinition& d) {
        << "                                             int kv_last) const {\n"
        << "    return kiln::tile_of(*this, rows, kv_first, kv_last);\n  }\n";
   if (source.skips) {
-    text << "  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {\n"
-         << "    return kiln::range_of(*this, rows);\n  }\n";
+    text
+        << "  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {\n"
+        << "    return kiln::range_of(*this, rows);\n  }\n";
   }
   source.members = text.str();
   return source;

@@ -195,7 +195,9 @@ MaskWriter::Bound MaskWriter::bound(const Formula& f, const std::string& box) {
   std::string interval = sum(rest, "", box);
   interval = guarded(left, std::move(interval), box);
   interval = guarded(right, std::move(interval), box);
-  return {.position = all.q == 0 ? "kv" : all.kv == 0 ? "q" : "distance",
+  return {.position = all.q == 0    ? "kv"
+                      : all.kv == 0 ? "q"
+                                    : "distance",
           .comparison = sign > 0 ? f.comparison : flipped(f.comparison),
           .interval = std::move(interval)};
 }
@@ -275,8 +277,9 @@ std::string MaskWriter::integer(const ExpressionPointer& e, const std::string& b
   if (terms.is_tame() && (is_distance || (terms.q == 0) != (terms.kv == 0))) {
     const int sign = terms.q != 0 ? terms.q : terms.kv;
     if (std::abs(sign) == 1) {
-      const std::string position =
-          box + (terms.kv == 0 ? ".q" : terms.q == 0 ? ".kv" : ".distance");
+      const std::string position = box + (terms.kv == 0  ? ".q"
+                                          : terms.q == 0 ? ".kv"
+                                                         : ".distance");
       const std::string first = sign > 0 ? position : call("negate", position);
       return guarded(terms, sum(terms, first, box), box);
     }

@@ -20,33 +20,20 @@ struct Binary {
   int precedence;  // a higher one binds closer
   O operation;
 };
-constexpr std::array<Binary, 24> kBinaries{{{"*", 10, O::multiply},
-                                            {"/", 10, O::divide},
-                                            {"%", 10, O::remainder},
-                                            {"+", 9, O::add},
-                                            {"-", 9, O::subtract},
-                                            {"<<", 8, O::shift_left},
-                                            {">>", 8, O::shift_right},
-                                            {"<", 7, O::less},
-                                            {"<=", 7, O::at_most},
-                                            {">", 7, O::more},
-                                            {">=", 7, O::at_least},
-                                            {"==", 6, O::equal},
-                                            {"!=", 6, O::differ},
-                                            {"not_eq", 6, O::differ},
-                                            {"&", 5, O::bit_and},
-                                            {"bitand", 5, O::bit_and},
-                                            {"^", 4, O::bit_xor},
-                                            {"xor", 4, O::bit_xor},
-                                            {"|", 3, O::bit_or},
-                                            {"bitor", 3, O::bit_or},
-                                            {"&&", 2, O::both},
-                                            {"and", 2, O::both},
-                                            {"||", 1, O::either},
-                                            {"or", 1, O::either}}};
-constexpr std::pair<std::string_view, O> kUnaries[] = {
-    {"-", O::negate}, {"~", O::complement},     {"compl", O::complement},
-    {"!", O::invert}, {"not", O::invert}};
+constexpr std::array<Binary, 24> kBinaries{
+    {{"*", 10, O::multiply},    {"/", 10, O::divide},     {"%", 10, O::remainder},
+     {"+", 9, O::add},          {"-", 9, O::subtract},    {"<<", 8, O::shift_left},
+     {">>", 8, O::shift_right}, {"<", 7, O::less},        {"<=", 7, O::at_most},
+     {">", 7, O::more},         {">=", 7, O::at_least},   {"==", 6, O::equal},
+     {"!=", 6, O::differ},      {"not_eq", 6, O::differ}, {"&", 5, O::bit_and},
+     {"bitand", 5, O::bit_and}, {"^", 4, O::bit_xor},     {"xor", 4, O::bit_xor},
+     {"|", 3, O::bit_or},       {"bitor", 3, O::bit_or},  {"&&", 2, O::both},
+     {"and", 2, O::both},       {"||", 1, O::either},     {"or", 1, O::either}}};
+constexpr std::pair<std::string_view, O> kUnaries[] = {{"-", O::negate},
+                                                       {"~", O::complement},
+                                                       {"compl", O::complement},
+                                                       {"!", O::invert},
+                                                       {"not", O::invert}};
 constexpr std::pair<std::string_view, T> kTypes[] = {
     {"bool", T::boolean}, {"int", T::integer}, {"float", T::real}};
 
@@ -136,8 +123,8 @@ class Parser {
       ExpressionPointer first = ternary();
       expect(":");
       ExpressionPointer second = ternary();
-      const T type = first->type == second->type ? first->type
-                                                 : arithmetic(first->type, second->type);
+      const T type =
+          first->type == second->type ? first->type : arithmetic(first->type, second->type);
       tree = node(O::choose, type, {tree, first, second});
     }
     --depth_;
@@ -267,9 +254,7 @@ class Parser {
     T type = promoted(operands.front()->type);
     if (!one && promoted(operands.back()->type) != type) type = T::unknown;
     if (floats && type != T::real) type = T::unknown;
-    const O operation = one                           ? O::magnitude
-                        : text.find("min") != text.npos ? O::least
-                                                        : O::largest;
+    const O operation = one ? O::magnitude : text.find("min") != text.npos ? O::least : O::largest;
     if (type == T::unknown) return node(O::unknown, type, {}, text + "()");
     return node(operation, type, std::move(operands));
   }

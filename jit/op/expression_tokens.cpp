@@ -9,8 +9,8 @@ namespace {
 
 // Longer ones come first.
 constexpr std::array<std::string_view, 8> kPairs{"<<", ">>", "<=", ">=", "==", "!=", "&&", "||"};
-constexpr std::array<std::string_view, 18> kForeign{"\"", "'",  "{",  "}",  "[",  "]",
-                                                    "\\", "@",  "$",  "`",  "++", "--",
+constexpr std::array<std::string_view, 18> kForeign{"\"", "'",  "{",  "}",   "[",   "]",
+                                                    "\\", "@",  "$",  "`",   "++",  "--",
                                                     "->", "<:", "<%", "<=>", "<<=", ">>="};
 
 bool is_decimal(char c) { return c >= '0' && c <= '9'; }

@@ -116,18 +116,29 @@ __device__ __forceinline__ Interval bit_and(Interval a, Interval b) {
     const int first = a.low & b.low, last = a.high & b.low;
     return width <= b.low && first <= last ? Interval{first, last} : Interval{0, b.low};
   }
-  if (a.low < 0 && b.low < 0) return everything();
-  return {0, a.low < 0 ? b.high : b.low < 0 ? a.high : min(a.high, b.high)};
+  if (a.low >= 0 || b.low >= 0) {
+    return {0, a.low < 0 ? b.high : b.low < 0 ? a.high : min(a.high, b.high)};
+  }
+  return everything();
 }
+
+// The ints from `bits`, without its bits in `open`, up to the one with all of them. The ints of an
+// interval agree in the bits above the highest in which its ends differ.
+__device__ __forceinline__ Interval from_bits(int bits, int open) {
+  return {bits & ~open, bits | open};
+}
+__device__ __forceinline__ int open_bits(Interval a, Interval b) {
+  return bits_up_to((a.low ^ a.high) | (b.low ^ b.high));
+}
+// Of an interval with numbers of both signs, no bit is known.
+__device__ __forceinline__ bool changes_sign(Interval a) { return (a.low ^ a.high) < 0; }
 __device__ __forceinline__ Interval bit_or(Interval a, Interval b) {
-  if (a.is_point() && b.is_point()) return point(a.low | b.low);
-  if (a.low < 0 || b.low < 0) return everything();
-  return {max(a.low, b.low), bits_up_to(max(a.high, b.high))};
+  if (changes_sign(a) || changes_sign(b)) return everything();
+  return from_bits(a.low | b.low, open_bits(a, b));
 }
 __device__ __forceinline__ Interval bit_xor(Interval a, Interval b) {
-  if (a.is_point() && b.is_point()) return point(a.low ^ b.low);
-  if (a.low < 0 || b.low < 0) return everything();
-  return {0, bits_up_to(max(a.high, b.high))};
+  if (changes_sign(a) || changes_sign(b)) return everything();
+  return from_bits(a.low ^ b.low, open_bits(a, b));
 }
 
 // Whether a < b, a <= b, .. may hold for some pair of operands.
@@ -155,9 +166,7 @@ struct RealInterval {
   float low, high;
 };
 
-__device__ __forceinline__ RealInterval any_real() {
-  return {-KILN_INFINITY, KILN_INFINITY};
-}
+__device__ __forceinline__ RealInterval any_real() { return {-KILN_INFINITY, KILN_INFINITY}; }
 // `x` or, if it is infinite or NaN in either end, any_real().
 __device__ __forceinline__ RealInterval finite(RealInterval x) {
   constexpr float kLargest = 3.402823466e38f;
@@ -204,8 +213,7 @@ __device__ __forceinline__ RealInterval largest(RealInterval a, RealInterval b) 
 }
 __device__ __forceinline__ RealInterval magnitude(RealInterval a) {
   if (a.low >= 0.0f) return a;
-  return a.high <= 0.0f ? negate(a)
-                        : finite({0.0f, fmaxf(-a.low, a.high)});
+  return a.high <= 0.0f ? negate(a) : finite({0.0f, fmaxf(-a.low, a.high)});
 }
 __device__ __forceinline__ RealInterval choose(bool may_hold, bool may_fail, RealInterval a,
                                                RealInterval b) {

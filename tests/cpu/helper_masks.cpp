@@ -13,7 +13,7 @@ int main() {
     const kiln::Variant variant(kiln::variant_from_json(nlohmann::json::parse(line)));
     kiln::AttentionTraits traits;
     traits.variant = variant.digest();
-    const kiln::UserTexts texts{.variant = &variant.definition()};
+    const kiln::UserTexts texts{.variant = &variant};
     std::cout << nlohmann::json{{"source", kiln::variant_source(traits, texts)},
                                 {"note", kiln::mask_note(variant.definition())}}
               << '\n';

@@ -51,7 +51,7 @@ def host_text(name, seen):
 
 
 def rendered(definitions):
-    """What Kiln writes of definitions such as {"mask": .., "params": ..}: {"source", "note"} each."""
+    """What Kiln writes of definitions such as {"mask": .., "params": ..}: "source" and "note"."""
     builds = [ROOT / "build" / name / "tests/helper_masks" for name in ("gpu", "dev")]
     helper = next((path for path in builds if path.exists()), None)
     assert helper, "build/ has no helper_masks: run make"
@@ -70,7 +70,7 @@ def has_intervals(text):
 
 
 def build(folder, sources, main):
-    """Compiles what rendered() gives, in namespaces v0, v1, .. and `main`, and returns the program's path."""
+    """Compiles what rendered() gives, in namespaces v0, v1, .., and `main`. Returns the program."""
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("no C++ compiler on this machine")

@@ -10,6 +10,8 @@ struct Config {
   static constexpr bool kPacked = false, kSplits = false;
   static constexpr bool kAligned = true;
 };
+#include "/kiln/attention/mask_box.cuh"
+
 struct UserVariant : kiln::VariantDefaults {
   struct {
     kiln::Slot<float> strength;
@@ -47,6 +49,21 @@ logit + strength * bias
 q - kv < reach
 );
 #line 1 "kernel.cu"
+  }
+  static constexpr bool kTilesBySequence = true;
+  static constexpr bool kRangeFollowsKeep = true;
+  __device__ __forceinline__ bool may_show(const kiln::MaskBox& box) const {
+    return kiln::may_be_less(box.distance, kiln::point(arguments.reach.value));
+  }
+  __device__ __forceinline__ bool may_hide(const kiln::MaskBox& box) const {
+    return kiln::may_be_at_most(kiln::point(arguments.reach.value), box.distance);
+  }
+  __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
+                                             int kv_last) const {
+    return kiln::tile_of(*this, rows, kv_first, kv_last);
+  }
+  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
+    return kiln::range_of(*this, rows);
   }
 };
 using Variant = kiln::Variants<kiln::Causal, UserVariant>;
