@@ -57,6 +57,13 @@ SPECS = {
             "logits": "logit + strength * bias", "mask": "q - kv < reach",
         },
     },
+    "attention_variants": {
+        **ATTENTION,
+        "variant": [
+            {"name": "t5", "tensors": [["bucket", "i64[*]"]], "logits": "logit + bucket(kv - q)"},
+            {"name": "even", "mask": "kv % 2 == 0"},
+        ],
+    },
     "gemm_bf16_nt": GEMM,
     "gemm_tf32_tn_unaligned": {
         **GEMM, "dtype": "float32", "layout": "tn", "loads": "elements",

@@ -157,6 +157,20 @@ def test_one_split_alone_starts_rows(tmp_path):
     judge("rows that start", q, k, v, out, bare.float(), sinks=sinks)
 
 
+def test_a_list_of_variants_with_a_table():
+    case = AttentionCase(len_q=66, len_kv=140, causal=True, **MANY)
+    table = randn([5, case.heads], torch.float32, 3).t()
+    steps = jit.Variant("steps", tensors={"t": "f32[h, *]"}, logits="logit + t(h, (q - kv) / 16)")
+    variant = [steps(t=table), jit.Variant("odd", mask="kv % 3 != 1", logits="0.5 * logit")]
+    assert kiln.explain("flash_attention", *case.inputs(), variant=variant)["path"] == "sm_90a"
+
+    def logits(s, at):
+        place = torch.div(at.q - at.kv, 16, rounding_mode="trunc").clamp(0, 4)[0, 0]
+        return 0.5 * (s + table.to(s.dtype)[:, place][None])
+
+    run(variant, case, logits=logits, mask=lambda at: at.kv % 3 != 1)
+
+
 @pytest.mark.parametrize("head_dim", sized(small=[64], full=[64, 128, 256]))
 def test_values_that_no_query_sees_may_be_nan(head_dim):
     """In tiles that are seen: before the first window, and behind a top-left causal mask."""

@@ -199,6 +199,21 @@ def test_tensor_declarations(spec):
         biased(spec)
 
 
+def test_the_spec_of_a_list_names_its_kernel():
+    """As prewarm and preload take it."""
+    table = jit.Variant("table", tensors={"t": "u8[h, 2]"}, logits="logit + t(h, kv % 2)")
+    even = jit.Variant("even", mask="kv % 2 == 0")
+    q = np.ones((1, 4, 1, 64), np.float16)
+    with kiln.device("emulator:sm_80"):
+        variant = [table(t=np.ones((1, 2), np.uint8)), even]
+        explained = kiln.explain("flash_attention", q, q, q, variant=variant)
+    spec = explained["spec"]
+    assert [one["name"] for one in spec["variant"]] == ["table", "even"]
+    kernels = kiln.prewarm([spec], explained["arch"], check=True)["kernels"]
+    assert [kernel["key"] for kernel in kernels] == [explained["key"]]
+    assert "variant table + even" in kernels[0]["what"]
+
+
 def test_bad_definitions():
     with pytest.raises(ValueError, match='"f32" or "i32", got "f16"'):
         jit.Variant("v", params={"x": "f16"}, logits="x")

@@ -366,8 +366,7 @@ void kiln_plan_destroy(kiln_plan* plan);
 
 /* ---------------------------------------------------------------------------------- variants */
 
-/* A change to attention's logits or mask, written as expressions or as a template file; see
- * docs/variants.md. Declarations are separated by semicolons. */
+/* Changes attention's logits or mask: docs/variants.md. Semicolons separate declarations. */
 typedef struct kiln_variant kiln_variant;
 typedef struct kiln_variant_definition {
   size_t struct_size;    /* sizeof(kiln_variant_definition) */
@@ -379,16 +378,13 @@ typedef struct kiln_variant_definition {
   const char* file_text; /* a template file's text with `struct UserVariant`, instead of both */
   const char* file_name; /* its label in messages */
 } kiln_variant_definition;
-
 /* Checks names and types. The compiler checks the expressions, at the first call. */
 kiln_status kiln_variant_create(const kiln_variant_definition* definition, kiln_variant** variant);
-/* Takes values in the order of the parameters and views in the order of the tensors. Never
- * compiles. The bound variant stays valid when `variant` is destroyed. */
+/* In the order of the declarations. Never compiles. `bound` stays valid without `variant`. */
 kiln_status kiln_variant_bind(const kiln_variant* variant, const double* values, size_t value_count,
                               const kiln_tensor* tensors, size_t tensor_count,
                               kiln_bound_variant** bound);
-/* Puts 1 to 4 bound variants into one: each changes the logits that the one before it gives, and a
- * key must be visible to all. `list` stays the caller's. */
+/* One of 1 to 4: logits change in the list's order, and masks join. `list` stays the caller's. */
 kiln_status kiln_variant_compose(const kiln_bound_variant* const* list, size_t count,
                                  kiln_bound_variant** composed);
 void kiln_variant_destroy(kiln_variant* variant);
