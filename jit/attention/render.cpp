@@ -22,8 +22,8 @@ std::string members(const VariantDefinition& d) {
   }
   for (const VariantTensor& tensor : d.tensors) {
     text += std::string("    kiln::") + (is_table(tensor) ? "VariantTable<" : "VariantTensor<") +
-            device_type(tensor.dtype) + ", " + std::to_string(tensor.indices.size()) + "> " +
-            tensor.name + ";\n";
+            device_type(tensor.dtype) + ", " +
+            std::to_string(tensor.indices.size()) + "> " + tensor.name + ";\n";
   }
   return text + "  } arguments;\n";
 }
@@ -48,8 +48,8 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
            << ";\n";
       continue;
     }
-    const bool integer =
-        tensor.dtype == DType::i32 || tensor.dtype == DType::i64 || tensor.dtype == DType::u8;
+    const bool integer = tensor.dtype == DType::i32 || tensor.dtype == DType::i64 ||
+                         tensor.dtype == DType::u8;
     text << "    [[maybe_unused]] const "
          << (tensor.dtype == DType::boolean ? "bool"
              : integer                      ? "int"

@@ -67,7 +67,8 @@ STARTS = whole(0, 30, 60, 90, 120)  # of the documents of the first batch entry
 
 def causal_in_document(b, h, q_idx, kv_idx):
     start = STARTS[DOCUMENT[0][q_idx]]
-    return same_document(b, h, q_idx, kv_idx) & (q_idx - start >= kv_idx - STARTS[DOCUMENT[0, kv_idx]])
+    is_causal = q_idx - start >= kv_idx - STARTS[DOCUMENT[0, kv_idx]]
+    return same_document(b, h, q_idx, kv_idx) & is_causal
 
 
 def prefix_lm(prefix):
@@ -134,7 +135,8 @@ def test_a_score_and_a_mask_of_other_lengths_and_types():
     the mask and the score together hide all."""
     tensors = inputs(len_q=37, len_kv=90, dim=128, dtype=torch.bfloat16)
     run(tensors, causal_by_infinity, lambda b, h, q_idx, kv_idx: q_idx - kv_idx < 5)
-    assert (run(tensors, causal_by_infinity, lambda b, h, q_idx, kv_idx: q_idx < 9)[:, :, 9:] == 0).all()
+    out = run(tensors, causal_by_infinity, lambda b, h, q_idx, kv_idx: q_idx < 9)
+    assert (out[:, :, 9:] == 0).all()
 
 
 def test_nothing_to_do():

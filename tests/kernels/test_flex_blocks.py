@@ -131,7 +131,5 @@ def test_what_no_row_sees_is_not_read(len_q):
     clean = expected(q, k, v, None, ends)
     k[:, :, 384:704], v[:, :, 384:704] = torch.nan, torch.nan
     block_mask = made(ends, None, None, len_q, 1000, 128)
-    found = jit.flex_attention(
-        q, k, v, block_mask=block_mask, enable_gqa=True, return_aux=WITH_LSE
-    )
+    found = jit.flex_attention(q, k, v, block_mask=block_mask, enable_gqa=True, return_aux=WITH_LSE)
     judge(found, clean)

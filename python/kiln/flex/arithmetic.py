@@ -48,7 +48,7 @@ def multiply(first: Node, second: Node) -> Node:
         return both(a, b)
     if a.is_float:
         return Node("({0} * {1})", a.dtype, (a, b))
-    low = a.low * b.low if a.is_never_negative and b.is_never_negative else None
+    low = (a.low or 0) * (b.low or 0) if _of_naturals(a, b) else None
     return whole("({0} * {1})", (a, b), a.dtype, low)
 
 
@@ -141,7 +141,9 @@ def negate(node: Node) -> Node:
     """The number with the other sign."""
     if node.is_bool:
         raise TypeError("- of a bool; use ~ or logical_not")
-    return Node("(-{0})", node.dtype, (node,)) if node.is_float else whole("(-{0})", (node,), node.dtype)
+    if node.is_float:
+        return Node("(-{0})", node.dtype, (node,))
+    return whole("(-{0})", (node,), node.dtype)
 
 
 def absolute(node: Node) -> Node:

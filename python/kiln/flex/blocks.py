@@ -1,4 +1,4 @@
-"""A BlockMask's lists as the tables that kernels read, kept as long as the lists stay as they are."""
+"""A BlockMask's lists as the tables that kernels read, kept as long as the lists stay the same."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def tables_of(block_mask: Any, len_q: int, len_kv: int) -> dict[str, Any]:
         block_mask.full_kv_indices,
     )
     state = _state(lists, (len_q, len_kv, *block_mask.BLOCK_SIZE))
-    known = _tables.get(block_mask) if state is not None else None
-    if known is not None and _same(known[0], state):
-        return dict(known[1])
+    if state is not None:
+        known = _tables.get(block_mask)
+        if known is not None and _same(known[0], state):
+            return dict(known[1])
     tables = _make(lists, block_mask.BLOCK_SIZE, len_q, len_kv)
     if state is not None and not _is_capturing(lists[0]):
         _tables[block_mask] = (state, tables)

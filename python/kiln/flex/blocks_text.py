@@ -80,7 +80,8 @@ def template_text(
     ]
     if logits:
         lines += [
-            "  __device__ __forceinline__ float logits(float logit, const kiln::Position& at) const {",
+            "  __device__ __forceinline__ float logits(float logit,",
+            "                                          const kiln::Position& at) const {",
             f"{opening}    return {logits};\n  }}",
         ]
     return "\n".join([*lines, "};\n"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -125,6 +126,10 @@ def _binary(name: str, operation: Callable[[Node, Node], Node]) -> None:
     TABLE[name] = lambda t, input, other: operation(*nodes_of(t, input, other))
 
 
+def _logical(sign: str, first: Node, second: Node) -> Node:
+    return a.bits(sign, convert(first, torch.bool), convert(second, torch.bool))
+
+
 for _name, _operation in {
     "mul": a.multiply, "floor_divide": a.floor_divide, "remainder": a.remainder, "pow": a.power,
     "fmod": a.fmod, "minimum": a.minimum, "maximum": a.maximum,
@@ -132,16 +137,13 @@ for _name, _operation in {
     _binary(_name, _operation)
     TABLE["r" + _name] = lambda t, input, other, made=_operation: made(*nodes_of(t, other, input))
 for _name, _sign in ORDER.items():
-    _binary(_name, lambda x, y, sign=_sign: a.order(sign, x, y))
+    _binary(_name, functools.partial(a.order, _sign))
 for _name, _sign in {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}.items():
-    _binary(_name, lambda x, y, sign=_sign: a.bits(sign, x, y))
+    _binary(_name, functools.partial(a.bits, _sign))
 for _name, _sign in {"lshift": "<<", "rshift": ">>"}.items():
-    _binary(_name, lambda x, y, sign=_sign: a.shift(sign, x, y))
+    _binary(_name, functools.partial(a.shift, _sign))
 for _name, _sign in {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}.items():
-    _binary(
-        _name,
-        lambda x, y, sign=_sign: a.bits(sign, convert(x, torch.bool), convert(y, torch.bool)),
-    )
+    _binary(_name, functools.partial(_logical, _sign))
 TABLE["rtrue_divide"] = TABLE["rdiv"] = lambda t, x, y: a.divide(*nodes_of(t, y, x))
 for _name, _form in UNARY.items():
     TABLE[_name] = lambda t, input, form=_form: _unary(t, input, form)

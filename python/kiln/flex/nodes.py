@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-# Dtypes that a value may have. float16 and bfloat16 are those of tensors: their elements are read as
-# float32, and what is computed of them is not rounded to them.
+# Dtypes that a value may have. float16 and bfloat16 are those of tensors: their elements are read
+# as float32, and what is computed of them is not rounded to them.
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 WHOLES = (torch.int32, torch.int64, torch.uint8)
 
@@ -135,8 +135,7 @@ def choose(condition: Node, first: Node, second: Node) -> Node:
     """Returns condition ? first : second, of one dtype."""
     if condition.value is not None:
         return first if condition.value else second
-    lows = (first.low, second.low)
-    low = None if None in lows else min(lows)
+    low = None if first.low is None or second.low is None else min(first.low, second.low)
     return Node("({0} ? {1} : {2})", first.dtype, (condition, first, second), low=low)
 
 

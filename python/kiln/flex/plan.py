@@ -136,6 +136,6 @@ def _from_template(params: dict[str, str], tensors: dict[str, str], text: str) -
         "tensors": list(tensors.items()),
         "file_text": text,
     }
-    variant = _core.Variant.__new__(_core.Variant)
+    variant: Any = _core.Variant.__new__(_core.Variant)
     variant.__setstate__((json.dumps(definition), "flex_attention.cuh"))
     return variant

@@ -128,7 +128,7 @@ class Symbol(Stub):
     __xor__, __rxor__ = _operator("bitwise_xor"), _reflected("bitwise_xor")
     __lshift__, __rlshift__ = _operator("lshift"), _reflected("lshift")
     __rshift__, __rrshift__ = _operator("rshift"), _reflected("rshift")
-    __eq__, __ne__ = _operator("eq"), _operator("ne")  # type: ignore[assignment]
+    __eq__, __ne__ = _operator("eq"), _operator("ne")
     __lt__, __le__, __gt__, __ge__ = (_operator(name) for name in ("lt", "le", "gt", "ge"))
 
     def __neg__(self) -> Any:
@@ -240,7 +240,11 @@ class Watch(TorchFunctionMode):
         self.tracer = tracer
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         from .functions import apply, new_scalar
 

@@ -62,9 +62,7 @@ def _times(node: Node, argument: int) -> int:
     return 1 if node.form == ELEMENT else node.form.count(f"{{{argument}}}")
 
 
-def _text(
-    order: list[Node], root: Node, names: dict[Node, str], element: str
-) -> tuple[str, str]:
+def _text(order: list[Node], root: Node, names: dict[Node, str], element: str) -> tuple[str, str]:
     texts: dict[Node, str] = {}
     statements = ""
     for node in order:
