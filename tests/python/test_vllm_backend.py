@@ -3,7 +3,6 @@ are skipped without it (docs/engines.md says how to run them)."""
 
 import importlib
 import importlib.metadata
-import json
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -74,11 +73,26 @@ def test_specs_of_the_warm_up_are_those_of_the_calls(option, monkeypatch):
             assert (called.get(field) or same) == (value or same), (field, called)
 
 
+def test_a_kernel_that_cannot_be_loaded_stops_the_warm_up(monkeypatch):
+    loaded = []
+
+    def preload(spec, device):
+        loaded.append(spec)
+        if spec == "b":
+            raise ValueError(spec)
+
+    monkeypatch.setattr(kernels.control, "preload", preload)
+    kernels.load_specs("ac")
+    assert sorted(loaded) == ["a", "c"]
+    with pytest.raises(ValueError, match="b"):
+        kernels.load_specs("abc")
+
+
 def test_vllm_warms_the_specs_of_its_layers(monkeypatch):
     engine = Real()
     warm_up = importlib.import_module("vllm.model_executor.warmup.jit_warmup")
     compiled = []
-    monkeypatch.setattr(kernels.control, "prewarm", lambda specs, arch: compiled.extend(specs))
+    monkeypatch.setattr(kernels.control, "preload", lambda spec, device: compiled.append(spec))
     layers = {
         str(number): SimpleNamespace(impl=engine.impl(4, 64, 1.0, 2, sliding_window=window))
         for number, window in enumerate((None, 5, None))
@@ -88,9 +102,8 @@ def test_vllm_warms_the_specs_of_its_layers(monkeypatch):
         engine.builder(layers, warm_up=True)
         engine.builder(layers, warm_up=True)
     registry.warmup()
-    assert sorted(json.dumps(spec, sort_keys=True) for spec in compiled) == sorted(
-        kernels.spec_texts([layer.impl for layer in layers.values()], torch.bfloat16)
-    )
+    impls = [layer.impl for layer in layers.values()]
+    assert sorted(compiled) == list(kernels.spec_texts(impls, torch.bfloat16))
     assert len(compiled) == 3  # causal, window, append_kv
 
 

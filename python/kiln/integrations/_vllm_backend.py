@@ -45,7 +45,7 @@ class KilnKernels(VllmJitKernel["KilnKernels.CompileKey"]):
         self.compile_many([compile_key])
 
     def compile_many(self, compile_keys: Iterable[CompileKey]) -> None:
-        kernels.compile_specs([key.spec for key in compile_keys])
+        kernels.load_specs([key.spec for key in compile_keys])
 
 
 _KERNELS = KilnKernels()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -61,6 +62,14 @@ def spec_texts(impls: Iterable[Any], dtype: torch.dtype) -> tuple[str, ...]:
     return tuple(sorted({json.dumps(spec, sort_keys=True) for spec in specs}))
 
 
-def compile_specs(texts: Iterable[str], arch: str | None = None) -> None:
-    """Compiles the kernels of specs that the cache does not have, for this machine's GPUs."""
-    control.prewarm([json.loads(text) for text in texts], arch)
+def load_specs(texts: Iterable[str]) -> None:
+    """Compiles the kernels of specs that the cache does not have, and loads all of them onto the
+    GPU of this thread.
+
+    The bounds of a capture differ from those of the run before it, and may need kernels that no one
+    has called, which a capture can neither compile nor load.
+    """
+    device = torch.cuda.current_device() if torch.cuda.is_available() else None
+    with ThreadPoolExecutor() as pool:  # compiling and loading hold no lock of Python's
+        for done in [pool.submit(control.preload, text, device) for text in texts]:
+            done.result()
