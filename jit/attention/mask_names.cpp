@@ -18,7 +18,8 @@ auto find(const List& list, std::string_view name) {
 
 ValueType type_of(DType dtype) {
   if (dtype == DType::boolean) return ValueType::boolean;
-  return dtype == DType::i32 || dtype == DType::u8 ? ValueType::integer : ValueType::real;
+  const bool is_integer = dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u8;
+  return is_integer ? ValueType::integer : ValueType::real;
 }
 
 // All pairs of a tile have the same element of such a tensor.

@@ -22,8 +22,8 @@ std::string members(const VariantDefinition& d) {
   }
   for (const VariantTensor& tensor : d.tensors) {
     text += std::string("    kiln::") + (is_table(tensor) ? "VariantTable<" : "VariantTensor<") +
-            device_type(tensor.dtype) + ", " +
-            std::to_string(tensor.indices.size()) + "> " + tensor.name + ";\n";
+            device_type(tensor.dtype) + ", " + std::to_string(tensor.indices.size()) + "> " +
+            tensor.name + ";\n";
   }
   return text + "  } arguments;\n";
 }
@@ -48,8 +48,8 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
            << ";\n";
       continue;
     }
-    const bool integer = tensor.dtype == DType::i32 || tensor.dtype == DType::i64 ||
-                         tensor.dtype == DType::u8;
+    const bool integer =
+        tensor.dtype == DType::i32 || tensor.dtype == DType::i64 || tensor.dtype == DType::u8;
     text << "    [[maybe_unused]] const "
          << (tensor.dtype == DType::boolean ? "bool"
              : integer                      ? "int"
@@ -131,7 +131,8 @@ std::string includes_of(const std::string& file_text) {
 std::string user_variants(const Variant& variant) {
   const Variant::Definitions& definitions = variant.definitions();
   SourceText text;
-  if (std::ranges::any_of(definitions, [](const auto& d) { return !members_over_tiles(*d).empty(); }))
+  if (std::ranges::any_of(definitions,
+                          [](const auto& d) { return !members_over_tiles(*d).empty(); }))
     text << "#include \"/kiln/attention/mask_box.cuh\"\n\n";
   if (definitions.size() == 1) return text.str() + user_variant(*definitions[0]);
   for (std::size_t i = 0; i < definitions.size(); ++i) {

@@ -9,9 +9,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::pair<const char*, DType> kShortNames[] = {
-    {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16},
-    {"i32", DType::i32}, {"i64", DType::i64}, {"u8", DType::u8},
-    {"bool", DType::boolean}};
+    {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16},   {"i32", DType::i32},
+    {"i64", DType::i64}, {"u8", DType::u8},   {"bool", DType::boolean}};
 
 std::string short_name(DType dtype) {
   for (const auto& [text, value] : kShortNames) {
@@ -81,7 +80,8 @@ VariantTensor parse_tensor_declaration(const std::string& name, const std::strin
   VariantTensor tensor{name, dtype_of_short_name(text.substr(0, open)), {}};
   if (tensor.dtype == DType::none) {
     throw std::invalid_argument("Variant: the type of the tensor '" + name +
-                                "' must be f32, f16, bf16, i32, i64, u8 or bool, got \"" + text + "\"");
+                                "' must be f32, f16, bf16, i32, i64, u8 or bool, got \"" + text +
+                                "\"");
   }
   std::string index;
   for (char c : text.substr(open + 1)) {

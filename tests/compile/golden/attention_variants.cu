@@ -10,6 +10,8 @@ struct Config {
   static constexpr bool kPacked = false, kSplits = false;
   static constexpr bool kAligned = true;
 };
+#include "/kiln/attention/mask_box.cuh"
+
 namespace user_variant_0 {
 namespace kiln {
 using namespace ::kiln;
@@ -56,6 +58,21 @@ struct UserVariant : kiln::VariantDefaults {
 kv % 2 == 0
 );
 #line 1 "kernel.cu"
+  }
+  static constexpr bool kTilesBySequence = true;
+  static constexpr bool kRangeFollowsKeep = true;
+  __device__ __forceinline__ bool may_show(const kiln::MaskBox& box) const {
+    return kiln::may_be_equal(kiln::remainder(box.kv, kiln::point(2)), kiln::point(0));
+  }
+  __device__ __forceinline__ bool may_hide(const kiln::MaskBox& box) const {
+    return kiln::may_differ(kiln::remainder(box.kv, kiln::point(2)), kiln::point(0));
+  }
+  __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
+                                             int kv_last) const {
+    return kiln::tile_of(*this, rows, kv_first, kv_last);
+  }
+  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
+    return kiln::range_of(*this, rows);
   }
 };
 }  // namespace user_variant_1
