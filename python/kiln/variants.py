@@ -10,14 +10,17 @@ key's. docs/variants.md tells which of these masks skip whole tiles.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
+from ._variant_text import variant_of_text
 from .jit import Variant
 
 __all__ = [
     "additive_bias",
     "alibi",
+    "block_sparse",
     "boolean_mask",
     "chunked",
     "dilated_window",
@@ -115,6 +118,61 @@ def documents(ids: Any) -> Any:
 
     ids: int32 [batch, len_kv], the number of each position's document. len_q <= len_kv."""
     return _DOCUMENTS(mine=ids, its=ids)
+
+
+# The planes of a tile whose rows may be of several KV heads are all. A place outside of the table
+# stands for the nearest one inside.
+_BLOCKS = """
+struct UserVariant : kiln::VariantDefaults {
+  static constexpr bool kMasks = true, kTilesBySequence = true;
+  static constexpr int kBlock = @SIZE@;
+  kiln::VariantTable<@TYPE@, 3> blocks;  // [KV heads or 1, query blocks, key blocks]
+
+  __device__ __forceinline__ bool keep(const kiln::Position& at) const {
+    return blocks.at(at.h_kv, at.q / kBlock, at.kv / kBlock) != 0;
+  }
+  __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
+                                             int kv_last) const {
+    const int first_plane = max(rows.h_kv, 0);
+    const int last_plane = rows.h_kv < 0 ? blocks.extents[0].value - 1 : first_plane;
+    bool any = false, all = true;
+    for (int plane = first_plane; plane <= last_plane; ++plane) {
+      for (int i = max(rows.q_first, 0) / kBlock; i <= rows.q_last / kBlock; ++i) {
+        for (int j = kv_first / kBlock; j <= kv_last / kBlock; ++j) {
+          const bool shown = blocks.at(plane, i, j) != 0;
+          any = any || shown;
+          all = all && shown;
+        }
+      }
+    }
+    return !any ? kiln::Tile::skip : all ? kiln::Tile::full : kiln::Tile::partial;
+  }
+};
+"""
+
+
+@functools.cache
+def _blocks(size: int, kind: str, element: str) -> Any:
+    text = _BLOCKS.replace("@SIZE@", str(size)).replace("@TYPE@", element)
+    return variant_of_text("block_sparse", {}, {"blocks": f"{kind}[*, *, *]"}, text)
+
+
+def block_sparse(blocks: Any, size: int = 64) -> Any:
+    """A query sees the keys of the blocks that a table lists; other tiles are neither read nor
+    computed. Longformer, BigBird and others are tables (docs/variants.md). Each size is a kernel.
+
+    blocks: bool or uint8 [KV heads or 1, query blocks, key blocks], not 0 where queries of a block
+            (by their place among the keys) see keys of a block. It is read at each call
+    size:   how many positions a block has, 16 or more; multiples of 64 waste no work
+    """
+    _positive("size", size, 16)
+    if len(blocks.shape) != 3:
+        raise ValueError(
+            "blocks must have 3 dimensions, [KV heads or 1, query blocks, key blocks], got "
+            f"{list(blocks.shape)}"
+        )
+    is_bool = str(blocks.dtype).removeprefix("torch.") == "bool"
+    return _blocks(size, *(("bool", "bool") if is_bool else ("u8", "kiln::u8")))(blocks=blocks)
 
 
 def neighborhood_2d(width: int, reach: int) -> Any:

@@ -58,12 +58,17 @@ class DenseAddressing {
     const int shift = p_.len_kv - p_.len_q;
     if constexpr (!kExact && !Config::kPacked) {
       const int q = first_row_ + tile_row + shift;
-      return {b_, q, q + count - 1, p_.len_q, p_.len_kv, h_};
+      return {b_, q, q + count - 1, p_.len_q, p_.len_kv, h_, h_kv_};
     }
     const int first = min(first_row_ + tile_row, all_rows() - 1);
     const int last = min(first + count, all_rows()) - 1;
-    return {b_,        query(first).row + shift, query(last).row + shift, p_.len_q,
-            p_.len_kv, Config::kPacked ? -1 : h_};
+    return {b_,
+            query(first).row + shift,
+            query(last).row + shift,
+            p_.len_q,
+            p_.len_kv,
+            Config::kPacked ? -1 : h_,
+            h_kv_};
   }
   // The number of rows of the query tile that exist.
   __device__ __forceinline__ int rows() const {

@@ -46,7 +46,8 @@ struct TileRows {
   int b;
   int q_first, q_last;
   int len_q, len_kv;
-  int h = -1;  // the query head of all rows; -1 where they may be of several heads
+  // The query head and the KV head of all rows; -1 where they may be of several.
+  int h = -1, h_kv = -1;
 };
 
 // Represents the number sum * 2^max. The online softmax keeps one for each row.

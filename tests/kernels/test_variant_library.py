@@ -6,7 +6,7 @@ import pytest
 import torch
 from attention_case import AttentionCase
 from grid import sized
-from kiln import variants
+from kiln import jit, variants
 from storage import DEVICE, randn
 from variant_case import run
 
@@ -16,6 +16,7 @@ LENGTH = sized(small=90, full=650)
 SHAPE = dict(batch=2, heads=4, heads_kv=2, len_q=LENGTH, len_kv=LENGTH)
 LATE = {**SHAPE, "len_q": LENGTH - 37}  # the queries are the last positions
 CUT = LENGTH // 3
+LONG = sized(small=300, full=1300)
 
 MASKS = {
     "prefix": (variants.prefix_lm(CUT), LATE, lambda at: (at.kv <= at.q) | (at.kv < CUT)),
@@ -68,6 +69,38 @@ def test_a_neighborhood_keeps_its_size_at_the_borders():
     assert (near.sum(1) == (2 * reach + 1) ** 2).all()
     case = AttentionCase(**{**SHAPE, "len_q": width * height, "len_kv": width * height})
     run(variants.neighborhood_2d(width, reach), case, mask=lambda at: near)
+
+
+@pytest.mark.parametrize(
+    "planes, dtype, len_q", [(1, torch.bool, LONG), (2, torch.uint8, LONG - 37), (2, torch.bool, 1)]
+)
+def test_blocks_that_a_table_lists(planes, dtype, len_q):
+    """K and V are NaN where no query sees a tile of keys: those are not read."""
+    size, length = 32, LONG
+    shape = {**SHAPE, "len_q": len_q, "len_kv": length}
+    count = -(-length // size)
+    blocks = (randn([planes, count, count], torch.float32, 9) > 0.5).to(dtype)
+    blocks[:, :, : count // 2] = 0
+    blocks[:, :, -1] = 1
+
+    def mask(at):
+        planes_of_heads = torch.arange(4, device=DEVICE)[:, None, None] // 2 % planes
+        return blocks[planes_of_heads, at.q[0] // size, at.kv[0] // size] != 0
+
+    run(variants.block_sparse(blocks, size), AttentionCase(**shape), mask=mask)
+    q, k, v = AttentionCase(**shape).inputs()
+    clean = jit.flash_attention(q, k, v, variant=variants.block_sparse(blocks, size))
+    unseen = count // 2 * size // 128 * 128
+    k[:, :unseen] = v[:, :unseen] = torch.nan
+    out = jit.flash_attention(q, k, v, variant=variants.block_sparse(blocks, size))
+    assert torch.equal(out, clean)
+
+
+def test_blocks_that_are_no_table():
+    with pytest.raises(ValueError, match="size must be 16 or more, got 8"):
+        variants.block_sparse(torch.ones(1, 2, 2, dtype=torch.bool), 8)
+    with pytest.raises(ValueError, match="blocks must have 3 dimensions"):
+        variants.block_sparse(torch.ones(2, 2, dtype=torch.bool))
 
 
 def test_alibi_and_softcap():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from .. import _core
+from .._variant_text import variant_of_text
 from .blocks_text import BLOCK_PARAMS, BLOCK_TENSORS, template_text
 from .reads import Reads, reads_of
 from .text import expression
@@ -115,7 +115,8 @@ def _variant(traced: Traced, block_size: tuple[int, int] | None) -> Any:
         )
     if block_size is not None:
         params, tensors = params | BLOCK_PARAMS, tensors | BLOCK_TENSORS
-        return _from_template(params, tensors, template_text(traced, params, tensors, block_size))
+        text = template_text(traced, params, tensors, block_size)
+        return variant_of_text("flex_attention", params, tensors, text)
     if traced.logits is None and traced.mask is None:
         return None
     texts = {"logits": traced.logits, "mask": traced.mask}
@@ -125,17 +126,3 @@ def _variant(traced: Traced, block_size: tuple[int, int] | None) -> Any:
 
 def _declaration(tensor: torch.Tensor) -> str:
     return f"{TENSOR_TYPES[tensor.dtype]}[{', '.join(['*'] * max(tensor.dim(), 1))}]"
-
-
-def _from_template(params: dict[str, str], tensors: dict[str, str], text: str) -> Any:
-    """A variant of a template file's text. jit.Variant takes the file's path alone, but what it is
-    pickled to has the text."""
-    definition = {
-        "name": "flex_attention",
-        "params": list(params.items()),
-        "tensors": list(tensors.items()),
-        "file_text": text,
-    }
-    variant: Any = _core.Variant.__new__(_core.Variant)
-    variant.__setstate__((json.dumps(definition), "flex_attention.cuh"))
-    return variant

@@ -36,7 +36,7 @@ struct QueryTile : TilePlace {
   // Positions of the `count` rows from `row` on, of all rows of the head, as far as they exist.
   __device__ __forceinline__ TileRows rows_from(int row, int count) const {
     const int shift = p.len_kv - p.len_q;
-    return {b, row + shift, min(row + count, p.len_q) - 1 + shift, p.len_q, p.len_kv, h};
+    return {b, row + shift, min(row + count, p.len_q) - 1 + shift, p.len_q, p.len_kv, h, h_kv};
   }
   __device__ __forceinline__ bool has_row(int tile_row) const {
     return first_row + tile_row < p.len_q;

@@ -32,7 +32,7 @@ struct SequenceTile : SequencePlace {
   }
   __device__ __forceinline__ TileRows rows_from(int row, int count) const {
     const int shift = len_kv - len_q;
-    return {b, row + shift, min(row + count, len_q) - 1 + shift, len_q, len_kv};
+    return {b, row + shift, min(row + count, len_q) - 1 + shift, len_q, len_kv, h, h_kv};
   }
   __device__ __forceinline__ bool has_row(int tile_row) const {
     return first_row + tile_row < len_q;

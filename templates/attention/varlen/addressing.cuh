@@ -94,7 +94,8 @@ class VarlenAddressing {
     const int shift = end_of<Config>(s_) - s_.len_q;
     const int first = min(first_row_ + tile_row, all_rows() - 1);
     const int last = min(first + count, all_rows()) - 1;
-    return {s_.b, query(first).row + shift, query(last).row + shift, s_.len_q, s_.len_kv};
+    return {s_.b, query(first).row + shift, query(last).row + shift, s_.len_q, s_.len_kv, /*h=*/-1,
+            h_kv_};
   }
   __device__ __forceinline__ int rows() const {
     return min(Config::kBlockQ, all_rows() - first_row_);
