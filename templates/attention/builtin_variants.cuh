@@ -82,6 +82,7 @@ struct Tree : DefaultHooks<Tree> {
   Slot<const u64*> words;
   Slot<i64> batch_stride, row_stride;
   static constexpr bool kMasks = true;
+  static constexpr bool kKeepsByColumn = false;
   static constexpr bool kTilesBySequence = true;
 
   __device__ __forceinline__ bool keep(const Position& at) const {
@@ -157,6 +158,7 @@ template <bool kPairs>
 struct MaskTensor : DefaultHooks<MaskTensor<kPairs>> {
   VariantTensor<bool, 4> shown;
   static constexpr bool kMasks = true;
+  static constexpr bool kKeepsByColumn = false;
   static constexpr bool kTakesTwo = kPairs;
 
   __device__ __forceinline__ bool keep(const Position& at) const {

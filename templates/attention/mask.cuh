@@ -9,6 +9,7 @@ namespace kiln {
 template <class Map, class Variant>
 class RowPositions {
  public:
+  RowPositions() = default;
   // `row`: the position that hooks for a whole row get. `kv_first`: the tile's first key.
   __device__ __forceinline__ RowPositions(const Position& row, int kv_first)
       : row_(row), first_(kv_first + Map::col(0)), distance_(to_float(row.q - first_)) {}
@@ -73,12 +74,42 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
   transform_each<false>(scores, variant, addressing, tile_row, kv_first, scale);
 }
 
+// Hides keys column by column: mask_scores() below.
+template <class Map, class Variant, class Addressing>
+__device__ __forceinline__ void mask_columns(Fragment<Map>& scores, const Variant& variant,
+                                             const Addressing& addressing, int tile_row,
+                                             int kv_first, Range range) {
+  RowPositions<Map, Variant> positions[Map::kRows];
+  u32 first[Map::kRows], count[Map::kRows];
+#pragma unroll
+  for (int r = 0; r < Map::kRows; ++r) {
+    const Position row = addressing.position(tile_row + Map::row(r), 0);
+    Range shown = range;
+    if constexpr (Variant::kMasksByRange) shown = intersection(range, variant.visible(row));
+    count[r] = max(shown.end - shown.begin, 0);
+    first[r] = kv_first + Map::col(0) - shown.begin;  // wraps around below shown.begin
+    positions[r] = RowPositions<Map, Variant>(row, kv_first);
+  }
+#pragma unroll
+  for (int c = 0; c < Map::kCols; ++c) {
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      const bool visible = first[r] + (Map::col(c) - Map::col(0)) < count[r];
+      if (!(visible & variant.keep(positions[r](c)))) scores.at(r, c) = -KILN_INFINITY;
+    }
+  }
+}
+
 // Hides the keys outside of `range` and those that the variant's mask hides. It works row by row,
-// so that the part of a mask that depends only on the row is evaluated once.
+// so that the part of a mask that depends only on the row is evaluated once, or column by column.
 template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void mask_scores(Fragment<Map>& scores, const Variant& variant,
                                             const Addressing& addressing, int tile_row,
                                             int kv_first, Range range) {
+  if constexpr (Variant::kKeepsByColumn && !Variant::kTakesTwo) {
+    mask_columns(scores, variant, addressing, tile_row, kv_first, range);
+    return;
+  }
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
     const Position row = addressing.position(tile_row + Map::row(r), 0);

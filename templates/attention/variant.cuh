@@ -90,6 +90,10 @@ struct DefaultHooks {
   // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
   // need not ask for it again. For ranges that take long to compute.
   static constexpr bool kRangeFollowsKeep = false;
+  // keep() is asked about a key for all rows of a lane, then about the next key: what it computes
+  // of a key serves all rows, where row by row ptxas keeps it for every key, and spills. False for
+  // masks that compute more of the row.
+  static constexpr bool kKeepsByColumn = true;
 
   // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
@@ -186,6 +190,8 @@ struct Variants : Vs... {
   static constexpr bool kMasks = (Vs::kMasks || ...);
   static constexpr bool kMasksByRange = ((Vs::kMasks && Vs::kMasksByRange) || ...);
   static constexpr bool kKeeps = ((Vs::kMasks && !Vs::kMasksByRange) || ...);
+  static constexpr bool kKeepsByColumn =
+      ((Vs::kMasks && !Vs::kMasksByRange && Vs::kKeepsByColumn) || ...);
   static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);

@@ -9,6 +9,7 @@ import sys
 
 import kiln
 import pytest
+from kiln import variants
 
 SPEC = {
     "op": "flash_attention", "dtype": "bfloat16", "head_dim": 64, "mask": "causal",
@@ -78,6 +79,19 @@ def test_the_rows_for_variants_compile_clean(arch, head_dim):
     assert kernels
     for kernel in kernels:
         assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: variants.sliding_window(9), lambda: variants.prefix_lm(9),
+             lambda: variants.chunked(9), lambda: variants.dilated_window(9, 9)]
+)  # fmt: skip
+def test_masks_of_the_library_compile_clean_on_wgmma(make):
+    """Those that divide by a parameter have spilled: mask_columns() of attention/mask.cuh."""
+    unbound, _ = make().__getstate__()
+    definition = json.loads(unbound.__getstate__()[0])
+    spec = {**SPEC, "head_dim": 128, "mask": "none", "block_q": 128, "block_kv": 128, "stages": 2}
+    (kernel,) = kiln.inspect({**spec, "splits": False, "variant": definition}, "sm_90a")
+    assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
 
 
 @pytest.mark.parametrize("name", ["keep", "tile", "out", "logits", "mask", "args", "Config"])

@@ -33,6 +33,7 @@ class SpreadVariant {
   static constexpr bool kMasks = Variant::kMasks;
   static constexpr bool kMasksByRange = Variant::kMasksByRange;
   static constexpr bool kKeeps = Variant::kKeeps;
+  static constexpr bool kKeepsByColumn = Variant::kKeepsByColumn;
   static constexpr bool kNarrows = Variant::kNarrows;
   static constexpr bool kIndexesByKey = Variant::kIndexesByKey;
   static constexpr bool kStartsRows = false, kFinishesRows = false, kTransformsOutput = false;
