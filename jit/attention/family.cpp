@@ -318,7 +318,7 @@ constexpr AttentionPath kPaths[] = {
     {.kernel = &kTemplates[2], .rows = varlen_rows, .resolve = resolve_varlen},
 };
 
-// In explanations: which tiles a user's masks skip, one variant after the other.
+// Explanations say which tiles a user's masks skip, one variant after the other.
 std::string note_of(const UserTexts& texts) {
   std::string notes;
   if (texts.variant == nullptr) return notes;

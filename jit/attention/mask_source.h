@@ -19,7 +19,7 @@ struct MaskSource {
 // Requires: a variant with a mask.
 MaskSource mask_source(const VariantDefinition& definition);
 
-// What explanations say of the variant; "" of one without a mask.
+// Returns a sentence for explanations of the variant; "" without a mask.
 std::string mask_note(const VariantDefinition& definition);
 
 }  // namespace kiln

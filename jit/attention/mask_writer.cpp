@@ -137,7 +137,7 @@ std::string MaskWriter::may(const Formula& formula, const std::string& box) {
   return any;
 }
 
-// What bounds a position narrows the box; what does not is asked about the narrowed one.
+// A part that bounds a position narrows the box; the others are asked about the narrowed one.
 std::string MaskWriter::may_all(const Formula& formula, const std::string& box) {
   const std::string narrow = new_name("box");
   std::string narrowing;

@@ -15,7 +15,7 @@ struct KernelSource {
   std::string source;
   std::string arch;  // "sm_90", "sm_90a"
   std::string what;  // describe()
-  // What messages have in the place of a label of the source: a path, or the variant's name.
+  // Messages have `shown`, a path or the variant's name, in the place of the source's label.
   struct Label {
     std::string text, shown;
     bool is_path = false;
@@ -29,7 +29,7 @@ struct KernelSource {
 KernelSource source_of(const Specialization& spec, const UserTexts& texts);
 
 // The same source for an emulated device, which runs PTX and is spared ptxas, half of a compile.
-// What is compiled from it is an entry of its own, with an empty cubin: its key is another.
+// The entry that is compiled from it has a key of its own, and an empty cubin.
 KernelSource emulated_source(const KernelSource& source);
 
 // Compiles, logs one line with `why`, counts. Throws CompileError.

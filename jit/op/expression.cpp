@@ -236,7 +236,7 @@ class Parser {
       open += peek() == "(" ? 1 : peek() == ")" ? -1 : 0;
       ++at_;
     } while (open > 0);
-    // What follows a call's result might be anything that belongs to it.
+    // A member, a call or a name behind a call's result might be anything that belongs to it.
     if (peek() == "." || peek() == "(" || peek() == "::") lose();
     return node(O::unknown, T::unknown, {}, text + "()");
   }

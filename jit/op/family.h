@@ -85,7 +85,7 @@ struct Family {
   std::vector<Specialization> (*samples)(int arch);
   // The reader of its entries of a tuning table. It is null where calls ask no such table.
   const TuningReader* tuning = nullptr;
-  // What explanations say of a user's texts beside the kernel; "" is nothing. Null: always nothing.
+  // Returns a sentence for explanations about a user's texts, or "". Null: there never is one.
   std::string (*note)(const UserTexts& texts) = nullptr;
 };
 

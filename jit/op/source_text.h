@@ -12,7 +12,7 @@ inline constexpr const char* kEntryName = "kiln_kernel";
 // What the compiler calls a variant's template file: its path must not enter the key.
 inline constexpr std::string_view kUserFileLabel = "variant template";
 
-// What the compiler calls the texts of a variant, without the "variant" in front.
+// The compiler's names for the texts of a variant, without the "variant" in front.
 inline constexpr const char* kVariantTexts[] = {"template", "logits", "mask"};
 
 // The labels in the source of a variant of a list, such as "variant 0 logits", as a name of the

@@ -69,7 +69,7 @@ def _keys(report: dict[str, Any]) -> list[str]:
 
 
 def _digest(keys: list[str]) -> bytes:
-    """Of what this rank's cache has: an entry's JSON file holds the digests of the others."""
+    """The digest of what this rank's cache has: an entry's JSON file holds those of its others."""
     kernels = bundle.read_kernels(keys)
     return hashlib.sha256(b"".join(kernel.json for kernel in kernels)).digest()
 

@@ -29,9 +29,9 @@ struct VariantParam {
 struct VariantTensor {
   std::string name;
   DType dtype = DType::f32;  // f32, f16, bf16, i32, i64, u8 or boolean
-  // Of the element that is read: b, h, h_kv, row, q, kv. Where one is a whole number, which is the
-  // extent of its dimension, or "*", for any extent, an expression gives all indices itself:
-  // `table(h, kv - q)`.
+  // The indices of the element that is read: b, h, h_kv, row, q, kv. Where one is a whole number,
+  // which is the extent of its dimension, or "*", for any extent, an expression gives all indices
+  // itself: `table(h, kv - q)`.
   std::vector<std::string> indices;
 };
 

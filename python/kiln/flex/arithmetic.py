@@ -76,7 +76,7 @@ def floor_divide(first: Node, second: Node) -> Node:
 
 
 def remainder(first: Node, second: Node) -> Node:
-    """What // leaves, which has the divisor's sign."""
+    """The remainder of //, which has the divisor's sign."""
     a, b = _numbers(first, second, "%")
     if a.is_float:
         rest = Node("fmodf({0}, {1})", a.dtype, (a, b))
@@ -105,7 +105,7 @@ def truncated_divide(first: Node, second: Node) -> Node:
 
 
 def fmod(first: Node, second: Node) -> Node:
-    """What rounding to zero leaves, which has the dividend's sign."""
+    """The remainder of a quotient rounded to zero, which has the dividend's sign."""
     a, b = _numbers(first, second, "fmod")
     return Node("fmodf({0}, {1})", a.dtype, (a, b)) if a.is_float else _c_remainder(a, b)
 

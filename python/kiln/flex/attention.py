@@ -27,7 +27,7 @@ def attention(
     return_aux: Any,
     mask_mod: Any,
 ) -> Any:
-    """What jit.flex_attention returns."""
+    """Computes a call of jit.flex_attention, and returns its result."""
     _check_tensors(query, key, value, enable_gqa)
     _check_options(score_mod, block_mask, mask_mod)
     wants_lse = _wants_lse(return_lse, return_aux)

@@ -14,9 +14,9 @@ _tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def tables_of(block_mask: Any, len_q: int, len_kv: int) -> dict[str, Any]:
-    """What a kernel reads of the BlockMask: `blocks` [batch, planes, query blocks, key blocks] says
-    what each block is, `bounds` [.., query blocks, 2] from which key to which one a query block
-    sees any. With several heads, a last plane stands for all of them together."""
+    """A kernel reads these of the BlockMask: `blocks` [batch, planes, query blocks, key blocks]
+    says what each block is, `bounds` [.., query blocks, 2] from which key to which one a query
+    block sees any. With several heads, a last plane stands for all of them together."""
     lists = (
         block_mask.kv_num_blocks,
         block_mask.kv_indices,
@@ -35,8 +35,8 @@ def tables_of(block_mask: Any, len_q: int, len_kv: int) -> dict[str, Any]:
 
 
 def _state(lists: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """What decides the tables: the lists, how often each has been written to, and the sizes. The
-    stream too, as another one would not wait for the work that makes them. None for tensors of
+    """All that decides the tables: the lists, how often each has been written to, and the sizes;
+    the stream too, as another one would not wait for the work that makes them. None for tensors of
     torch.inference_mode(), which do not count what is written."""
     given = [tensor for tensor in lists if tensor is not None]
     if any(tensor.is_inference() for tensor in given):

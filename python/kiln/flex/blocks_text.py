@@ -5,7 +5,7 @@ from __future__ import annotations
 from .text import expression
 from .trace import Traced
 
-# What the kernel reads of a BlockMask, beside what its callables read.
+# The kernel reads these of a BlockMask, beside what its callables read.
 BLOCK_PARAMS = {"mask_heads": "i32"}
 BLOCK_TENSORS = {"blocks": "u8[*, *, *, *]", "bounds": "i32[*, *, *, *]"}
 

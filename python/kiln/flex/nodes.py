@@ -1,4 +1,4 @@
-"""What a traced callable computes, as a graph of C++ operations on scalars.
+"""The computation of a traced callable, as a graph of C++ operations on scalars.
 
 A node knows PyTorch's dtype of its value, as that decides which operation a Python operator means,
 and for whole numbers a lower bound, as division and remainder are cheaper of what is not negative.

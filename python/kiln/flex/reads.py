@@ -1,5 +1,6 @@
-"""What a callable reads from outside: its closure, its defaults and the globals that its code
-names. Two calls for which this is the same, apart from the elements of tensors, give one trace."""
+"""The values that a callable reads from outside: its closure, its defaults and the globals that
+its code names. Two calls for which these are the same, apart from the elements of tensors, give one
+trace."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ STABLE_MODULES = ("torch", "math", "operator", "builtins", "functools", "numpy")
 
 @dataclass
 class Reads:
-    """What was found. `key` decides, if `is_stable`, what a trace gives."""
+    """The values that were found. `key` decides, if `is_stable`, what a trace gives."""
 
     key: list[Any] = field(default_factory=list)
     tensors: list[torch.Tensor] = field(default_factory=list)  # in the order in which they are met
-    # Of the functions. Whoever keeps the key keeps these, as it has their addresses.
+    # The functions' code. Whoever keeps the key keeps these, as it has their addresses.
     codes: list[types.CodeType] = field(default_factory=list)
     is_stable: bool = True
     seen: set[int] = field(default_factory=set)
@@ -111,7 +112,7 @@ class Reads:
 
 
 def reads_of(*callables: Any) -> Reads:
-    """What these callables read, of which each may be None."""
+    """Returns the values that these callables read; each callable may be None."""
     reads = Reads()
     for function in callables:
         reads.look(function)

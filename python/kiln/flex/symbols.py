@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from .nodes import Node
 from .tracer import Tracer
 
-# What asks a tensor for facts that its dtype and shape decide. (Its properties are "__get__".)
+# These ask a tensor for facts that its dtype and shape decide. (Its properties are "__get__".)
 FACTS = {
     "__get__", "dim", "ndimension", "size", "numel", "nelement", "__len__", "is_floating_point",
     "is_complex", "element_size", "is_tensor", "__hash__",
@@ -155,7 +155,7 @@ class Rows(Stub):
 
     @property
     def shape(self) -> torch.Size:
-        """That of the dimensions that are left."""
+        """The shape of the dimensions that are left."""
         return self.tensor.shape[len(self.indices) :]
 
     @property
@@ -178,7 +178,7 @@ class Rows(Stub):
 
 
 def read(tracer: Tracer, tensor: torch.Tensor, known: tuple[Node, ...], index: Any) -> Any:
-    """What tensor[*known][index] is, of an index of integers and stubs."""
+    """The value of tensor[*known][index], for an index of integers and stubs."""
     items = index if isinstance(index, tuple) else (index,)
     if len(known) + len(items) > tensor.dim():
         raise IndexError(

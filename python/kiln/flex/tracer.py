@@ -1,4 +1,4 @@
-"""What one trace collects: the numbers that become parameters, the tensors that are read, and
+"""The collection of one trace: the numbers that become parameters, the tensors that are read, and
 whether the callable computed with real tensors on the way."""
 
 from __future__ import annotations

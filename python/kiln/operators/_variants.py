@@ -131,7 +131,7 @@ def _variants(text: str) -> tuple[tuple[jit.Variant, tuple[Any, ...], tuple[str,
 
 
 def _bound(text: str, values: list[float], tensors: list[Any]) -> list[Any]:
-    """What `variant=` takes."""
+    """The types that `variant=` takes."""
     variants = _variants(text)
     expected = sum(len(params) for _, params, _ in variants), sum(len(n) for _, _, n in variants)
     if (len(values), len(tensors)) != expected:
