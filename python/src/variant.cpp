@@ -201,7 +201,7 @@ PyBoundVariant bound_from_state(const py::tuple& state) {
   return bind_values(variant_of(state[0]).variant, state[1].attr("copy")());
 }
 
-// What PyTorch's operators take for a bound variant: its definition as a spec's text, and its
+// PyTorch's operators take these for a bound variant: its definition as a spec's text, and its
 // values and tensors in order.
 py::tuple parts_of_bound(const py::object& self) {
   const PyBoundVariant& bound = bound_of(self);

@@ -26,8 +26,8 @@ struct PyVariant {
 
 void register_variant(py::module_& module);
 
-// What `variant=` was given; null for None and for an empty list. Accepts an unbound Variant that
-// takes no values. A list is put together in `composed`, which must outlive the call.
+// The variant that `variant=` was given; null for None and for an empty list. Accepts an unbound
+// Variant that takes no values. A list is put together in `composed`, which must outlive the call.
 const BoundVariant* variant_argument(PyObject* object, Subject subject,
                                      std::optional<BoundVariant>& composed);
 

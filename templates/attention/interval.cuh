@@ -20,7 +20,7 @@ struct Interval {
 
 __device__ __forceinline__ Interval point(int value) { return {value, value}; }
 __device__ __forceinline__ Interval everything() { return {kLeastInt, kLargestInt}; }
-// What a bool is as an int.
+// A bool as an int.
 __device__ __forceinline__ Interval truth(bool may_hold, bool may_fail) {
   return {may_fail ? 0 : 1, may_hold ? 1 : 0};
 }
@@ -130,7 +130,7 @@ __device__ __forceinline__ Interval from_bits(int bits, int open) {
 __device__ __forceinline__ int open_bits(Interval a, Interval b) {
   return bits_up_to((a.low ^ a.high) | (b.low ^ b.high));
 }
-// Of an interval with numbers of both signs, no bit is known.
+// No bit of an interval with numbers of both signs is known.
 __device__ __forceinline__ bool changes_sign(Interval a) { return (a.low ^ a.high) < 0; }
 __device__ __forceinline__ Interval bit_or(Interval a, Interval b) {
   if (changes_sign(a) || changes_sign(b)) return everything();

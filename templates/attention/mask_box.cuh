@@ -1,4 +1,4 @@
-// What a mask may show of a tile: the pairs of a query and a key in it, as intervals of the query,
+// A mask may show this of a tile: the pairs of a query and a key in it, as intervals of the query,
 // of the key and of their distance, and the tile() and kv_range() that follow from them.
 //
 // The library reads a user's mask and writes two functions of such a box, may_show(box) and

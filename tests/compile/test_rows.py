@@ -85,8 +85,12 @@ def test_the_choice_covers_every_row_with_every_property(arch):
     waits = chosen["waits"]
     covered = all_pairs(chosen["cover"], [False] * len(chosen["cover"]))
     assert covered >= all_pairs(everything, waits)
-    # A third of few rows is a share of the kernels that differs much from seed to seed.
-    assert set(waits) == ({True} if chosen["brief"] else {True, False})
+    # Rows of two families take turns, and a third of them is not a third of their kernels.
+    turning = ("flash_attention", "gemm")
+    of_turning = {wait for spec, wait in zip(everything, waits) if spec["op"] in turning}
+    of_others = {wait for spec, wait in zip(everything, waits) if spec["op"] not in turning}
+    assert of_turning == ({True} if chosen["brief"] else {True, False})
+    assert of_others == {chosen["brief"]}
     tested = texts(chosen["tested"])
     assert len(set(tested)) == len(tested)
     if os.environ.get("KILN_TEST_FULL") == "1":

@@ -1,5 +1,5 @@
-// What listeners of misses are told, and when. Calls are made on the fake driver, so that nothing
-// is compiled here.
+// The events that listeners of misses are told, and when. Calls are made on the fake driver, so
+// that nothing is compiled here.
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>

@@ -132,7 +132,7 @@ class Deal : Shape {
     return all;
   }
 
-  // What all sequences have, as tiles are cut now.
+  // The work of all sequences, as tiles are cut now.
   struct Tally {
     u32 units = 0, tiles = 0;
     u32 longest = 0;  // units of a tile
