@@ -43,6 +43,16 @@ TEST_CASE("Shares of causal calls are even, whatever their lengths") {
   }
 }
 
+TEST_CASE("Tiles that may be even are dealt so that both are shared well") {
+  // Five pairs and a rest of six heads are best for causal masks, and a tile too many for windows.
+  Deal deal{.heads = 16, .tiles = 86, .first_cost = 2, .ctas = 132};
+  CHECK(heads_paired(deal) == 10);
+  deal.may_be_even = true;
+  CHECK(heads_paired(deal) == 14);
+  CHECK(static_cast<double>(longest_share(deal, 2)) <
+        1.03 * total_cost(deal) / static_cast<double>(deal.ctas));
+}
+
 TEST_CASE("Heads of one tile each are dealt one by one") {
   CHECK(heads_paired({.heads = 200, .tiles = 1, .first_cost = 2, .ctas = 132}) == -1);
 }

@@ -81,6 +81,28 @@ def test_unseen_tiles_between_seen_ones_are_not_read(shape):
     assert (out.float() - expected.float()).abs().max() < 0.02
 
 
+@pytest.mark.parametrize("cache", [torch.bfloat16, torch.float8_e4m3fn], ids=["bf16", "e4m3"])
+def test_tiles_far_apart(cache):
+    """Hopper's walk reaches the second one after more steps than its ring holds, and a warpgroup
+    without queries waits at the first."""
+    ends = jit.Variant("ends", params={"n": "i32"}, mask="kv < n || kv >= len_kv - n")
+    len_q, len_kv, n, dim = 385, 30000, 40, 64  # the last tile of 128 or 192 queries has one
+    torch.manual_seed(0)
+    q = torch.randn(len_q, 4, dim, dtype=torch.bfloat16, device=DEVICE)
+    k, v = torch.randn(2, len_kv, 2, dim, dtype=torch.bfloat16, device=DEVICE).to(cache)
+    one = torch.ones(1, device=DEVICE)
+    scales = {} if cache == q.dtype else {"k_scale": one, "v_scale": one}
+    starts = [torch.tensor([0, end], dtype=torch.int32, device=DEVICE) for end in (len_q, len_kv)]
+    words = dict(
+        cu_seqlens_q=starts[0], cu_seqlens_k=starts[1], max_seqlen_q=len_q, max_seqlen_k=len_kv,
+        variant=ends(n=n), **scales,
+    )  # fmt: skip
+    out = jit.flash_attention_varlen(q, k, v, **words)
+    seen = (torch.cat([x[:n], x[-n:]])[None].to(q.dtype) for x in (k, v))
+    expected = jit.flash_attention(q[None], *seen)[0]
+    assert (out.float() - expected.float()).abs().max() < 0.05
+
+
 def test_a_key_is_seen_up_to_its_sequences_length():
     """The elements of a tensor of the sequence are known of every tile."""
     shorter = jit.Variant("shorter", tensors={"length": "i32[b]"}, mask="kv < length && kv <= q")

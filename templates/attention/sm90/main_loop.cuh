@@ -172,7 +172,8 @@ class KeyLoop {
   // The next tile of keys is asked for while products are under way, which hides the time that the
   // answer takes: 3 % at 512 and 1k keys. Code at every logit has no registers to spare for it;
   // where a user's expression reads a tensor, it costs 7 % instead.
-  static constexpr bool kAsksEarly = !Variant::kTransformsLogits && !Variant::kKeeps;
+  static constexpr bool kAsksEarly =
+      !Variant::kTransformsLogits && !(Variant::kKeeps && Variant::kIndexesByKey);
 
   // The magnitude of the scale goes into the exponent if no hook sees the logits.
   __device__ __forceinline__ void set_scale(float scale, u32 row_factors) {

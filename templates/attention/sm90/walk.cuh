@@ -135,10 +135,14 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
     while (true) {
       classifier.classify(step);
       if (step.kv_first + kKeys >= range.end) step.flags = WalkStep::kLast;
-      publish(step);
+      // A step without tiles is left out. V of a tile is copied when the next one is known, and
+      // warps that wait for V hold their step: more of these between two tiles than the ring has
+      // stages would be a deadlock.
+      const bool is_published = step.visit != 0 || step.flags != 0;
+      if (is_published) publish(step);
       if (step.flags != 0) break;
       step.kv_first += kKeys;
-      begin();
+      if (is_published) begin();
     }
     if constexpr (Tiles::kDraws) {
       // A tile is drawn when the end of the one before it has begun, lest CTAs take more than their
