@@ -22,11 +22,9 @@ void collect_unread(const VariantDefinition& d, const Expression& e,
   for (const ExpressionPointer& operand : e.operands) collect_unread(d, *operand, unread);
 }
 
-std::string condition(const VariantDefinition& d, const char* name, const Formula& formula) {
-  SourceText text;
-  text << "  __device__ __forceinline__ bool " << name << "(const kiln::MaskBox& box) const {\n"
-       << MaskWriter(d).body(formula) << "  }\n";
-  return text.str();
+std::string of_box(const char* type_and_name, const std::string& body) {
+  return std::string("  __device__ __forceinline__ ") + type_and_name +
+         "(const kiln::MaskBox& box) const {\n" + body + "  }\n";
 }
 
 }  // namespace
@@ -47,14 +45,22 @@ MaskSource mask_source(const VariantDefinition& d) {
   SourceText text;
   text << "  static constexpr bool kTilesBySequence = true;\n"
        << "  static constexpr bool kRangeFollowsKeep = true;\n"
-       << condition(d, "may_show", shows) << condition(d, "may_hide", hides)
+       << of_box("bool may_show", MaskWriter(d).body(shows))
+       << of_box("bool may_hide", MaskWriter(d).body(hides))
        << "  __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,\n"
        << "                                             int kv_last) const {\n"
        << "    return kiln::tile_of(*this, rows, kv_first, kv_last);\n  }\n";
   if (source.skips) {
     text
+        << of_box("kiln::Interval keys_within", MaskWriter(d).keys_body(shows))
         << "  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {\n"
         << "    return kiln::range_of(*this, rows);\n  }\n";
+  }
+  if (MaskWriter(d).bounds_rows(shows)) {
+    text << "  static constexpr bool kMasksByRange = true;\n"
+         << "  __device__ __forceinline__ kiln::Range visible(const kiln::Position& row) const {\n"
+         << "    const kiln::Interval keys = keys_within(kiln::box_of(row));\n"
+         << "    return {keys.low, keys.high + 1};\n  }\n";
   }
   source.members = text.str();
   return source;

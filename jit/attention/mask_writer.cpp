@@ -137,28 +137,52 @@ std::string MaskWriter::may(const Formula& formula, const std::string& box) {
   return any;
 }
 
+std::string MaskWriter::keys_body(const Formula& formula) {
+  std::string narrowing;
+  if (formula.kind == K::all) {
+    for (const Formula& part : formula.parts) narrowing += narrow(part, "box", "left");
+  } else {
+    narrowing = narrow(formula, "box", "left");
+  }
+  if (narrowing.empty()) return "    return box.kv;\n";
+  return "    kiln::MaskBox left = box;\n" + narrowing +
+         "    return left.close() ? left.kv : kiln::Interval{0, -1};\n";
+}
+
+bool MaskWriter::bounds_rows(const Formula& formula) {
+  if (formula.kind == K::all) {
+    return std::ranges::all_of(formula.parts, [&](const Formula& f) { return bounds_rows(f); });
+  }
+  return formula.kind == K::compare && formula.comparison != O::differ &&
+         bound(formula, "box").is_exact;
+}
+
+std::string MaskWriter::narrow(const Formula& part, const std::string& box,
+                               const std::string& narrowed) {
+  if (part.kind != K::compare || part.comparison == O::differ) return "";
+  const Bound bounds = bound(part, box);
+  if (bounds.position == nullptr) return "";
+  return "    kiln::" + std::string(narrowing_of(bounds.comparison)) + "(" + narrowed + "." +
+         bounds.position + ", " + bounds.interval + ");\n";
+}
+
 // A part that bounds a position narrows the box; the others are asked about the narrowed one.
 std::string MaskWriter::may_all(const Formula& formula, const std::string& box) {
-  const std::string narrow = new_name("box");
+  const std::string narrowed = new_name("box");
   std::string narrowing;
   std::vector<const Formula*> others;
   for (const Formula& part : formula.parts) {
-    Bound bounds;
-    if (part.kind == K::compare && part.comparison != O::differ) bounds = bound(part, box);
-    if (bounds.position == nullptr) {
-      others.push_back(&part);
-      continue;
-    }
-    narrowing += "    kiln::" + std::string(narrowing_of(bounds.comparison)) + "(" + narrow + "." +
-                 bounds.position + ", " + bounds.interval + ");\n";
+    const std::string line = narrow(part, box, narrowed);
+    if (line.empty()) others.push_back(&part);
+    narrowing += line;
   }
   std::string all, within = box;
   if (!narrowing.empty()) {
     const std::string left = new_name("left");
-    lines_ += "    kiln::MaskBox " + narrow + " = " + box + ";\n" + narrowing + "    const bool " +
-              left + " = " + narrow + ".close();\n";
+    lines_ += "    kiln::MaskBox " + narrowed + " = " + box + ";\n" + narrowing +
+              "    const bool " + left + " = " + narrowed + ".close();\n";
     all = left;
-    within = narrow;
+    within = narrowed;
   }
   for (const Formula* const part : others) {
     const std::string one = may(*part, within);
@@ -192,14 +216,21 @@ MaskWriter::Bound MaskWriter::bound(const Formula& f, const std::string& box) {
   // sign * position + the rest is compared with 0: the position with -sign * the rest.
   MaskTerms rest = sign > 0 ? difference({}, all) : all;
   rest.q = rest.kv = 0;
-  std::string interval = sum(rest, "", box);
-  interval = guarded(left, std::move(interval), box);
+  const std::string unguarded = sum(rest, "", box);
+  std::string interval = guarded(left, unguarded, box);
   interval = guarded(right, std::move(interval), box);
+  const bool are_points = std::ranges::all_of(rest.terms, [&](const MaskTerms::Term& term) {
+    return term.value->operation == O::literal ||
+           (term.value->operation == O::name && term.value->type == T::integer &&
+            interval_of_name(d_, plain_name(term.value->text), box).starts_with("kiln::point("));
+  });
+  const bool is_exact = are_points && interval == unguarded;
   return {.position = all.q == 0    ? "kv"
                       : all.kv == 0 ? "q"
                                     : "distance",
           .comparison = sign > 0 ? f.comparison : flipped(f.comparison),
-          .interval = std::move(interval)};
+          .interval = std::move(interval),
+          .is_exact = is_exact};
 }
 
 std::string MaskWriter::guarded(const MaskTerms& side, std::string interval,

@@ -17,10 +17,17 @@ class MaskWriter {
 
   // The body of a function of a MaskBox `box`, which returns whether the formula may hold.
   std::string body(const Formula& formula);
+  // Likewise, which returns the keys of the box outside of which the formula does not hold, as far
+  // as comparisons of a conjunction bound them.
+  std::string keys_body(const Formula& formula);
+  // Whether of a single query the formula holds for just these keys.
+  bool bounds_rows(const Formula& formula);
 
  private:
   std::string may(const Formula& formula, const std::string& box);
   std::string may_all(const Formula& formula, const std::string& box);
+  // The statement by which a part of a conjunction narrows a copy of the box; "" if it bounds none.
+  std::string narrow(const Formula& part, const std::string& box, const std::string& narrowed);
   std::string may_compare(const Formula& formula, const std::string& box);
 
   // A comparison of q, kv or their distance with an interval.
@@ -28,6 +35,7 @@ class MaskWriter {
     const char* position = nullptr;  // the member of MaskBox; null if it is no such comparison
     Operation comparison = Operation::equal;
     std::string interval{};
+    bool is_exact = false;  // it holds for just the positions that the interval bounds
   };
   Bound bound(const Formula& comparison, const std::string& box);
   // Wraps `interval` where the sum of a side's terms might overflow.

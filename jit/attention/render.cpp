@@ -8,25 +8,10 @@
 #include "jit/op/arch.h"
 #include "jit/op/checks.h"
 #include "jit/op/source_text.h"
+#include "jit/op/user_values.h"
 
 namespace kiln {
 namespace {
-
-// The run-time values, in the order in which add_variant_arguments packs them. A member of its own,
-// so that a parameter may be called like a hook; empty, it would still take a byte.
-std::string members(const VariantDefinition& d) {
-  if (d.params.empty() && d.tensors.empty()) return "";
-  std::string text = "  struct {\n";
-  for (const VariantParam& param : d.params) {
-    text += "    kiln::Slot<" + device_type(param.dtype) + "> " + param.name + ";\n";
-  }
-  for (const VariantTensor& tensor : d.tensors) {
-    text += std::string("    kiln::") + (is_table(tensor) ? "VariantTable<" : "VariantTensor<") +
-            device_type(tensor.dtype) + ", " + std::to_string(tensor.indices.size()) + "> " +
-            tensor.name + ";\n";
-  }
-  return text + "  } arguments;\n";
-}
 
 // A hook whose body evaluates the user's expression with every public name in scope. A tensor's
 // name stands for its element at this position, unless it is a table, which the expression calls
@@ -38,14 +23,10 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
        << "    [[maybe_unused]] const int b = at.b, h = at.h, h_kv = at.h_kv, row = at.row,\n"
        << "                               q = at.q, kv = at.kv, len_q = at.len_q,\n"
        << "                               len_kv = at.len_kv;\n";
-  for (const VariantParam& param : d.params) {
-    text << "    [[maybe_unused]] const " << device_type(param.dtype) << " " << param.name
-         << " = arguments." << param.name << ".value;\n";
-  }
+  text << param_names(d.params);
   for (const VariantTensor& tensor : d.tensors) {
     if (is_table(tensor)) {
-      text << "    [[maybe_unused]] const auto& " << tensor.name << " = arguments." << tensor.name
-           << ";\n";
+      text << table_name(tensor);
       continue;
     }
     const bool integer =
@@ -56,7 +37,7 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
                                             : "float")
          << " " << tensor.name << " = "
          << (integer || tensor.dtype == DType::boolean ? "" : "kiln::to_float") << "(arguments."
-         << tensor.name << ".at(";
+         << tensor.name << ".read(";
     for (std::size_t i = 0; i < tensor.indices.size(); ++i) {
       text << (i ? ", " : "") << "at." << tensor.indices[i];
     }
@@ -94,7 +75,7 @@ std::string user_variant(const VariantDefinition& d) {
     return text.str();
   }
   text << "struct UserVariant : kiln::VariantDefaults {\n"
-       << members(d)
+       << slot_members(d.params, d.tensors)
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
        << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
   if (!may_index_by_key(d)) text << "  static constexpr bool kIndexesByKey = false;\n";

@@ -10,10 +10,6 @@
 
 namespace kiln {
 
-// Whether expressions read the tensor at indices of their own, as kiln::VariantTable: a dimension
-// is a whole number or "*". Otherwise its name stands for the element at the logit's position.
-bool is_table(const VariantTensor& tensor);
-
 // The words of the argument block that the struct of a variant fills.
 std::size_t argument_words(const VariantDefinition& definition);
 

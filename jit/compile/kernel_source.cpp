@@ -170,6 +170,14 @@ KernelSource emulated_source(const KernelSource& source) {
   return emulated;
 }
 
+KernelSource source_beside(const Specialization& spec, const UserTexts& texts, std::string text,
+                           std::string what) {
+  KernelSource source = source_of(spec, texts);
+  source.source = std::move(text);
+  source.what = std::move(what);
+  return emulated_source(source);
+}
+
 cache::Entry compile_entry(const KernelSource& source, const std::string& why) {
   prepare_nvrtc();
   const CompileResult result = compile_named(source);

@@ -32,6 +32,11 @@ KernelSource source_of(const Specialization& spec, const UserTexts& texts);
 // The entry that is compiled from it has a key of its own, and an empty cubin.
 KernelSource emulated_source(const KernelSource& source);
 
+// Another source with the texts of a kernel, for the emulated device: none of the families', so it
+// is never looked for in the cache.
+KernelSource source_beside(const Specialization& spec, const UserTexts& texts, std::string text,
+                           std::string what);
+
 // Compiles, logs one line with `why`, counts. Throws CompileError.
 cache::Entry compile_entry(const KernelSource& source, const std::string& why);
 

@@ -37,6 +37,12 @@ constexpr std::pair<std::string_view, O> kUnaries[] = {{"-", O::negate},
 constexpr std::pair<std::string_view, T> kTypes[] = {
     {"bool", T::boolean}, {"int", T::integer}, {"float", T::real}};
 
+// Of two bools, & and | are && and ||: nothing here has effects.
+O operation_of(O written, T a, T b) {
+  if (a != T::boolean || b != T::boolean) return written;
+  return written == O::bit_and ? O::both : written == O::bit_or ? O::either : written;
+}
+
 const Binary* find_binary(std::string_view text) {
   for (const Binary& one : kBinaries) {
     if (one.text == text) return &one;
@@ -137,8 +143,8 @@ class Parser {
       if (found->precedence < least_precedence) break;
       ++at_;
       ExpressionPointer right = binary(found->precedence + 1);
-      const T type = type_of_binary(found->operation, left->type, right->type);
-      left = node(found->operation, type, {left, right});
+      const O operation = operation_of(found->operation, left->type, right->type);
+      left = node(operation, type_of_binary(operation, left->type, right->type), {left, right});
     }
     return left;
   }

@@ -152,6 +152,36 @@ std::string with_float_literals(std::string_view expression) {
   return text;
 }
 
+std::string with_calls(std::string_view expression, const std::vector<std::string>& names) {
+  struct Bracket {
+    std::size_t at;
+    char kind;
+    bool follows_name, has_comma;
+  };
+  std::string text(expression);
+  std::vector<Bracket> open;
+  bool follows_name = false;
+  for (std::size_t at = 0; at < expression.size();) {
+    const Token token = token_at(expression, at);
+    const char c = token.kind == Token::other && token.text.size() == 1 ? token.text[0] : 'x';
+    if (c == '[' || c == '(') open.push_back({at, c, follows_name, false});
+    if (c == ',' && !open.empty()) open.back().has_comma = true;
+    if ((c == ']' || c == ')') && !open.empty()) {
+      const Bracket bracket = open.back();
+      open.pop_back();
+      if (c == ']' && bracket.kind == '[' && bracket.follows_name && bracket.has_comma) {
+        text[bracket.at] = '(', text[at] = ')';
+      }
+    }
+    if (c != ' ' && c != '\t') {
+      follows_name =
+          token.kind == Token::name && std::ranges::find(names, token.text) != names.end();
+    }
+    at += token.text.size();
+  }
+  return text;
+}
+
 bool mentions_name(std::string_view expression, std::string_view name) {
   for (std::size_t at = 0; at < expression.size();) {
     const Token token = token_at(expression, at);

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kiln {
 
@@ -15,6 +16,10 @@ bool is_plain_expression(std::string_view text);
 // The expression with an f behind each floating-point literal that has no suffix: `0.3` is a double
 // in C++, and one double makes a whole expression double, at a small part of the speed.
 std::string with_float_literals(std::string_view expression);
+
+// The expression with parentheses for brackets with commas behind these names, `d(row, col)` for
+// `d[row, col]`: C++17 has no subscripts of several indices. It keeps its length.
+std::string with_calls(std::string_view expression, const std::vector<std::string>& names);
 
 // Whether the expression has this name, outside of strings and comments.
 bool mentions_name(std::string_view expression, std::string_view name);

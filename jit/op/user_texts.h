@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "kiln/epilogue.h"
 #include "kiln/variant.h"
 
 namespace kiln {
@@ -11,6 +12,7 @@ namespace kiln {
 struct UserTexts {
   const Variant* variant = nullptr;  // null when the variant digest is zero
   std::string_view epilogue{};
+  const EpilogueDefinition* epilogue_values = nullptr;  // null: it has no parameters and tensors
 };
 
 }  // namespace kiln

@@ -65,6 +65,12 @@ __device__ __forceinline__ MaskBox box_of(const TileRows& rows, int kv_first, in
   return {q, kv, {q.low - kv.high, q.high - kv.low}, rows.b, rows.len_q, rows.len_kv};
 }
 
+// One query and all keys.
+__device__ __forceinline__ MaskBox box_of(const Position& row) {
+  const int last = row.len_kv - 1;
+  return {{row.q, row.q}, {0, last}, {row.q - last, row.q}, row.b, row.len_q, row.len_kv};
+}
+
 template <class Mask>
 __device__ __forceinline__ Tile tile_of(const Mask& mask, const TileRows& rows, int kv_first,
                                         int kv_last) {
@@ -73,17 +79,17 @@ __device__ __forceinline__ Tile tile_of(const Mask& mask, const TileRows& rows, 
   return mask.may_hide(box) ? Tile::partial : Tile::full;
 }
 
-// Returns the keys outside of which the rows see none, to within a step of 64 from either end, by
-// cutting off the largest runs of keys, then smaller ones. Takes two evaluations of the mask for
-// each doubling of the length.
+// Returns the keys outside of which the rows see none, to within a step of 64 from either end:
+// those that the mask's conjunction bounds, less the largest runs that can be cut off, then smaller
+// ones. Takes two evaluations of the mask for each doubling of the keys between the bounds.
 template <class Mask>
 __device__ __forceinline__ Range range_of(const Mask& mask, const TileRows& rows) {
   constexpr int kStep = 64;
-  const int steps = (rows.len_kv + kStep - 1) / kStep;
-  if (steps <= 0) return {0, 0};
+  const Interval keys = mask.keys_within(box_of(rows, 0, rows.len_kv - 1));
+  if (keys.empty()) return {0, 0};
+  int begin = keys.low / kStep, end = keys.high / kStep + 1;
   int run = 1;
-  while (run <= steps / 2) run *= 2;
-  int begin = 0, end = steps;
+  while (run <= (end - begin) / 2) run *= 2;
 #pragma unroll 1
   for (; run > 0; run /= 2) {
 #pragma unroll 1

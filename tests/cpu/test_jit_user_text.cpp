@@ -2,7 +2,7 @@
 #include <string_view>
 #include <utility>
 
-#include "jit/gemm/problem.h"
+#include "jit/gemm/user_epilogue.h"
 #include "jit/op/user_text.h"
 #include "kiln/variant.h"
 #include "tests/support/catch.h"

@@ -7,7 +7,7 @@ evaluated for every pair of a tile.
 import random
 import subprocess
 
-from host_masks import build, has_intervals, rendered
+from host_masks import build, has_intervals, rendered, struct_of
 
 MAIN = """
 struct Draw {
@@ -36,7 +36,7 @@ void check(const char* text, Draw draw, int tiles, bool exact, void (*bind)(Draw
     const kiln::TileRows rows{b, first + shift, last + shift, len_q, len_kv};
     const kiln::Tile tile = mask.tile(rows, kv_first, kv_last);
     const kiln::Range range = mask.kv_range(rows);
-    bool any = false, all = true, outside = false;
+    bool any = false, all = true, outside = false, by_row = false;
     for (int row = first; row <= last; ++row) {
       for (int kv = kv_first; kv <= kv_last; ++kv) {
         const int q = row + shift;
@@ -44,6 +44,10 @@ void check(const char* text, Draw draw, int tiles, bool exact, void (*bind)(Draw
                                 kv, len_q,      len_kv,     static_cast<float>(q - kv)};
         const bool kept = mask.keep(at);
         any |= kept, all &= kept;
+        if constexpr (Mask::kMasksByRange) {
+          const kiln::Range run = mask.visible(at);
+          by_row |= kept != (run.begin <= kv && kv < run.end);
+        }
         outside |= kept && !range.contains(kv);
       }
     }
@@ -52,11 +56,11 @@ void check(const char* text, Draw draw, int tiles, bool exact, void (*bind)(Draw
                                                               : kiln::Tile::partial);
     decided += tile != kiln::Tile::partial;
     visited += tile != kiln::Tile::skip, needed += any;
-    if ((wrong || outside || (exact && !best)) && ++failures < 10) {
+    if ((wrong || outside || by_row || (exact && !best)) && ++failures < 10) {
       std::printf("%s: %s of q %d..%d, kv %d..%d, len_q %d, len_kv %d, first word %d: said %d, "
                   "any %d, all %d, range %d..%d\\n",
-                  text, wrong ? "wrong" : outside ? "range" : "not exact", rows.q_first,
-                  rows.q_last, kv_first, kv_last, len_q, len_kv,
+                  text, wrong ? "wrong" : outside ? "range" : by_row ? "row" : "not exact",
+                  rows.q_first, rows.q_last, kv_first, kv_last, len_q, len_kv,
                   *reinterpret_cast<const int*>(&mask), static_cast<int>(tile), any, all,
                   range.begin, range.end);
     }
@@ -229,6 +233,16 @@ def test_a_mask_that_cannot_be_read_keeps_its_kernel():
         (one,) = rendered([{**ELEMENTS, "mask": text}])
         assert not has_intervals(one["source"])
         assert "is evaluated for every pair: " + note in one["note"]
+
+
+def test_masks_that_show_each_query_one_run_of_keys_are_applied_so():
+    params = [["w", "i32"], ["g", "i32"], ["s", "f32"]]
+    by_row = "kv <= q", "kv <= row && kv >= g", "q - kv < w && kv <= q", "kv < lengths", "kv == q"
+    by_pair = "kv <= q || kv < g", "kv > q - w", "kv != q", "kv <= q / 2", "kv < h", "kv < s"
+    for text in by_row + by_pair:
+        tensors = [["lengths", "i32[b]"]]
+        (one,) = rendered([{"params": params, "tensors": tensors, "mask": text}])
+        assert ("kMasksByRange = true" in struct_of(one["source"])) == (text in by_row), text
 
 
 def test_what_is_unknown_does_not_hide_the_rest():

@@ -58,6 +58,28 @@ def test_documents():
         mask=lambda at: ids[:, None, :, None] == ids[:, None, None, :])  # fmt: skip
 
 
+@pytest.mark.parametrize("missing", [0, 37])
+def test_documents_with_bounds_read_no_tile_of_others(missing):
+    """Numbers in order, and in none: bounds say only what a block of positions may hold."""
+    length = 640
+    place = torch.arange(length, device=DEVICE, dtype=torch.int32)
+    ids = torch.stack([place // 320, place * 7 % 5])
+    bound = variants.documents(ids, variants.document_bounds(ids))
+    case = AttentionCase(batch=2, heads=2, heads_kv=1, len_q=length - missing, len_kv=length)
+    run(bound, case, mask=lambda at: ids[:, None, missing:, None] == ids[:, None, None, :])
+    q, k, v = case.inputs()
+    v[0, :128] = math.nan  # of the first document, as are all keys of these tiles
+    out = jit.flash_attention(q, k, v, variant=bound)
+    assert out[0, 512 - missing :].isfinite().all()
+
+
+def test_document_bounds_are_of_the_same_positions():
+    ids = torch.zeros(1, 130, dtype=torch.int32, device=DEVICE)
+    assert variants.document_bounds(ids).shape == (1, 3, 2)
+    with pytest.raises(ValueError, match=r"document_bounds\(ids\), \[1, 3, 2\] here, got"):
+        variants.documents(ids, variants.document_bounds(ids[:, :128]))
+
+
 def test_a_neighborhood_keeps_its_size_at_the_borders():
     width, height = sized(small=(9, 10), full=(26, 25))
     reach = 2

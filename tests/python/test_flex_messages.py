@@ -108,7 +108,7 @@ def test_a_mask_is_a_plain_expression():
     size = 100
     found, _ = traced(None, lambda b, h, q, kv: (q - kv < size) & (kv <= q) & (kv // 3 % 2 == 0))
     text = expression(found.mask)
-    assert text == "((((row - kv) < p0) && (kv <= row)) && (((kv / 3) % 2) == 0))"
+    assert text == "((((row - kv) < p0) & (kv <= row)) & (((kv / 3) % 2) == 0))"
     found, _ = traced(lambda s, b, h, q, kv: torch.where(q >= kv, s, -float("inf")))
     assert (found.logits, expression(found.mask)) == (None, "(row >= kv)")
 

@@ -186,6 +186,9 @@ def test_shapes_of_tables_are_checked_at_the_call(shape, text):
         attention(table(t=CudaArray(shape, "<i8")))
     with pytest.raises(kiln.CudaError):
         attention(table(t=CudaArray((4, 32, 9), "<i8")))
+    far = CudaArray((4, 32, 2), "<i8", strides=(8, 8, 1 << 31))
+    with pytest.raises(ValueError, match=r"a stride below 2\^31 bytes in its last dimension, got"):
+        attention(table(t=far))
     assert table.digest != biased().digest
 
 

@@ -24,6 +24,8 @@ namespace KILN_PUBLIC kiln {
 struct VariantParam {
   std::string name;
   DType dtype = DType::f32;  // f32 or i32
+
+  bool operator==(const VariantParam&) const = default;
 };
 
 struct VariantTensor {
@@ -33,6 +35,8 @@ struct VariantTensor {
   // which is the extent of its dimension, or "*", for any extent, an expression gives all indices
   // itself: `table(h, kv - q)`.
   std::vector<std::string> indices;
+
+  bool operator==(const VariantTensor&) const = default;
 };
 
 struct VariantDefinition {

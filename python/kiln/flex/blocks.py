@@ -8,15 +8,17 @@ from typing import Any
 import torch
 
 SKIPPED, PARTIAL, FULL = 0, 1, 2
+OVERHANG = 256  # keys: no tile reaches as far behind the last one
 LARGE = 1 << 30  # the block size by which PyTorch says that there are no blocks
 
 _tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def tables_of(block_mask: Any, len_q: int, len_kv: int) -> dict[str, Any]:
-    """A kernel reads these of the BlockMask: `blocks` [batch, planes, query blocks, key blocks]
-    says what each block is, `bounds` [.., query blocks, 2] from which key to which one a query
-    block sees any. With several heads, a last plane stands for all of them together."""
+    """A kernel reads these of the BlockMask: `blocks` [batch, planes, query blocks, key blocks and
+    some skipped ones] says what each block is, `bounds` [.., query blocks, 2] from which key to
+    which one a query block sees any. With several heads, a last plane stands for all of them
+    together."""
     lists = (
         block_mask.kv_num_blocks,
         block_mask.kv_indices,
@@ -71,8 +73,10 @@ def _make(lists: tuple[Any, ...], size: tuple[int, int], len_q: int, len_kv: int
             seen, full = (states != SKIPPED).any(1), (states == FULL).all(1)
             together = torch.where(full, FULL, seen.to(torch.uint8))
             states = torch.cat([states, together[:, None].to(torch.uint8)], 1)
-        blocks = states.to(torch.uint8).contiguous()
-        return {"blocks": blocks, "bounds": _bounds(blocks, size[1], len_kv), "mask_heads": heads}
+        states = states.to(torch.uint8)
+        bounds = _bounds(states, size[1], len_kv)
+        blocks = torch.nn.functional.pad(states, (0, OVERHANG // size[1] + 1)).contiguous()
+        return {"blocks": blocks, "bounds": bounds, "mask_heads": heads}
 
 
 def _dense(counts: torch.Tensor, indices: torch.Tensor, rows: int, columns: int) -> torch.Tensor:

@@ -16,9 +16,20 @@ CPP_TYPES = {
 }  # fmt: skip
 
 HOOKS = """
+  // kv_range() costs reads of memory, and keep() hides what it leaves out.
+  static constexpr bool kRangeFollowsKeep = true;
+
   // Which heads' blocks are those of a tile: of its own head, or of all heads together.
   __device__ __forceinline__ int plane(int head) const {
     return mask_heads == 1 ? 0 : head < 0 ? static_cast<int>(mask_heads) : head;
+  }
+  // Where a table has a query block's entries. Both tables have the same planes, and a batch of 1
+  // stands for all.
+  template <class T>
+  __device__ __forceinline__ static const T* line(const kiln::VariantTable<T, 4>& table, int b,
+                                                  int of, int query_block) {
+    return table.data.value + min(b, table.extents[0].value - 1) * table.strides[0].value +
+           of * table.strides[1].value + query_block * table.strides[2].value;
   }
   __device__ __forceinline__ kiln::Range query_blocks(const kiln::TileRows& rows) const {
     const int shift = rows.len_kv - rows.len_q;
@@ -27,22 +38,22 @@ HOOKS = """
   }
   __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
     const kiln::Range queries = query_blocks(rows);
-    const int of = plane(rows.h);
     int begin = rows.len_kv, end = 0;
     for (int i = queries.begin; i <= queries.end; ++i) {
-      begin = min(begin, bounds.at(rows.b, of, i, 0));
-      end = max(end, bounds.at(rows.b, of, i, 1));
+      const int* const keys = line(bounds, rows.b, plane(rows.h), i);
+      begin = min(begin, __ldg(keys));
+      end = max(end, __ldg(keys + 1));
     }
     return {min(begin, end), end};
   }
   __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
                                              int kv_last) const {
     const kiln::Range queries = query_blocks(rows);
-    const int of = plane(rows.h);
     bool any = false, all = true;
     for (int i = queries.begin; i <= queries.end; ++i) {
+      const kiln::u8* const states = line(blocks, rows.b, plane(rows.h), i);
       for (int j = kv_first / kBlockKv; j <= kv_last / kBlockKv; ++j) {
-        const int state = blocks.at(rows.b, of, i, j);
+        const int state = __ldg(states + j);
         any = any || state != 0;
         all = all && state == 2;
       }
@@ -66,17 +77,20 @@ def template_text(
     )
     logits = traced.logits and expression(traced.logits, ELEMENT)
     shown = "true" if traced.mask is None else expression(traced.mask, ELEMENT)
-    state = "blocks.at(at.b, plane(at.h), at.row / kBlockQ, at.kv / kBlockKv)"
+    state = "__ldg(line(blocks, at.b, plane(at.h), at.row / kBlockQ) + at.kv / kBlockKv)"
+    # Without captured tensors nothing is read at a key but `blocks`, which has room behind the end.
+    indexes = any(name not in BLOCK_TENSORS for name in tensors)
     lines = [
         "struct UserVariant : kiln::VariantDefaults {",
         *members,
         f"  static constexpr int kBlockQ = {block_size[0]}, kBlockKv = {block_size[1]};",
         f"  static constexpr bool kTransformsLogits = {'true' if logits else 'false'};",
         "  static constexpr bool kMasks = true, kTilesBySequence = true;",
+        f"  static constexpr bool kIndexesByKey = {'true' if indexes else 'false'};",
         HOOKS,
         "  __device__ __forceinline__ bool keep(const kiln::Position& at) const {",
         f"{opening}    const int state = {state};",
-        f"    return state == 2 || (state == 1 && {shown});\n  }}",
+        f"    return (state == 2) | ((state == 1) & {shown});\n  }}",
     ]
     if logits:
         lines += [

@@ -18,7 +18,7 @@ from .tracer import Tracer
 UNARY = {
     "exp": "expf({0})", "exp2": "exp2f({0})", "expm1": "expm1f({0})", "log": "logf({0})",
     "log2": "log2f({0})", "log10": "log10f({0})", "log1p": "log1pf({0})", "sqrt": "sqrtf({0})",
-    "rsqrt": "(1.0f / sqrtf({0}))", "reciprocal": "(1.0f / {0})", "tanh": "tanhf({0})",
+    "rsqrt": "(1.0f / sqrtf({0}))", "reciprocal": "(1.0f / {0})", "tanh": "tanh({0})",
     "sin": "sinf({0})", "cos": "cosf({0})", "tan": "tanf({0})", "atan": "atanf({0})",
     "sinh": "sinhf({0})", "cosh": "coshf({0})", "asinh": "asinhf({0})", "erf": "erff({0})",
     "erfc": "erfcf({0})", "sigmoid": "(1.0f / (1.0f + expf(-{0})))",

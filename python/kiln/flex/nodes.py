@@ -151,7 +151,8 @@ def both(first: Node, second: Node) -> Node:
             return other
         if one.equals(False):
             return one
-    return Node("({0} && {1})", torch.bool, (first, second), low=0)
+    # Not &&, which would keep the loads of its right side from starting before the left is known.
+    return Node("({0} & {1})", torch.bool, (first, second), low=0)
 
 
 def either(first: Node, second: Node) -> Node:
@@ -161,7 +162,7 @@ def either(first: Node, second: Node) -> Node:
             return other
         if one.equals(True):
             return one
-    return Node("({0} || {1})", torch.bool, (first, second), low=0)
+    return Node("({0} | {1})", torch.bool, (first, second), low=0)
 
 
 def negation(node: Node) -> Node:

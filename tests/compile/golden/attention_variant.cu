@@ -26,7 +26,7 @@ struct UserVariant : kiln::VariantDefaults {
                                len_kv = at.len_kv;
     [[maybe_unused]] const float strength = arguments.strength.value;
     [[maybe_unused]] const int reach = arguments.reach.value;
-    [[maybe_unused]] const float bias = kiln::to_float(arguments.bias.at(at.h, at.row, at.kv));
+    [[maybe_unused]] const float bias = kiln::to_float(arguments.bias.read(at.h, at.row, at.kv));
     return
 #line 1 "variant logits"
 (
@@ -41,7 +41,7 @@ logit + strength * bias
                                len_kv = at.len_kv;
     [[maybe_unused]] const float strength = arguments.strength.value;
     [[maybe_unused]] const int reach = arguments.reach.value;
-    [[maybe_unused]] const float bias = kiln::to_float(arguments.bias.at(at.h, at.row, at.kv));
+    [[maybe_unused]] const float bias = kiln::to_float(arguments.bias.read(at.h, at.row, at.kv));
     return
 #line 1 "variant mask"
 (
@@ -61,6 +61,11 @@ q - kv < reach
   __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
                                              int kv_last) const {
     return kiln::tile_of(*this, rows, kv_first, kv_last);
+  }
+  __device__ __forceinline__ kiln::Interval keys_within(const kiln::MaskBox& box) const {
+    kiln::MaskBox left = box;
+    kiln::keep_less(left.distance, kiln::point(arguments.reach.value));
+    return left.close() ? left.kv : kiln::Interval{0, -1};
   }
   __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
     return kiln::range_of(*this, rows);

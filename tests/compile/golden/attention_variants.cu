@@ -71,6 +71,9 @@ kv % 2 == 0
                                              int kv_last) const {
     return kiln::tile_of(*this, rows, kv_first, kv_last);
   }
+  __device__ __forceinline__ kiln::Interval keys_within(const kiln::MaskBox& box) const {
+    return box.kv;
+  }
   __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
     return kiln::range_of(*this, rows);
   }
