@@ -9,8 +9,9 @@ import dataclasses
 import math
 
 OURS = "kiln"  # the name of our own times among the peers'
-# "f8" is e4m3 with sums in fp32, "f8 fast" with the tensor cores' own; their outputs are bf16.
-ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "f8": 1, "f8 fast": 1}
+# "f8" is e4m3 with sums in fp32, "f8 fast" with the tensor cores' own, "f8 blocks" with scales of
+# blocks; their outputs are bf16.
+ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "f8": 1, "f8 fast": 1, "f8 blocks": 1}
 CACHE_BYTES = {**ITEM_BYTES, "e4m3": 1, "e5m2": 1, "int8": 1}
 TILE = 128  # rows and keys of the tiles in which masks are counted
 
@@ -279,6 +280,81 @@ class AppendCell:
     @property
     def inputs(self):
         return (self.tokens, self.heads_kv, self.head_dim, self.heads, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantizeCell:
+    """Activations that become 8-bit floats with a scale for each group of columns."""
+
+    rows: int
+    columns: int  # of the result
+    size: int | None = 128  # columns of a scale; None: all of a row
+    gated: bool = False  # SwiGLU before
+    dtype: str = "bf16"
+    title: str = ""
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        shape = f"{self.rows}x{self.columns} by {self.size or 'row'}"
+        parts = [self.title, "quantize", shape, self.dtype, "swiglu" if self.gated else ""]
+        return " ".join(part for part in parts if part)
+
+    @property
+    def flops(self):
+        return 4 * self.rows * self.columns * (3 if self.gated else 1)
+
+    @property
+    def bytes(self):
+        """x is read once, and a byte for each element and 4 for each scale are written."""
+        item = ITEM_BYTES[self.dtype] * (2 if self.gated else 1) + 1
+        scales = 4 * self.rows * -(-self.columns // (self.size or self.columns))
+        return self.rows * self.columns * item + scales
+
+    stream_bytes = bytes
+
+    @property
+    def inputs(self):
+        return (self.rows, self.columns, self.size, self.gated, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class MoeCell:
+    """One of the steps of a mixture of experts: route, permute or unpermute."""
+
+    step: str
+    tokens: int
+    experts: int
+    top_k: int
+    columns: int = 7168
+    dtype: str = "bf16"
+    title: str = ""
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        shape = f"{self.tokens}x{self.columns} {self.experts}/{self.top_k}"
+        return " ".join(part for part in (self.title, f"moe_{self.step}", shape) if part)
+
+    @property
+    def flops(self):
+        return 2 * self.tokens * (self.experts if self.step == "route" else self.columns)
+
+    @property
+    def bytes(self):
+        """Each row of a token once and of its experts once, and 4 bytes for each number."""
+        pairs = self.tokens * self.top_k
+        if self.step == "route":
+            return 4 * self.tokens * self.experts + 8 * pairs
+        return (self.tokens + pairs) * self.columns * ITEM_BYTES[self.dtype] + 8 * pairs
+
+    stream_bytes = bytes
+
+    @property
+    def inputs(self):
+        return (self.step, self.tokens, self.experts, self.top_k, self.columns)
 
 
 def floors_us(cell, ceilings):

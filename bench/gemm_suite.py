@@ -7,6 +7,7 @@ import functools
 import math
 from typing import Any
 
+import block_scales
 import exact
 import torch
 from attention_suite import DTYPES, explained, set_count
@@ -15,7 +16,8 @@ from kiln import jit
 from measure import Contender, Entry, Unavailable
 from torch.nn import functional
 
-F8 = ("f8", "f8 fast")
+BLOCKS = "f8 blocks"
+F8 = ("f8", "f8 fast", BLOCKS)
 
 
 def entries(batch, short):
@@ -33,6 +35,11 @@ def entries(batch, short):
         return x.to(torch.float8_e4m3fn) if cell.dtype in F8 else x
 
     sets = set_count(max(cell.bytes for cell in batch))
+    if cell.dtype == BLOCKS:
+        inputs = [
+            block_scales.inputs(randn(cell.m, cell.k), randn(cell.n, cell.k)) for _ in range(sets)
+        ]
+        return [_entry(cell, inputs) for cell in batch]
     inputs = [
         {
             "a": operand(cell.m, cell.k, cell.layout[0] == "t"),
@@ -58,13 +65,15 @@ def _entry(cell, inputs):
     keywords = {}
     if cell.dtype in ("tf32", "f8 fast"):
         keywords["precision"] = cell.dtype.split()[-1]
-    if cell.dtype in F8:
+    if cell.dtype in F8 and cell.dtype != BLOCKS:
         keywords["scale_a"] = keywords["scale_b"] = torch.ones((), device="cuda")
     if activation:
         keywords["activation"] = activation
     outs = [_poisoned(cell, inputs) for _ in inputs]
 
     def extra(index):
+        if cell.dtype == BLOCKS:
+            return block_scales.keywords(inputs[index])
         return {name: inputs[index][name] for name in operands}
 
     calls = [
@@ -73,10 +82,14 @@ def _entry(cell, inputs):
     ]
 
     def truth(index):
+        if cell.dtype == BLOCKS:
+            return exact.gemm(*block_scales.operands(inputs[index]))
         a, b = inputs[index]["a"], inputs[index]["b"]
         return exact.gemm(a, b, activation=activation, **extra(index))
 
     peers = {"cuBLAS": cublas, "Triton": triton}
+    if cell.dtype == BLOCKS:
+        peers = {"cuBLAS": cublas, "DeepGEMM": deep_gemm}
     first = inputs[0]
     return Entry(
         cell=cell,
@@ -98,6 +111,8 @@ def _poisoned(cell, inputs):
 def cublas(cell, inputs):
     """torch.matmul, or addmm where something is added; then PyTorch's activation, in place. Of
     8-bit floats cuBLASLt, through torch._scaled_mm."""
+    if cell.dtype == BLOCKS:
+        return block_scales.cublas(inputs, [_poisoned(cell, inputs) for _ in inputs])
     if cell.dtype in F8:
         return scaled(cell, inputs)
     operands, activation = parts(cell.epilogue)
@@ -133,6 +148,10 @@ def scaled(cell, inputs):
         )  # fmt: skip
 
     return Contender(call)
+
+
+def deep_gemm(cell, inputs):
+    return block_scales.deep_gemm(inputs, [_poisoned(cell, inputs) for _ in inputs])
 
 
 def triton(cell, inputs):

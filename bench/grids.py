@@ -10,8 +10,19 @@ import dataclasses
 import json
 import pathlib
 
-from cells import ITEM_BYTES, AppendCell, AttentionCell, GemmCell, MergeCell, NormCell, length_label
+from cells import (
+    ITEM_BYTES,
+    AppendCell,
+    AttentionCell,
+    GemmCell,
+    MergeCell,
+    MoeCell,
+    NormCell,
+    QuantizeCell,
+    length_label,
+)
 from serving_cells import serving
+from variant_cells import variant
 
 MODELS = pathlib.Path(__file__).parents[1] / "python" / "kiln" / "data" / "models.json"
 LAYER_MODELS = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen2.5-7B")
@@ -145,6 +156,21 @@ def window(short=False):
 
 
 F8_SHAPES = [(8192, 8192, 8192), (4096, 4096, 4096), (4096, 7168, 16384), (4096, 24576, 7168)]
+# Those that DeepGEMM publishes, few rows, and some that nobody tuned for.
+F8_BLOCK_SHAPES = [
+    (8192, 8192, 8192),
+    (4096, 7168, 16384),
+    (4096, 4096, 7168),
+    (4096, 2112, 7168),
+    (4096, 32768, 512),
+    (1, 7168, 16384),
+    (16, 7168, 16384),
+    (64, 7168, 16384),
+    (64, 2112, 7168),
+    (4096, 3072, 6144),
+    (2048, 16384, 8192),
+    (333, 5120, 8192),
+]
 GEMM_SHAPES = {
     "bf16 M >= 1024": [
         (8192, 8192, 8192),
@@ -167,6 +193,7 @@ GEMM_SHAPES = {
     "tf32": [(8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (512, 4096, 4096)],
     "f8": F8_SHAPES,
     "f8 fast": F8_SHAPES,
+    "f8 blocks": F8_BLOCK_SHAPES,
 }
 SHORT_GEMM = {
     "bf16 M >= 1024": [(8192, 8192, 8192), (4096, 4096, 4096), (1024, 4096, 4096)],
@@ -263,6 +290,34 @@ def append(short=False):
     ]
 
 
+def quantize(short=False):
+    """DeepSeek-V3's activations: of 128 columns, of rows, after SwiGLU; few rows."""
+    cells = [QuantizeCell(4096, 7168), QuantizeCell(4096, 7168, size=None)]
+    if not short:
+        cells += [QuantizeCell(32768, 2048, gated=True), QuantizeCell(8192, 18432, gated=True)]
+        cells += [QuantizeCell(4096, 16384, size=None), QuantizeCell(64, 7168)]
+    return [
+        [dataclasses.replace(cell, group="quantising", label=cell.name.removeprefix("quantize "))]
+        for cell in cells
+    ]
+
+
+def moe(short=False):
+    """The steps of DeepSeek-V3's experts and of Mixtral's, in prefill and in decode."""
+    shapes = [(4096, 256, 8, 7168)]
+    if not short:
+        shapes += [(128, 256, 8, 7168), (16384, 128, 8, 4096), (4096, 8, 2, 4096)]
+    cells = [
+        MoeCell(step, tokens, experts, top_k, columns)
+        for step in ("route", "permute", "unpermute")
+        for tokens, experts, top_k, columns in shapes
+    ]
+    return [
+        [dataclasses.replace(cell, group="experts", label=cell.name.removeprefix("moe_"))]
+        for cell in cells
+    ]
+
+
 GRIDS = {
     "attention": attention,
     "decode": decode,
@@ -273,6 +328,9 @@ GRIDS = {
     "serving": serving,
     "merge": merge,
     "append": append,
+    "variant": variant,
+    "quantize": quantize,
+    "moe": moe,
 }
 
 

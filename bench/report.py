@@ -72,7 +72,7 @@ def groups(results):
 
 def cell_table(suite, results):
     names = peers_of(results)
-    extra = [name for name in ("against_dense", "over_plain_percent") if suite in EXTRA[name]]
+    extra = [name for name in EXTRA if suite in EXTRA[name]]
     headers = [suite, "us", "+-%", "TFLOP/s", "GB/s", "/ floor", *(f"x {n}" for n in names)]
     headers += [header for name in extra for header in EXTRA_HEADERS[name]]
     headers.append("path")  # of Kiln's kernel: portable, or for one architecture
@@ -90,10 +90,13 @@ def cell_table(suite, results):
     return table(headers, rows)
 
 
-EXTRA = {"against_dense": ("window",), "over_plain_percent": ("epilogue",)}
+EXTRA = {
+    "against_dense": ("window",), "over_plain_percent": ("epilogue",), "against_ways": ("variant",),
+}  # fmt: skip
 EXTRA_HEADERS = {
     "against_dense": ("causal x keys", "causal x tiles", "full x keys", "full x tiles"),
     "over_plain_percent": ("% over plain", "cuBLAS's %"),
+    "against_ways": ("x first", "x first by pairs", "x built-in or cut"),
 }
 
 
@@ -101,6 +104,8 @@ def _extra(name, result):
     figures = result.get(name) or {}
     if name == "over_plain_percent":
         return [figures.get(OURS), figures.get("cuBLAS")]
+    if name == "against_ways":
+        return [figures.get(key) for key in ("first", "first_by_pairs", "same")]
     masks = [figures.get(mask, {}) for mask in ("causal", "full")]
     return [mask.get(key) for mask in masks for key in ("over_keys", "over_tiles")]
 

@@ -4,8 +4,8 @@
 # A suite's log goes to $OUT (default build/gpu/logs). Fails if any suite failed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-suites=(cpu compile python cpp gpu attention decode serving gemm window epilogue norm merge append overhead
-  compile-time bench
+suites=(cpu compile python cpp gpu attention decode serving gemm window variant epilogue norm merge append
+  quantize moe overhead compile-time bench
   bench-full tune memcheck racecheck)
 if [[ $# -eq 0 ]]; then
   echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
@@ -44,7 +44,8 @@ run_suite() {
     python) pytest tests/python ;;
     cpp) pytest tests/cpp ;;
     gpu) pytest tests/kernels --device cuda ;;
-    attention | decode | serving | gemm | window | epilogue | norm | merge | append | overhead) bench "$1" ;;
+    attention | decode | serving | gemm | window | variant | epilogue | norm | merge | append | \
+      quantize | moe | overhead) bench "$1" ;;
     compile-time) bench compile ;;
     bench) bench all ;;
     bench-full) python3 bench/run.py --suite all --out "$logs" ;;
