@@ -6,13 +6,17 @@
 #include "jit/attention/family.h"
 #include "jit/gemm/family.h"
 #include "jit/merge_states/family.h"
+#include "jit/moe_permute/family.h"
+#include "jit/moe_route/family.h"
 #include "jit/norm/family.h"
+#include "jit/quantize/family.h"
 
 namespace kiln {
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 7> kFamilies = {
-      &kAttention, &kPlanAttention, &kGemm, &kRmsNorm, &kLayerNorm, &kMergeStates, &kAppendKv};
+  static constexpr std::array<const Family*, 11> kFamilies = {
+      &kAttention, &kPlanAttention, &kGemm,     &kRmsNorm,    &kLayerNorm,   &kMergeStates,
+      &kAppendKv,  &kQuantize,      &kMoeRoute, &kMoePermute, &kMoeUnpermute};
   return kFamilies;
 }
 

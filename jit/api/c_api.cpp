@@ -83,13 +83,9 @@ kiln_status kiln_variant_bind(const kiln_variant* variant, const double* values,
   return kiln::create(function, "bound", bound, [&] {
     kiln::check_not_null(function, "variant", variant);
     if (value_count != 0) kiln::check_not_null(function, "values", values);
-    if (tensor_count != 0) kiln::check_not_null(function, "tensors", tensors);
-    std::vector<kiln::TensorView> views;
-    for (const kiln_tensor& tensor : std::span(tensors, tensor_count)) {
-      views.push_back(kiln::view_of(function, "tensor", &tensor));
-    }
     const std::span<const double> numbers(values, value_count);
-    return variant->variant.bind({numbers.begin(), numbers.end()}, std::move(views));
+    return variant->variant.bind({numbers.begin(), numbers.end()},
+                                 kiln::bound_views(function, tensors, tensor_count));
   });
 }
 

@@ -54,6 +54,7 @@ GemmOptions options_of(const kiln_gemm_options* given) {
     options.config = {tile.block_m, tile.block_n, tile.block_k,
                       tile.stages,  tile.cluster, tile.splits};
   }
+  if (c.bound_epilogue != nullptr) options.bound_epilogue = &c.bound_epilogue->epilogue;
   options.workspace = {c.allocate, c.allocate_context};
   return options;
 }

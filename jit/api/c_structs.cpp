@@ -1,7 +1,8 @@
-#include "jit/api/c_structs.h"
+#include "jit/api/c_call.h"
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "jit/op/checks.h"
 #include "jit/op/variant_json.h"
@@ -19,18 +20,32 @@ std::string trimmed(const std::string& text) {
 
 // "cap: f32; reach: i32": calls `add` with each name and type.
 template <class Add>
-void for_each_declaration(const char* field, const char* text, Add&& add) {
+void for_each_declaration(Subject subject, const char* text, Add&& add) {
   std::string rest = trimmed(text_of(text));
   while (!rest.empty()) {
     const std::string one = rest.substr(0, rest.find(';'));
     rest = trimmed(rest.substr(std::min(rest.size(), one.size() + 1)));
     const std::size_t colon = one.find(':');
     if (colon == std::string::npos) {
-      throw_value({"kiln_variant_definition", field},
+      throw_value(subject,
                   "must be declarations such as \"cap: f32; reach: i32\", got '" + one + "'");
     }
     add(trimmed(one.substr(0, colon)), trimmed(one.substr(colon + 1)));
   }
+}
+
+// The params and tensors of a struct of either kind.
+template <class Struct, class Definition>
+void read_declarations(const char* owner, const Struct& c, const DeclarationKind& kind,
+                       Definition& definition) {
+  for_each_declaration({owner, "params"}, c.params,
+                       [&](const std::string& name, const std::string& type) {
+                         definition.params.push_back(parse_param_declaration(name, type, kind));
+                       });
+  for_each_declaration({owner, "tensors"}, c.tensors,
+                       [&](const std::string& name, const std::string& type) {
+                         definition.tensors.push_back(parse_tensor_declaration(name, type, kind));
+                       });
 }
 
 #define KILN_SAME(c, cpp) static_assert(int(c) == int(cpp))
@@ -81,13 +96,28 @@ VariantDefinition definition_of(const kiln_variant_definition* given) {
   definition.mask = text_of(c.mask);
   definition.file_text = text_of(c.file_text);
   definition.file_name = text_of(c.file_name);
-  for_each_declaration("params", c.params, [&](const std::string& name, const std::string& type) {
-    definition.params.push_back(parse_param_declaration(name, type));
-  });
-  for_each_declaration("tensors", c.tensors, [&](const std::string& name, const std::string& type) {
-    definition.tensors.push_back(parse_tensor_declaration(name, type));
-  });
+  read_declarations("kiln_variant_definition", c, kVariantDeclaration, definition);
   return definition;
+}
+
+EpilogueDefinition definition_of(const kiln_epilogue_definition* given) {
+  check_not_null("kiln_epilogue_create", "definition", given);
+  const auto c = copy_of(given, "kiln_epilogue_definition");
+  EpilogueDefinition definition;
+  definition.name = text_of(c.name);
+  definition.value = text_of(c.value);
+  read_declarations("kiln_epilogue_definition", c, kEpilogueDeclaration, definition);
+  return definition;
+}
+
+std::vector<TensorView> bound_views(const char* function, const kiln_tensor* tensors,
+                                    std::size_t count) {
+  if (count != 0) check_not_null(function, "tensors", tensors);
+  std::vector<TensorView> views;
+  for (const kiln_tensor& tensor : std::span(tensors, count)) {
+    views.push_back(view_of(function, "tensor", &tensor));
+  }
+  return views;
 }
 
 }  // namespace kiln

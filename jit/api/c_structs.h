@@ -6,9 +6,11 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "jit/op/checks.h"
 #include "kiln/c.h"
+#include "kiln/c_epilogue.h"
 #include "kiln/kiln.h"
 
 namespace kiln {
@@ -69,9 +71,16 @@ SdpaOptions options_of(const kiln_sdpa_options* options);
 GemmOptions options_of(const kiln_gemm_options* options);
 
 VariantDefinition definition_of(const kiln_variant_definition* definition);
+EpilogueDefinition definition_of(const kiln_epilogue_definition* definition);
+// The tensors that are bound to one. `function` is what messages name.
+std::vector<TensorView> bound_views(const char* function, const kiln_tensor* tensors,
+                                    std::size_t count);
 
 }  // namespace kiln
 
 struct kiln_bound_variant {
   kiln::BoundVariant variant;
+};
+struct kiln_bound_epilogue {
+  kiln::BoundEpilogue epilogue;
 };

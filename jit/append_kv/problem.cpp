@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-constexpr std::int64_t kMostHeadDim = 512;
+constexpr std::int64_t kMostAppendedDim = 512;
 constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
 
 // key, value or query: [tokens, heads, head_dim]. Returns the head dim.
@@ -20,7 +20,7 @@ std::uint16_t check_heads(const char* name, const TensorView& tensor, const char
   check_rank(subject, tensor, 3, layout);
   check_last_stride(subject, tensor);
   const std::int64_t dim = tensor.shape[2];
-  if (dim % 2 != 0 || dim > kMostHeadDim || dim == 0) {
+  if (dim % 2 != 0 || dim > kMostAppendedDim || dim == 0) {
     throw_value(subject, "must have an even head dim up to 512, got " + shape_text(tensor));
   }
   return static_cast<std::uint16_t>(dim);

@@ -4,55 +4,151 @@
 
 #include "jit/op/checks.h"
 #include "jit/op/user_text.h"
+#include "templates/gemm/params.h"
 
 namespace kiln {
 namespace {
 
 constexpr const char* kF8Names = "float8_e4m3fn or float8_e5m2";
 
-[[noreturn]] void refuse_scale_shape(Subject subject, const TensorView& scale,
-                                     const GemmProblem& problem, bool is_a, bool batched) {
-  const std::string size = std::to_string(is_a ? problem.m : problem.n);
+// One of the two scales, and what it belongs to.
+struct ScaleOf {
+  const TensorView& scale;
+  const GemmProblem& problem;
+  bool is_a, batched, transposed;
+
+  bool given() const { return scale.given(); }
+  Subject subject() const { return {kGemmOp, is_a ? "scale_a" : "scale_b"}; }
+  std::int64_t size() const { return is_a ? problem.m : problem.n; }
+  std::int64_t groups() const { return (problem.k + kGemmScaleBlock - 1) / kGemmScaleBlock; }
+  std::int64_t blocks() const { return (size() + kGemmScaleBlock - 1) / kGemmScaleBlock; }
+  // Of scales of blocks, which are laid out as the operand is passed.
+  int group_dimension() const { return scale.rank - (is_a == transposed ? 2 : 1); }
+  int mn_dimension() const { return scale.rank - (is_a == transposed ? 1 : 2); }
+  std::string block_shape(std::int64_t mn) const {
+    const std::int64_t k = groups();
+    const std::int64_t first = is_a == transposed ? k : mn, last = is_a == transposed ? mn : k;
+    return "[" + std::to_string(first) + ", " + std::to_string(last) + "]";
+  }
+};
+
+[[noreturn]] void refuse_scale_shape(const ScaleOf& given) {
+  const auto& [scale, problem, is_a, batched, transposed] = given;
+  const std::string size = std::to_string(given.size());
   const auto matrix = [&](const std::string& outer) {
     return "[" + outer + (is_a ? size + ", 1]" : "1, " + size + "]");
   };
   const std::string batch = std::to_string(problem.batch);
-  throw_value(subject, "must have shape [] or [1] (one for all), or [" + size + "]" +
-                           (batched ? ", " : " or ") + matrix("") +
-                           (batched ? " or " + matrix(batch + ", ") : "") + " (one for each " +
-                           (is_a ? "row" : "column") + " of " +
-                           (!is_a && problem.traits.gate != Gate::none ? "b" : "the output") +
-                           "), got " + shape_text(scale));
+  throw_value(given.subject(),
+              "must have shape [] or [1] (one for all), or [" + size + "]" +
+                  (batched ? ", " : " or ") + matrix("") +
+                  (batched ? " or " + matrix(batch + ", ") : "") + " (one for each " +
+                  (is_a ? "row" : "column") + " of " +
+                  (!is_a && problem.traits.gate != Gate::none ? "b" : "the output") + "), got " +
+                  shape_text(scale));
+}
+
+// Where one of the scales can only be of blocks, and this is none of such.
+[[noreturn]] void refuse_block_shape(const ScaleOf& given) {
+  const bool is_a = given.is_a;
+  const std::string columns =
+      is_a ? "" : " or " + given.block_shape(given.blocks()) + " (one for each 128 x 128 of b)";
+  throw_value(given.subject(),
+              "must have shape " + given.block_shape(given.size()) + " (one for each " +
+                  (is_a ? "row of a" : "column of b") + " and 128 of K)" + columns + ", as " +
+                  (is_a ? "scale_b" : "scale_a") + " has one for each 128 of K, got " +
+                  (given.given() ? shape_text(given.scale) : "none") + "; it is laid out as " +
+                  (is_a ? "a" : "b") +
+                  " is passed, so w_scale.t() goes "
+                  "with w.t()");
 }
 
 // Which dimension of a scale has an entry for each row or column; -1: its shape is none of those.
-int long_dimension(const TensorView& scale, const GemmProblem& problem, bool is_a, bool batched) {
-  const std::int64_t size = is_a ? problem.m : problem.n;
+int long_dimension(const ScaleOf& given) {
+  const TensorView& scale = given.scale;
   const int rank = scale.rank;
-  if (rank < 1 || rank > (batched ? 3 : 2)) return -1;
-  const int dimension = rank == 1 || !is_a ? rank - 1 : rank - 2;
-  if (scale.shape[dimension] != size) return -1;
-  if (rank >= 2 && scale.shape[is_a ? rank - 1 : rank - 2] != 1) return -1;
-  if (rank == 3 && scale.shape[0] != problem.batch) return -1;
+  if (rank < 1 || rank > (given.batched ? 3 : 2)) return -1;
+  const int dimension = rank == 1 || !given.is_a ? rank - 1 : rank - 2;
+  if (scale.shape[dimension] != given.size()) return -1;
+  if (rank >= 2 && scale.shape[given.is_a ? rank - 1 : rank - 2] != 1) return -1;
+  if (rank == 3 && scale.shape[0] != given.problem.batch) return -1;
   return dimension;
+}
+
+bool is_for_all(const TensorView& scale) {
+  return scale.rank == 0 || (scale.rank == 1 && scale.shape[0] == 1);
+}
+
+bool is_dense(const TensorView& scale, int dimension) {
+  return scale.shape[dimension] <= 1 || scale.strides[dimension] == 1;
+}
+
+// The granularity of a scale by its shape, if that is one of blocks; none: it is not.
+Scale block_form(const ScaleOf& given) {
+  const TensorView& scale = given.scale;
+  if (!given.given() || !is_f8(given.problem.traits.input)) return Scale::none;
+  if (scale.rank != 2 && !(scale.rank == 3 && given.batched)) return Scale::none;
+  if (scale.rank == 3 && scale.shape[0] != given.problem.batch) return Scale::none;
+  if (scale.shape[given.group_dimension()] != given.groups()) return Scale::none;
+  const std::int64_t extent = scale.shape[given.mn_dimension()];
+  if (extent == given.size()) return Scale::groups;
+  return !given.is_a && extent == given.blocks() ? Scale::blocks : Scale::none;
+}
+
+CheckedScale check_vector(const ScaleOf& given) {
+  const TensorView& scale = given.scale;
+  if (!given.given()) return {};
+  if (is_for_all(scale)) return {Scale::tensor};
+  const int dimension = long_dimension(given);
+  if (dimension < 0) refuse_scale_shape(given);
+  if (!is_dense(scale, dimension)) {
+    throw_value(given.subject(), "must have a stride of 1 between its entries, got " +
+                                     std::to_string(scale.strides[dimension]) +
+                                     "; call .contiguous()");
+  }
+  return {Scale::vector, scale.rank == 3 && given.problem.batch > 1 ? scale.strides[0] : 0};
+}
+
+CheckedScale check_blocks(const ScaleOf& given, Scale form) {
+  if (form == Scale::none) refuse_block_shape(given);
+  const TensorView& scale = given.scale;
+  return {form, scale.rank == 3 && given.problem.batch > 1 ? scale.strides[0] : 0,
+          scale.strides[given.mn_dimension()], scale.strides[given.group_dimension()]};
 }
 
 }  // namespace
 
-CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bool is_a,
-                         bool batched) {
-  const Subject subject{kGemmOp, is_a ? "scale_a" : "scale_b"};
-  check_tensor(subject, scale, problem.device_ordinal);
-  check_dtype(subject, scale, DType::f32, "");
-  check_data(subject, scale, problem.may_be_null);
-  if (scale.rank == 0 || (scale.rank == 1 && scale.shape[0] == 1)) return {Scale::tensor, 0};
-  const int dimension = long_dimension(scale, problem, is_a, batched);
-  if (dimension < 0) refuse_scale_shape(subject, scale, problem, is_a, batched);
-  if (scale.shape[dimension] > 1 && scale.strides[dimension] != 1) {
-    throw_value(subject, "must have a stride of 1 between its entries, got " +
-                             std::to_string(scale.strides[dimension]) + "; call .contiguous()");
+CheckedScales check_scales(const GemmOptions& options, const GemmProblem& problem, bool batched) {
+  const ScaleOf a{options.scale_a, problem, true, batched, options.trans_a};
+  const ScaleOf b{options.scale_b, problem, false, batched, options.trans_b};
+  for (const ScaleOf* scale : {&a, &b}) {
+    if (!scale->given()) continue;
+    check_tensor(scale->subject(), scale->scale, problem.device_ordinal);
+    check_dtype(scale->subject(), scale->scale, DType::f32, "");
+    check_data(scale->subject(), scale->scale, problem.may_be_null);
   }
-  return {Scale::vector, scale.rank == 3 && problem.batch > 1 ? scale.strides[0] : 0};
+  // Where K is up to 128, a vector is a scale of blocks, too, and means the same. It is taken for
+  // one where it is beside such a scale, or is not dense, as only scales of blocks may be.
+  const Scale form_a = block_form(a), form_b = block_form(b);
+  const bool both = form_a != Scale::none && form_b != Scale::none;
+  const auto is_of_blocks = [both](const ScaleOf& given, Scale form) {
+    if (form == Scale::none) return false;
+    const int dimension = long_dimension(given);
+    return dimension < 0 || (both && !is_dense(given.scale, dimension));
+  };
+  if (!is_of_blocks(a, form_a) && !is_of_blocks(b, form_b)) {
+    return {check_vector(a), check_vector(b)};
+  }
+  if (options.fast) {
+    throw_value({kGemmOp, "precision"},
+                "\"fast\" cannot be combined with scales of blocks, which are factors of every 128 "
+                "of K; leave it out");
+  }
+  if (problem.traits.gate != Gate::none) {
+    throw_value({kGemmOp, "activation"},
+                "cannot be gated where the scales are of blocks; apply it to the result");
+  }
+  return {check_blocks(a, form_a), check_blocks(b, form_b)};
 }
 
 bool is_gated(Activation activation) { return activation >= Activation::swiglu; }
@@ -79,7 +175,7 @@ Gate check_gate(const GemmOptions& options, std::int64_t columns) {
     throw_value({kGemmOp, "gate"},
                 "is for the activations swiglu, geglu and geglu_tanh; leave it out");
   }
-  if (!options.epilogue.empty()) {
+  if (has_epilogue(options)) {
     throw_value({kGemmOp, "activation"},
                 "cannot be gated with an epilogue, which sees one column at a time");
   }
@@ -90,6 +186,17 @@ Gate check_gate(const GemmOptions& options, std::int64_t columns) {
                     std::to_string(columns));
   }
   return options.gate == Gate::none ? Gate::halves : options.gate;
+}
+
+bool has_epilogue(const GemmOptions& options) {
+  return !options.epilogue.empty() || options.bound_epilogue != nullptr;
+}
+
+void check_output_dtype(DType dtype) {
+  if (is_float(dtype) || is_quantized(dtype)) return;
+  throw_type({kGemmOp, "out"}, std::string("must be float16, bfloat16, float32, float8_e4m3fn, "
+                                           "float8_e5m2 or int8, got ") +
+                                   name(dtype));
 }
 
 EpilogueNames epilogue_names(std::string_view expression) {

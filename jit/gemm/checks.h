@@ -10,12 +10,15 @@ inline constexpr const char* kGemmOp = "gemm";  // in messages
 struct CheckedScale {
   Scale scale = Scale::none;
   std::int64_t batch_stride = 0;
+  // Of groups and blocks: between rows, columns or blocks of columns, and between 128s of K.
+  std::int64_t mn_stride = 0, group_stride = 0;
+};
+struct CheckedScales {
+  CheckedScale a, b;
 };
 
-// Requires: the scale is given, and the sizes of `problem`. `is_a`: scale_a, whose vectors have an
-// entry for each row; those of scale_b have one for each column.
-CheckedScale check_scale(const TensorView& scale, const GemmProblem& problem, bool is_a,
-                         bool batched);
+// Either scale may be absent. Requires: the sizes, the input dtype and the gate of `problem`.
+CheckedScales check_scales(const GemmOptions& options, const GemmProblem& problem, bool batched);
 
 bool is_gated(Activation activation);
 // Checks the options that are enumerations, and says where b's pairs of columns lie; none: the
@@ -29,6 +32,12 @@ struct EpilogueNames {
 };
 EpilogueNames epilogue_names(std::string_view expression);
 void check_epilogue_names(const EpilogueNames& names, const EpilogueNames& given);
+
+// Whether the options have an epilogue of the user's, of either kind.
+bool has_epilogue(const GemmOptions& options);
+
+// Throws TypeError where no output can have it.
+void check_output_dtype(DType dtype);
 
 // Dtypes of a and b, and what the options allow for them.
 void check_gemm_dtypes(const TensorView& a, const TensorView& b, const GemmOptions& options);

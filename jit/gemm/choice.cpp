@@ -94,6 +94,7 @@ GemmChoice compute_choice(const GemmTraits& traits, int arch, const GemmExtent& 
 std::optional<GemmChoice> measured_choice(const GemmTuning& tuning, const GemmTraits& traits,
                                           int arch, const GemmExtent& extent, int sm_count,
                                           bool may_split) {
+  if (traits.block_scaled()) return std::nullopt;  // what was measured has no scales of blocks
   const TunedKey key{{arch, sm_count}, traits.input,   size_of(traits.output),
                      traits.major_a,   traits.major_b, traits.fast,
                      extent.batch,     extent.n,       extent.k};

@@ -33,10 +33,11 @@ struct GemmSm90Config {
   int groups;       // math warpgroups
   int cluster = 1;  // CTAs along M that share the columns which they load
   bool ping_pong = false;
-  bool splits = false;   // CTAs of a cluster share a tile, each with a part of K
-  bool swapped = false;  // computes the transposed output: N of the problem is M of wgmma
-  int raster_rows = 8;   // tiles of the cluster that are walked down before going right
-  int residents = 1;     // CTAs that fit on a multiprocessor
+  bool splits = false;        // CTAs of a cluster share a tile, each with a part of K
+  bool swapped = false;       // computes the transposed output: N of the problem is M of wgmma
+  int raster_rows = 8;        // tiles of the cluster that are walked down before going right
+  int residents = 1;          // CTAs that fit on a multiprocessor
+  bool block_scaled = false;  // for scales of blocks alone, whose stages hold scales, too
   std::string_view reason;
   int block_k = 128 / element_bytes;
 };
@@ -45,7 +46,7 @@ std::span<const GemmConfig> gemm_configs();
 std::span<const GemmSm90Config> gemm_sm90_configs();
 
 int shared_bytes(const GemmConfig& config);
-int shared_bytes(const GemmSm90Config& config);
+int shared_bytes(const GemmSm90Config& config, const GemmTraits& traits);
 std::string tile_name(const GemmConfig& config);      // "128x128x32x3"
 std::string tile_name(const GemmSm90Config& config);  // "128x256x64x4 cluster 2"
 

@@ -9,6 +9,7 @@
 #include "jit/gemm/samples.h"
 #include "jit/gemm/tensor_maps.h"
 #include "jit/gemm/tuning.h"
+#include "jit/gemm/user_epilogue.h"
 #include "jit/op/checks.h"
 
 namespace kiln {
@@ -86,7 +87,7 @@ constexpr Field kFields[] = {
     {.name = "out_dtype",
      .kind = FieldKind::choice,
      .offset = offsetof(GemmTraits, output),
-     .values = kFloatNames,
+     .values = kOutputNames,
      .help = "default: dtype; bfloat16 for 8-bit floats",
      .tell = tell_output},
     {.name = "accumulator",
@@ -108,17 +109,19 @@ constexpr Field kFields[] = {
     {.name = "scale_a",
      .kind = FieldKind::choice,
      .offset = offsetof(GemmTraits, scale_a),
-     .values = kScaleNames,
+     .values = kScaleANames,
      .otherwise = "none",
-     .help = "tensor: a factor of all outputs; vector: one for each row",
+     .help = "tensor: a factor of all outputs; vector: one for each row; groups: one for each row "
+             "and 128 of K, of 8-bit floats with such a scale_b",
      .says = " scale_a {}",
      .when = Says::when_set},
     {.name = "scale_b",
      .kind = FieldKind::choice,
      .offset = offsetof(GemmTraits, scale_b),
-     .values = kScaleNames,
+     .values = kScaleBNames,
      .otherwise = "none",
-     .help = "tensor: a factor of all outputs; vector: one for each column",
+     .help = "tensor: a factor of all outputs; vector: one for each column; groups: one for each "
+             "column and 128 of K; blocks: one for each 128 columns and 128 of K",
      .says = " scale_b {}",
      .when = Says::when_set},
     {.name = "bias",
@@ -155,7 +158,8 @@ constexpr Field kFields[] = {
     {.name = "epilogue",
      .kind = FieldKind::expression,
      .offset = offsetof(GemmTraits, epilogue),
-     .help = "a C++ expression of acc, bias, residual, row, col and batch; null = none",
+     .help = "a C++ expression of acc, bias, residual, row, col, batch, m and n, or an object with "
+             "parameters and tensors; null = none",
      .says = " epilogue \"{}\"",
      .when = Says::when_set},
     {.name = "loads",
@@ -236,7 +240,7 @@ Footprint portable_footprint(const Specialization& spec) {
 Footprint sm90_footprint(const Specialization& spec) {
   const GemmSm90Config& config = sm90(spec.row());
   return {static_cast<unsigned>(config.groups + 1) * 128,
-          static_cast<unsigned>(shared_bytes(config))};
+          static_cast<unsigned>(shared_bytes(config, spec.traits_as<GemmTraits>()))};
 }
 
 void settle_operands(GemmTraits& t) {
@@ -253,6 +257,18 @@ void settle_operands(GemmTraits& t) {
   if (t.output == DType::none) t.output = gemm_output_dtype(t.input);
 }
 
+void settle_scales(const GemmTraits& t) {
+  if (is_of_blocks(t.scale_a) != is_of_blocks(t.scale_b)) {
+    refuse_field("scale_a", "must be groups where scale_b is groups or blocks, and only there");
+  }
+  if (!t.block_scaled()) return;
+  if (!is_f8(t.input)) refuse_field("scale_a", "groups needs a dtype of 8-bit floats");
+  if (t.fast) refuse_field("precision", "fast is not for scales of groups or blocks");
+  if (is_gated(t.activation)) {
+    refuse_field("activation", "must not be gated where scales are of groups or blocks");
+  }
+}
+
 void settle_epilogue(GemmTraits& t, const UserTexts& texts) {
   if (is_gated(t.activation)) {
     if (t.gate == Gate::none) t.gate = Gate::halves;
@@ -261,7 +277,8 @@ void settle_epilogue(GemmTraits& t, const UserTexts& texts) {
   }
   if (texts.epilogue.empty()) return;
   if (t.activation != Activation::none) refuse_spec("give 'epilogue' or 'activation', not both");
-  t.epilogue = epilogue_digest(texts.epilogue);
+  t.epilogue = texts.epilogue_values != nullptr ? Epilogue(*texts.epilogue_values).digest()
+                                                : epilogue_digest(texts.epilogue);
   check_epilogue_names(epilogue_names(texts.epilogue),
                        {t.bias != DType::none, t.residual != DType::none});
 }
@@ -269,6 +286,7 @@ void settle_epilogue(GemmTraits& t, const UserTexts& texts) {
 void settle(Traits& words, const UserTexts& texts, int arch) {
   auto t = as<GemmTraits>(words);
   settle_operands(t);
+  settle_scales(t);
   settle_epilogue(t, texts);
   if (is_f8(t.input)) {
     const std::string reason = why_not_sm90(t, arch);

@@ -5,9 +5,8 @@
 #include <limits>
 
 #include "jit/gemm/checks.h"
+#include "jit/gemm/user_epilogue.h"
 #include "jit/op/checks.h"
-#include "jit/op/digest.h"
-#include "jit/op/user_text.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {
@@ -100,13 +99,10 @@ std::int64_t common_batch(const TensorView& a, const TensorView& b) {
   return batch_a == 1 ? batch_b : batch_a;
 }
 
+// The dtype is the caller's to check.
 Matrix check_like_output(const char* argument, const TensorView& tensor, std::int64_t batch,
                          std::int64_t m, std::int64_t n, bool batched, bool may_be_null) {
   const Subject subject{kGemmOp, argument};
-  if (!is_float(tensor.dtype)) {
-    throw_type(subject,
-               std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
-  }
   if (batched) {
     check_shape(subject, tensor, {batch, m, n});
   } else {
@@ -117,14 +113,17 @@ Matrix check_like_output(const char* argument, const TensorView& tensor, std::in
   return as_matrix(argument, tensor, false);
 }
 
+void check_float(Subject subject, const TensorView& tensor) {
+  if (is_float(tensor.dtype)) return;
+  throw_type(subject,
+             std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
+}
+
 // Strides of the bias between batch entries; checks its shape [n] or [batch, 1, n].
 std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   const Subject subject{kGemmOp, "bias"};
   check_tensor(subject, bias, problem.device_ordinal);
-  if (!is_float(bias.dtype)) {
-    throw_type(subject,
-               std::string("must be float16, bfloat16 or float32, got ") + name(bias.dtype));
-  }
+  check_float(subject, bias);
   if (bias.rank == 3) {
     check_shape(subject, bias, {problem.batch, 1, problem.n});
   } else {
@@ -133,38 +132,6 @@ std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   check_last_stride(subject, bias);
   check_data(subject, bias, problem.may_be_null);
   return bias.rank == 3 && problem.batch > 1 ? bias.strides[0] : 0;
-}
-
-struct Expression {
-  std::string text;
-  Digest128 digest{};
-  EpilogueNames names;
-};
-
-// The last one of this thread: a serving loop passes the same text on every call.
-const Expression& remembered(std::string_view expression) {
-  thread_local Expression last;
-  if (expression != last.text) {
-    last.digest = epilogue_digest(expression);
-    last.names = epilogue_names(expression);
-    last.text = expression;
-  }
-  return last;
-}
-
-void check_epilogue(const GemmOptions& options, GemmProblem& problem) {
-  if (options.epilogue.empty()) {
-    problem.traits.activation = options.activation;
-    return;
-  }
-  if (options.activation != Activation::none) {
-    throw_value({kGemmOp, "activation"},
-                "cannot be combined with epilogue; write it in the expression");
-  }
-  const Expression& expression = remembered(options.epilogue);
-  check_epilogue_names(expression.names, {options.bias.given(), options.residual.given()});
-  problem.traits.epilogue = expression.digest;
-  problem.texts.epilogue = options.epilogue;
 }
 
 // The order is Plan::launch's.
@@ -181,17 +148,10 @@ void add_tensors(const TensorView& a, const TensorView& b, const TensorView& out
   add_input(offsetof(GemmParams, residual), {"residual", &options.residual, Use::replaceable});
   add_input(offsetof(GemmParams, scale_a), {"scale_a", &options.scale_a, Use::read});
   add_input(offsetof(GemmParams, scale_b), {"scale_b", &options.scale_b, Use::read});
+  if (options.bound_epilogue != nullptr) add_epilogue_arguments(*options.bound_epilogue, problem);
 }
 
 }  // namespace
-
-Digest128 epilogue_digest(std::string_view expression) {
-  if (!is_utf8(expression)) throw_value({kGemmOp, "epilogue"}, "must be UTF-8 text");
-  if (!is_plain_expression(expression)) {
-    throw_value({kGemmOp, "epilogue"}, "must be one line without preprocessor directives");
-  }
-  return digest_of({{"epilogue", std::string(expression)}});
-}
 
 Activation parse_activation(const std::string& name) {
   if (name.empty()) return Activation::none;
@@ -244,6 +204,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   GemmTraits& traits = problem.traits;
   traits.gate = check_gate(options, mb.cols);
   const std::int64_t columns = traits.gate == Gate::none ? mb.cols : mb.cols / 2;  // of out
+  check_output_dtype(out.dtype);
   const Matrix mo =
       check_like_output("out", out, batch, ma.rows, columns, batched, problem.may_be_null);
   check_written({kGemmOp, "out"}, out);
@@ -292,6 +253,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   }
   if (options.residual.given()) {
     check_tensor({kGemmOp, "residual"}, options.residual, problem.device_ordinal);
+    check_float({kGemmOp, "residual"}, options.residual);
     const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, columns,
                                         batched, problem.may_be_null);
     p.residual = options.residual.data;
@@ -299,17 +261,13 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
     traits.residual = options.residual.dtype;
     read_beside(options.residual, mr.row_stride, mr.batch_stride);
   }
-  CheckedScale scale_a, scale_b;
-  if (options.scale_a.given()) {
-    scale_a = check_scale(options.scale_a, problem, /*is_a=*/true, batched);
-  }
-  if (options.scale_b.given()) {
-    scale_b = check_scale(options.scale_b, problem, /*is_a=*/false, batched);
-  }
+  const auto [scale_a, scale_b] = check_scales(options, problem, batched);
   traits.scale_a = scale_a.scale, traits.scale_b = scale_b.scale;
   p.scale_a = static_cast<const float*>(options.scale_a.data);
   p.scale_b = static_cast<const float*>(options.scale_b.data);
   p.scale_a_batch = scale_a.batch_stride, p.scale_b_batch = scale_b.batch_stride;
+  p.scale_a_row = scale_a.mn_stride, p.scale_a_group = scale_a.group_stride;
+  p.scale_b_column = scale_b.mn_stride, p.scale_b_group = scale_b.group_stride;
   if (scale_b.scale == Scale::vector) read_beside(options.scale_b, 0, scale_b.batch_stride);
   problem.arguments().set_params(p);
   add_tensors(a, b, out, options, problem);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 
 #include "jit/op/launch.h"
 #include "jit/op/names.h"
@@ -11,11 +10,18 @@
 
 namespace kiln {
 
-// What a scale is a factor of: all outputs, or each row (scale_a) or column (scale_b) its own.
-enum class Scale : std::uint8_t { none, tensor, vector };
+// What a scale is a factor of: all outputs, or each row (scale_a) or column (scale_b) its own; or,
+// of both operands at once, each row or column its own for every 128 of K (groups), or every 128
+// columns of b (blocks).
+enum class Scale : std::uint8_t { none, tensor, vector, groups, blocks };
 
-inline constexpr Named kScaleNames[] = {
-    {"none", Scale::none}, {"tensor", Scale::tensor}, {"vector", Scale::vector}};
+inline constexpr Named kScaleBNames[] = {{"none", Scale::none},
+                                         {"tensor", Scale::tensor},
+                                         {"vector", Scale::vector},
+                                         {"groups", Scale::groups},
+                                         {"blocks", Scale::blocks}};
+inline constexpr auto kScaleANames = std::span(kScaleBNames).first<4>();
+inline bool is_of_blocks(Scale scale) { return scale >= Scale::groups; }
 inline constexpr Named kGateNames[] = {{"halves", Gate::halves},
                                        {"interleaved", Gate::interleaved}};
 inline constexpr Named kAccumulatorNames[] = {{"float32", Accumulator::f32},
@@ -41,6 +47,7 @@ struct GemmTraits {
   std::uint8_t reserved[17] = {};
   Digest128 epilogue{};  // of the user's expression; zero = none
 
+  bool block_scaled() const { return is_of_blocks(scale_a); }
   DType dtype_b() const { return input_b == DType::none ? input : input_b; }
 
   bool operator==(const GemmTraits&) const = default;
@@ -69,8 +76,5 @@ double flops_of(const GemmProblem& problem);
 
 // Notes at which pointers a kernel of these traits reads or writes whole vectors or boxes.
 void require_vectors(const GemmTraits& baked, CallArguments& arguments);
-
-// The identity of an epilogue. Throws std::invalid_argument when it is no plain expression.
-Digest128 epilogue_digest(std::string_view expression);
 
 }  // namespace kiln

@@ -1,5 +1,7 @@
 #include "jit/gemm/render.h"
 
+#include "jit/gemm/user_epilogue.h"
+#include "jit/op/checks.h"
 #include "jit/op/source_text.h"
 
 namespace kiln {
@@ -31,19 +33,23 @@ std::string gemm_epilogue(const GemmTraits& traits, const UserTexts& texts) {
          << boolean(bias) << ", /*kResidual=*/" << boolean(residual) << ">;\n";
     return text.str();
   }
-  text << "struct Epilogue {\n"
-       << "  static constexpr bool kBias = " << boolean(bias)
-       << ", kResidual = " << boolean(residual) << ";\n"
-       << "  __device__ __forceinline__ float operator()(float acc, float bias, float residual,\n"
-       << "                                              int row, int col, int batch) const {\n"
-       << user_return("gemm epilogue", texts.epilogue) << "  }\n};\n";
-  return text.str();
+  return epilogue_source(traits, texts);
+}
+
+std::string gemm_arguments(const std::string& params, const GemmTraits& traits,
+                           const UserTexts& texts) {
+  if (traits.epilogue == Digest128{} || !is_bound_epilogue(texts)) return params;
+  return "kiln::BoundArguments<" + params + ", Epilogue>";
+}
+
+DType absent_type(const GemmTraits& traits) {
+  return is_quantized(traits.output) ? DType::f32 : traits.output;
 }
 
 std::string epilogue_constants(const GemmTraits& traits) {
   return std::string("  static constexpr kiln::Scale kScaleA = kiln::Scale::") +
-         name_of(kScaleNames, traits.scale_a) +
-         ", kScaleB = kiln::Scale::" + name_of(kScaleNames, traits.scale_b) + ";\n" +
+         name_of(kScaleANames, traits.scale_a) +
+         ", kScaleB = kiln::Scale::" + name_of(kScaleBNames, traits.scale_b) + ";\n" +
          "  static constexpr kiln::Gate kGate = kiln::Gate::" +
          (traits.gate == Gate::none ? "none" : name_of(kGateNames, traits.gate)) + ";\n";
 }
@@ -59,8 +65,8 @@ std::string render_gemm(const Specialization& spec, const UserTexts& texts) {
        << "  using Output = " << device_type(traits.output) << ";\n"
        << "  using Accumulator = "
        << (traits.accumulator == Accumulator::f16 ? "kiln::f16" : "float") << ";\n"
-       << "  using Bias = " << type_or(traits.bias, traits.output) << ";\n"
-       << "  using Residual = " << type_or(traits.residual, traits.output) << ";\n"
+       << "  using Bias = " << type_or(traits.bias, absent_type(traits)) << ";\n"
+       << "  using Residual = " << type_or(traits.residual, absent_type(traits)) << ";\n"
        << "  static constexpr kiln::Major kMajorA = " << major(traits.major_a) << ";\n"
        << "  static constexpr kiln::Major kMajorB = " << major(traits.major_b) << ";\n"
        << "  static constexpr int kBlockM = " << config.block_m << ", kBlockN = " << config.block_n
@@ -74,7 +80,8 @@ std::string render_gemm(const Specialization& spec, const UserTexts& texts) {
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "
        // Without the 1, ptxas aims for more CTAs than shared memory admits, and spills.
        << "1)\n"
-       << kEntryName << "(const __grid_constant__ kiln::GemmParams args) {\n"
+       << kEntryName << "(const __grid_constant__ "
+       << gemm_arguments("kiln::GemmParams", traits, texts) << " args) {\n"
        << "  kiln::gemm<Config, Epilogue>(args);\n}\n";
   return text.str();
 }

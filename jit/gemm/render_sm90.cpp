@@ -40,8 +40,8 @@ std::string render_gemm_sm90(const Specialization& spec, const UserTexts& texts)
        << "struct Config {\n"
        << "  using Input = " << device_type(traits.input) << ";\n"
        << "  using Output = " << device_type(traits.output) << ";\n"
-       << "  using Bias = " << type_or(traits.bias, traits.output) << ";\n"
-       << "  using Residual = " << type_or(traits.residual, traits.output) << ";\n"
+       << "  using Bias = " << type_or(traits.bias, absent_type(traits)) << ";\n"
+       << "  using Residual = " << type_or(traits.residual, absent_type(traits)) << ";\n"
        << "  using Products = ::Products;\n"
        << "  static constexpr kiln::Major kMajorRows = " << major_name(rows) << ";\n"
        << "  static constexpr kiln::Major kMajorColumns = " << major_name(columns) << ";\n"
@@ -56,11 +56,16 @@ std::string render_gemm_sm90(const Specialization& spec, const UserTexts& texts)
        << name_of(kAccessNames, traits.stores) << ";\n"
        << "  static constexpr bool kResidualBoxes = " << boolean(has_residual_boxes(traits, config))
        << ";\n"
-       << epilogue_constants(traits) << "};\n"
+       << epilogue_constants(traits)
+       << (traits.block_scaled() ? std::string("  static constexpr bool kHasBias = ") +
+                                       boolean(traits.bias != DType::none) + ";\n"
+                                 : "")
+       << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, "
        << config.residents << ")\n"
-       << kEntryName << "(const __grid_constant__ kiln::GemmSm90Params<kiln::TensorMap> args) {\n"
+       << kEntryName << "(const __grid_constant__ "
+       << gemm_arguments("kiln::GemmSm90Params<kiln::TensorMap>", traits, texts) << " args) {\n"
        << "  kiln::gemm_sm90<Config, Epilogue>(args);\n}\n";
   return text.str();
 }

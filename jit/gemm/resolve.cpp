@@ -91,12 +91,12 @@ void require_vectors(const GemmTraits& baked, CallArguments& arguments) {
   }
   if (baked.stores != Access::elements) arguments.require_alignment(2, kVectorBytes);  // out
   if (baked.stores != Access::vectors) return;
-  // Of the scales, which come last, only those of columns are read by vectors.
-  const std::size_t pointers = arguments.pointers();
-  const std::size_t scales =
-      pointers - (baked.scale_a != Scale::none) - (baked.scale_b != Scale::none);
+  // Of the scales, which follow, only those of columns are read by vectors, and none of an
+  // epilogue's tensors.
+  const std::size_t scales = 3 + (baked.bias != DType::none) + (baked.residual != DType::none);
   for (std::size_t i = 3; i < scales; ++i) arguments.require_alignment(i, kVectorBytes);
-  if (baked.scale_b == Scale::vector) arguments.require_alignment(pointers - 1, kVectorBytes);
+  const std::size_t scale_b = scales + (baked.scale_a != Scale::none);
+  if (baked.scale_b == Scale::vector) arguments.require_alignment(scale_b, kVectorBytes);
 }
 
 void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split) {

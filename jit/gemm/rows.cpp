@@ -21,24 +21,37 @@ bool has_whole_blocks(const GemmSm90Config& config, const GemmTraits& traits) {
 
 // Products of 8-bit floats that go to sums in fp32 after every K-tile: 128 columns at a time, by
 // two groups at once. With turns, one would add while the tensor cores wait for it: 0.6 of the
-// speed.
+// speed. With scales of blocks, 160 and 192 columns, too: sums and products of 192 are as many
+// registers as sums of 256 and products of 128. Scales of columns are as many again as a quarter of
+// the products.
 bool is_promoted(const GemmTraits& traits) { return is_f8(traits.input) && !traits.fast; }
-bool can_promote(const GemmSm90Config& config) {
+bool can_promote(const GemmSm90Config& config, const GemmTraits& traits) {
   const int columns = config.swapped ? config.block_m : config.block_n;
-  return !config.ping_pong && (columns <= 128 || columns % 128 == 0);
+  if (config.ping_pong) return false;
+  if (!traits.block_scaled()) return columns <= 128 || columns % 128 == 0;
+  return config.cluster == 1 && columns <= (traits.scale_b == Scale::groups ? 160 : 256);
 }
 
 // Gates and their partners are a half of the tile's columns each: of whole pairs of accumulators,
 // or of whole blocks. Where the columns are rows of the product, eight gates and their partners
-// take turns, and no group of eight may cross the end of the gates: whole vectors of 16 bits say
-// so.
+// take turns, and no group of eight may cross the end of the gates: whole vectors of 8 or 16 bits
+// say so.
 bool can_gate(const GemmSm90Config& config, const GemmTraits& traits) {
   if (traits.gate == Gate::none) return true;
   const bool by_k = traits.major_b == Major::k;
   if (config.swapped) {
-    return by_k && traits.stores == Access::vectors && size_of(traits.output) == 2;
+    return by_k && traits.stores == Access::vectors && size_of(traits.output) <= 2;
   }
   return config.cluster == 1 && config.block_n % (by_k ? 32 : 128) == 0;
+}
+
+// The rows of a slab of 8-bit outputs are 32 or 64 bytes, of which the tile's must consist. Beside
+// them a residual is read by elements, for which groups that take turns have too few registers.
+bool can_store(const GemmSm90Config& config, const GemmTraits& traits) {
+  if (size_of(traits.output) != 1) return true;
+  if (config.ping_pong && traits.residual != DType::none) return false;
+  const int columns = traits.gate == Gate::none ? config.block_n : config.block_n / 2;
+  return config.swapped || columns % 32 == 0;
 }
 
 const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
@@ -61,9 +74,11 @@ bool serves(const GemmConfig& config, const GemmTraits& traits, int arch) {
 
 bool serves(const GemmSm90Config& config, const GemmTraits& traits, int arch) {
   return config.element_bytes == size_of(traits.input) &&
-         shared_bytes(config) <= limits(arch).shared_bytes && why_not_sm90(traits, arch).empty() &&
-         has_whole_blocks(config, traits) && can_gate(config, traits) &&
-         (!is_promoted(traits) || can_promote(config));
+         shared_bytes(config, traits) <= limits(arch).shared_bytes &&
+         why_not_sm90(traits, arch).empty() && has_whole_blocks(config, traits) &&
+         can_gate(config, traits) && can_store(config, traits) &&
+         (!is_promoted(traits) || can_promote(config, traits)) &&
+         (!config.block_scaled || traits.block_scaled());
 }
 
 int shared_bytes(const GemmConfig& config) {
@@ -71,10 +86,18 @@ int shared_bytes(const GemmConfig& config) {
                            config.element_bytes);
 }
 
-int shared_bytes(const GemmSm90Config& config) {
+int shared_bytes(const GemmSm90Config& config, const GemmTraits& traits) {
   const int bias_count = config.swapped ? config.block_n / config.groups : config.block_n;
+  if (!traits.block_scaled()) {
+    return gemm_sm90_shared_bytes(config.block_m, config.block_n, config.stages, config.groups,
+                                  bias_count, config.splits);
+  }
+  int columns = config.block_n / gemm_scale_run(config.block_n, traits.scale_b == Scale::blocks);
+  int rows = config.block_m;
+  if (config.swapped) std::swap(columns, rows);
   return gemm_sm90_shared_bytes(config.block_m, config.block_n, config.stages, config.groups,
-                                bias_count, config.splits);
+                                traits.bias == DType::none ? 0 : bias_count, config.splits,
+                                gemm_scale_words(columns, rows));
 }
 
 std::string tile_name(const GemmConfig& config) {
@@ -155,7 +178,8 @@ std::string why_not_sm90(const GemmTraits& traits, int arch) {
 
 bool has_residual_boxes(const GemmTraits& traits, const GemmSm90Config& config) {
   return traits.residual != DType::none && traits.stores == Access::vectors &&
-         size_of(traits.residual) == size_of(traits.output) && !config.swapped && !config.splits;
+         size_of(traits.residual) == size_of(traits.output) && !config.swapped && !config.splits &&
+         !traits.block_scaled();  // whose stages have one more producer
 }
 
 Specialization gemm_specialization(int arch, GemmRow row, const GemmTraits& traits) {

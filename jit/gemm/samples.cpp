@@ -23,6 +23,19 @@ std::vector<GemmTraits> scaled(const GemmTraits& base) {
   return {vectors, mixed, rows};
 }
 
+// Each granularity of scales of blocks, plain and with all that the epilogue reads.
+std::vector<GemmTraits> block_scaled() {
+  GemmTraits blocks;
+  blocks.input = DType::f8_e4m3;
+  blocks.scale_a = Scale::groups, blocks.scale_b = Scale::blocks;
+  GemmTraits columns = blocks;
+  columns.scale_b = Scale::groups;
+  columns.output = DType::f32;
+  columns.bias = DType::f32, columns.residual = DType::bf16;
+  columns.stores = Access::elements;
+  return {blocks, columns};
+}
+
 std::vector<GemmTraits> f8_traits() {
   GemmTraits base;
   base.input = DType::f8_e4m3;
@@ -66,6 +79,22 @@ std::vector<GemmTraits> gated_traits() {
   return {base, rows, all, odd, wide, bytes, bits};
 }
 
+// Outputs of 8 bits: vectors and elements, sums of each kind, gates. An e5m2 differs from an e4m3
+// in one instruction alone.
+std::vector<GemmTraits> byte_traits() {
+  GemmTraits floats, whole, bytes, gated;
+  floats.output = DType::f8_e4m3;
+  floats.bias = DType::bf16;
+  whole.output = DType::i8;
+  whole.stores = Access::elements;
+  bytes.input = bytes.output = DType::f8_e4m3;
+  bytes.scale_b = Scale::vector;
+  gated.output = DType::i8;
+  gated.activation = Activation::swiglu;
+  gated.gate = Gate::interleaved;
+  return {floats, whole, bytes, gated};
+}
+
 // Inputs and outputs in every layout; then, in NT, each epilogue and the unaligned forms.
 std::vector<GemmTraits> gemm_traits() {
   std::vector<GemmTraits> list;
@@ -104,7 +133,9 @@ std::vector<GemmTraits> gemm_traits() {
     }
   }
   for (const GemmTraits& traits : f8_traits()) list.push_back(traits);
+  for (const GemmTraits& traits : block_scaled()) list.push_back(traits);
   for (const GemmTraits& traits : gated_traits()) list.push_back(traits);
+  for (const GemmTraits& traits : byte_traits()) list.push_back(traits);
   return list;
 }
 

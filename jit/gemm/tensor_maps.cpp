@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "jit/gemm/config.h"
 #include "jit/op/tensor_maps.h"
@@ -16,6 +17,7 @@ TensorMapElement element_of(DType dtype) {
   switch (dtype) {
     case DType::f8_e4m3:
     case DType::f8_e5m2:
+    case DType::i8:
       return TensorMapElement::u8;
     case DType::f16:
       return TensorMapElement::f16;
@@ -119,7 +121,7 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
   const int size = size_of(traits.output);
   const bool narrow = config.swapped && traits.gate != Gate::none;  // 32 columns
   const int row_bytes = narrow           ? 32 * size
-                        : config.swapped ? 128
+                        : config.swapped ? gemm_sm90_transposed_row_bytes(size)
                                          : gemm_sm90_slab_row_bytes(block_n, size);
   const auto columns = static_cast<std::uint32_t>(row_bytes / size);
   if (traits.stores != Access::elements) {
@@ -140,7 +142,18 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
   } else {
     params.residual = {};
   }
-  return std::span(block.bytes).first(sizeof params);
+  // The values of an epilogue follow, as BoundArguments of templates/gemm/bound_epilogue.cuh has
+  // them: behind the padding that the maps' alignment makes, as the base is an aggregate; its size
+  // is a multiple of this alignment.
+  if (traits.epilogue == Digest128{}) return std::span(block.bytes).first(sizeof params);
+  static_assert(std::is_aggregate_v<GemmSm90Params<runtime::TensorMap>>);
+  const std::span<const std::byte> values = arguments.bytes().subspan(sizeof gemm);
+  constexpr std::size_t kAlignment = alignof(runtime::TensorMap);
+  const std::size_t block_size =
+      (sizeof params + values.size() + kAlignment - 1) / kAlignment * kAlignment;
+  std::fill(std::copy(values.begin(), values.end(), block.bytes.data() + sizeof params),
+            block.bytes.data() + block_size, std::byte{});
+  return std::span(block.bytes).first(block_size);
 }
 
 }  // namespace kiln

@@ -29,6 +29,7 @@ json field_to_json(const Field& field, const Traits& traits, const UserTexts& te
     case FieldKind::variant:
       return texts.variant ? variants_to_json(*texts.variant) : json();
     case FieldKind::expression:
+      if (texts.epilogue_values != nullptr) return epilogue_to_json(*texts.epilogue_values);
       return texts.epilogue.empty() ? json() : json(std::string(texts.epilogue));
   }
   return nullptr;
@@ -98,7 +99,16 @@ void read_texts(SpecFields& fields, const Field& field, OwnedSpec& owned, Traits
   const json* value = fields.find(field.name);
   if (value == nullptr) return;
   if (field.kind == FieldKind::expression) {
-    owned.epilogue = fields.text(field.name, *value);
+    if (!value->is_object()) {
+      owned.epilogue = fields.text(field.name, *value);
+      return;
+    }
+    auto definition = std::make_shared<EpilogueDefinition>(epilogue_from_json(*value));
+    const Epilogue checked(*definition);
+    owned.epilogue = definition->value;
+    if (!definition->params.empty() || !definition->tensors.empty()) {
+      owned.epilogue_values = std::move(definition);
+    }
   } else if (field.kind == FieldKind::variant) {
     owned.variant = std::make_shared<const Variant>(variants_from_json(*value));
     std::memcpy(reinterpret_cast<unsigned char*>(traits.data()) + field.offset,

@@ -16,8 +16,9 @@ struct OwnedSpec {
   Specialization spec;
   std::shared_ptr<const Variant> variant;
   std::string epilogue;
+  std::shared_ptr<const EpilogueDefinition> epilogue_values;
 
-  UserTexts texts() const { return {variant.get(), epilogue}; }
+  UserTexts texts() const { return {variant.get(), epilogue, epilogue_values.get()}; }
 };
 
 // The spec of one kernel, which names its config row.

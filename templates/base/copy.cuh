@@ -22,6 +22,10 @@ template <class T>
 __device__ __forceinline__ T load_shared(u32 address) {
   if constexpr (sizeof(T) == 4) {
     return __uint_as_float(load_word(address));
+  } else if constexpr (sizeof(T) == 1) {
+    u32 byte;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(address) : "memory");
+    return static_cast<T>(byte);
   } else {
     T value;
     asm volatile("ld.shared.b16 %0, [%1];" : "=h"(value.bits) : "r"(address) : "memory");
@@ -35,6 +39,13 @@ __device__ __forceinline__ float4 load_shared_16(u32 address) {
                : "r"(address)
                : "memory");
   return quad;
+}
+// These two store the low bits of a word.
+__device__ __forceinline__ void store_shared_1(u32 address, u32 value) {
+  asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void store_shared_2(u32 address, u32 value) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(static_cast<u16>(value)) : "memory");
 }
 __device__ __forceinline__ void store_shared_4(u32 address, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");

@@ -7,6 +7,14 @@ namespace kiln {
 template <class T>
 inline constexpr bool is_quantized = is_same<T, f8_e4m3> || is_same<T, f8_e5m2> || is_same<T, i8>;
 
+// Whether the arch has instructions that make 8-bit floats.
+inline constexpr bool kHasByteFloats = __CUDA_ARCH__ >= 890;
+
+// Stands for a Divisor where values already have their scale.
+struct Undivided {
+  __device__ __forceinline__ float divide(float x) const { return x; }
+};
+
 // x / scale, rounded once: the product's error is made good by the remainder. A 0 keeps its sign
 // without it. Far from 0, where the remainder may be NaN, the product saturates in all of these
 // elements.
@@ -76,8 +84,8 @@ __device__ __forceinline__ u32 pack_e4m3(float x0, float x1, float x2, float x3)
 }
 
 // Fills words with an even number of elements, four in each.
-template <class T, bool kHardware, int kCount>
-__device__ __forceinline__ void quantize(const float (&values)[kCount], const Divisor& divisor,
+template <class T, bool kHardware, int kCount, class Divides>
+__device__ __forceinline__ void quantize(const float (&values)[kCount], const Divides& divisor,
                                          u32 (&words)[ceil_div(kCount, 4)]) {
 #pragma unroll
   for (u32& word : words) word = 0;
@@ -90,9 +98,9 @@ __device__ __forceinline__ void quantize(const float (&values)[kCount], const Di
 }
 
 // Stores kCount elements, a power of two up to 16, at a multiple of their bytes.
-template <class T, bool kHardware, int kCount>
+template <class T, bool kHardware, int kCount, class Divides>
 __device__ __forceinline__ void store_quantized(void* destination, const float (&values)[kCount],
-                                                const Divisor& divisor) {
+                                                const Divides& divisor) {
   if constexpr (kCount == 1) {
     *static_cast<u8*>(destination) =
         static_cast<u8>(quantize2<T, kHardware>(divisor.divide(values[0]), 0.0f));

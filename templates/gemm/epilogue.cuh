@@ -1,6 +1,8 @@
 // Turns accumulators into output: bias, activation, residual, conversion and guarded stores.
 #pragma once
 #include "/kiln/base/activation.cuh"
+#include "/kiln/base/quantize.cuh"
+#include "/kiln/gemm/bound_epilogue.cuh"
 #include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/scales.cuh"
@@ -8,8 +10,8 @@
 
 namespace kiln {
 
-// Every epilogue has this interface. `acc` is alpha times the sum times the scales; an absent bias
-// or residual is passed as 0.
+// Every epilogue has this interface, but for those of bound_epilogue.cuh. `acc` is alpha times the
+// sum times the scales; an absent bias or residual is passed as 0.
 template <Activation kActivation, bool kHasBias, bool kHasResidual>
 struct StandardEpilogue {
   static constexpr bool kBias = kHasBias, kResidual = kHasResidual;
@@ -86,7 +88,17 @@ __device__ __forceinline__ void load_vector(Vector<T, kCount>& vector, const T* 
 template <bool kAligned, class T, int kCount>
 __device__ __forceinline__ void store_vector(T* destination, const float (&values)[kCount],
                                              int count) {
-  if constexpr (kAligned) {
+  if constexpr (is_quantized<T>) {
+    if constexpr (kAligned) {
+      store_quantized<T, kHasByteFloats, kCount>(destination, values, Undivided{});
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const u32 element = quantize2<T, kHasByteFloats>(values[i], 0.0f);
+        if (i < count) *reinterpret_cast<u8*>(destination + i) = static_cast<u8>(element);
+      }
+    }
+  } else if constexpr (kAligned) {
     Vector<T, kCount> vector;
     vector.set(values);
     const u32(&word)[4] = vector.words;
@@ -192,7 +204,10 @@ class OutputLane {
   using Residual = typename Config::Residual;
   static constexpr bool kAligned = Config::kAlignedStores;
   static constexpr bool kColumnScales = Config::kScaleB == Scale::vector;
-  static constexpr int kVector = kAligned ? 16 / static_cast<int>(sizeof(Output)) : 2;
+  // Of 8-bit outputs 8 bytes: 16 columns of biases and residuals would leave too few registers.
+  static constexpr int kVector = !kAligned              ? 2
+                                 : is_quantized<Output> ? 8
+                                                        : 16 / static_cast<int>(sizeof(Output));
   static constexpr int kVectors = kColumns / kVector;  // per row
   static constexpr int kLaneColumns = kVectors & -kVectors & 31 ? kVectors & -kVectors : 32;
   static constexpr int kLaneRows = 32 / kLaneColumns;
@@ -292,12 +307,13 @@ class OutputLane {
   // Computes the output in column `i` of the vector at `step`.
   __device__ __forceinline__ float finish(float sum, float up_sum, float scale, float residual,
                                           int row, int step, int i) const {
-    const Epilogue epilogue;
     const float acc = scale * (kColumnScales ? column_scales_[step][i] : 1.0f) * sum;
     const float bias = Epilogue::kBias ? bias_[step][i] : 0.0f;
     if constexpr (kGate == Gate::none) {
-      return epilogue(acc, bias, residual, row, column_at(step) + i, batch_);
+      return apply_epilogue<Epilogue>(params_, acc, bias, residual, row, column_at(step) + i,
+                                      batch_);
     } else {
+      const Epilogue epilogue;
       const float up = scale * (kColumnScales ? column_scales_[step].up(i) : 1.0f) * up_sum;
       return epilogue(acc + bias, up + (Epilogue::kBias ? bias_[step].up(i) : 0.0f), residual);
     }

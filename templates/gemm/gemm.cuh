@@ -28,8 +28,8 @@ struct GemmShape {
   static constexpr int kSteps = Config::kBlockK * static_cast<int>(sizeof(Input)) / 32;
 
   static_assert(is_gemm_element<Input>, "gemm: Input must be f16, bf16 or float (tf32)");
-  static_assert(is_gemm_element<typename Config::Output>,
-                "gemm: Output must be f16, bf16 or float");
+  static_assert(is_gemm_element<typename Config::Output> || is_quantized<typename Config::Output>,
+                "gemm: Output must be f16, bf16, float, an 8-bit float or i8");
   static_assert(is_same<typename Config::Accumulator, float> ||
                     (kHalfAccumulator && is_same<Input, f16>),
                 "gemm: Accumulator must be float, or f16 when Input is f16");

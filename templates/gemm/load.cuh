@@ -2,15 +2,10 @@
 // read and become zeros.
 #pragma once
 #include "/kiln/base/copy.cuh"
+#include "/kiln/gemm/copy.cuh"
 #include "/kiln/gemm/tile.cuh"
 
 namespace kiln {
-
-__device__ __forceinline__ void copy_async_4(u32 destination, const void* source, int valid_bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(destination), "l"(source),
-               "r"(valid_bytes)
-               : "memory");
-}
 
 // The threads form a grid of kThreadRows x kThreadColumns chunks, which steps over the tile.
 //

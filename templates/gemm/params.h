@@ -1,7 +1,8 @@
 // The run-time arguments of the GEMM kernels and their launch arithmetic, shared by host and
 // device. out[b, m, n] = cast(epilogue(acc, bias, residual)), where
 // acc = alpha * sum_k a[b, m, k] * b[b, k, n] * scale_a[b, m] * scale_b[b, n]. If outputs are gated
-// (gate.cuh), b, bias and scale_b have 2 N columns instead.
+// (gate.cuh), b, bias and scale_b have 2 N columns instead. With scales of blocks, the products of
+// each 128 of K are multiplied by their own scales before they are added up.
 #pragma once
 
 namespace kiln {
@@ -14,6 +15,8 @@ struct GemmParams {
   const void* residual;  // M x N, rows contiguous; null when absent
   const float* scale_a;  // one value, [M] or [batch, M], contiguous; null when absent
   const float* scale_b;  // one value, [N] or [batch, N], contiguous; null when absent
+                         // or both are scales of blocks: [M, K / 128], and [K / 128, N] or
+                         // [K / 128, N / 128], rounded up, with the strides at the end
   void* workspace;       // gemm_workspace_bytes() bytes of any content; unused if splits is 1
   unsigned long long nonce;                   // of this launch, not 0; see base/ticket.cuh
   long long a_ld, b_ld, out_ld, residual_ld;  // strides in elements
@@ -24,6 +27,9 @@ struct GemmParams {
   int splits;       // CTAs that share a split tile, each with a part of K
   int whole_tiles;  // number of tiles that are not split; the launch begins with them
   int reserved;
+  // Of scales of blocks: the strides of their rows of A or columns (or blocks of columns) of B, and
+  // from 128 of K to the next.
+  long long scale_a_row, scale_a_group, scale_b_column, scale_b_group;
 };
 static_assert(sizeof(GemmParams) % 8 == 0, "keep the argument block a whole number of words");
 
@@ -56,19 +62,37 @@ struct GemmSm90Params {
   GemmParams gemm;
 };
 
-// Returns the bytes of a row of an output slab that is not transposed; see sm90/slab.cuh.
+// Returns the bytes of a row of an output slab; see sm90/slab.cuh. Slabs of 8-bit outputs have no
+// more columns than those of 16-bit ones, whose results fit in the registers.
 constexpr int gemm_sm90_slab_row_bytes(int block_n, int element_bytes) {
   const int bytes = block_n * element_bytes;
-  return bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32;
+  return bytes % 128 == 0 && element_bytes != 1 ? 128 : bytes % 64 == 0 ? 64 : 32;
+}
+constexpr int gemm_sm90_transposed_row_bytes(int element_bytes) {
+  return element_bytes == 1 ? 64 : 128;
 }
 
+// Scales of blocks: the columns and the depth of a block.
+constexpr int kGemmScaleBlock = 128;
+// Returns how many of `block` neighbouring rows or columns of a tile have one scale. Tiles begin at
+// multiples of `block`, which need not be one of a scale's columns.
+constexpr int gemm_scale_run(int block, bool is_of_blocks) {
+  if (!is_of_blocks) return 1;
+  int run = kGemmScaleBlock;
+  while (block % run != 0) run /= 2;
+  return run;
+}
+// Returns the words of a stage's scales: those of its columns, then of its rows, in whole quads.
+constexpr int gemm_scale_words(int columns, int rows) { return (columns + rows + 3) / 4 * 4; }
+
 // Returns the bytes of dynamic shared memory of one CTA: stages of 128 bytes of K, two output slabs
-// and a bias for each math warpgroup, and barriers. With splits, slabs and bias reuse the memory of
-// the stages. See sm90/tile.cuh.
+// and a bias for each math warpgroup, barriers, and `scale_words` for each stage. With splits,
+// slabs and bias reuse the memory of the stages. See sm90/tile.cuh.
 constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int groups,
-                                     int bias_count, bool splits) {
+                                     int bias_count, bool splits, int scale_words = 0) {
   return stages * (block_m + block_n) * 128 +
-         (splits ? 0 : groups * (2 * 64 * 128 + bias_count * 4)) + stages * 16;
+         (splits ? 0 : groups * (2 * 64 * 128 + bias_count * 4)) + stages * 16 +
+         stages * scale_words * 4;
 }
 
 }  // namespace kiln

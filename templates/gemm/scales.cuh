@@ -1,11 +1,27 @@
-// The scales of a GEMM's operands, which multiply its sums and are read in the epilogue.
+// The scales of a GEMM's operands. They multiply its sums and are read in the epilogue, except for
+// scales of blocks (sm90/block_scales.cuh), which this file does not read.
 #pragma once
 #include "/kiln/gemm/params.h"
 
 namespace kiln {
 
-// A scale has one value for all outputs (tensor) or one for each row of A or column of B (vector).
-enum class Scale { none, tensor, vector };
+// A scale has one value for all outputs (tensor), or one for each row of A or column of B (vector),
+// or one of these for each 128 of K (groups), or one for each 128 columns of B and 128 of K
+// (blocks). Both operands have the last two, or neither.
+enum class Scale { none, tensor, vector, groups, blocks };
+
+template <class Config>
+inline constexpr bool kBlockScaled = Config::kScaleA == Scale::groups;
+
+// Whether shared memory has room for a bias. With scales of blocks it has only if there is one.
+template <class Config>
+constexpr bool has_bias_room() {
+  if constexpr (kBlockScaled<Config>) {
+    return Config::kHasBias;
+  } else {
+    return true;
+  }
+}
 
 // The factor that all outputs have in common: alpha times the scales of whole tensors.
 template <class Config>

@@ -251,8 +251,7 @@ typedef enum kiln_gate { KILN_DEFAULT_GATE = 0, KILN_HALVES = 1, KILN_INTERLEAVE
 
 typedef enum kiln_accumulator { KILN_ACCUMULATE_F32 = 0, KILN_ACCUMULATE_F16 = 1 } kiln_accumulator;
 
-/* Overrides the choice of the tile. It must be a row of the config table, which "kiln inspect gemm"
- * lists. */
+/* A row of the config table, which "kiln inspect gemm" lists, in the place of the chosen one. */
 typedef struct kiln_gemm_tile {
   int32_t block_m, block_n, block_k, stages;
   int32_t cluster; /* thread blocks that share operands; 0 = any */
@@ -260,16 +259,16 @@ typedef struct kiln_gemm_tile {
 } kiln_gemm_tile;
 
 typedef struct kiln_gemm_options {
-  size_t struct_size;           /* sizeof(kiln_gemm_options) */
-  int32_t trans_a, trans_b;     /* 1: transposes the last two dimensions */
-  const kiln_tensor* bias;      /* [n] or [batch, 1, n] */
-  const kiln_tensor* residual;  /* like out */
-  const kiln_tensor* scale_a;   /* f32, read by the kernel: [] or [1] for all outputs, [m] or [m, 1]
-                                   for each row; with a batch also [batch, m, 1] */
-  const kiln_tensor* scale_b;   /* likewise: [] or [1]; [n] or [1, n] for each column */
-  const float* alpha;           /* NULL = 1 */
-  const char* epilogue;         /* a C++ expression of acc, bias, residual, row, col and batch that
-                                   replaces bias, activation and residual; NULL or "" = none */
+  size_t struct_size;          /* sizeof(kiln_gemm_options) */
+  int32_t trans_a, trans_b;    /* 1: transposes the last two dimensions */
+  const kiln_tensor* bias;     /* [n] or [batch, 1, n] */
+  const kiln_tensor* residual; /* like out */
+  const kiln_tensor* scale_a;  /* f32, read by the kernel: [] or [1] for all outputs, [m] or [m, 1]
+                                  for each row; with a batch also [batch, m, 1] */
+  const kiln_tensor* scale_b;  /* likewise: [] or [1]; [n] or [1, n] for each column */
+  const float* alpha;          /* NULL = 1 */
+  const char* epilogue;        /* a C++ expression of acc, bias, residual, row, col, batch, m, n: it
+                                  replaces bias, activation and residual; NULL or "" = none */
   const kiln_gemm_tile* config; /* NULL = chosen */
   int32_t activation;           /* kiln_activation */
   int32_t gate;                 /* kiln_gate */
@@ -279,14 +278,15 @@ typedef struct kiln_gemm_options {
   int32_t reserved; /* 0 */
   kiln_allocate allocate;
   void* allocate_context;
+  const struct kiln_bound_epilogue* bound_epilogue; /* with run-time values: kiln/c_epilogue.h */
 } kiln_gemm_options;
 
 /* out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
  * [batch, m, k], b [k, n] or [batch, k, n], out [m, n] or [batch, m, n]. A batch of 1 or a missing
  * one is broadcast. a and b have the same dtype, f16, bf16 or f32 (computed as tf32); out may have
- * any of the three. One of the last two strides of a and of b must be 1, and so must the last
- * stride of out and residual. kiln/gemm.h describes gated activations and f8 inputs. Stream and
- * compiling are as for kiln_flash_attention. */
+ * any of the three, or 8 bits. One of the last two strides of a and of b must be 1, and so must the
+ * last stride of out and residual. kiln/gemm.h describes gated activations, 8-bit inputs with their
+ * scales, and 8-bit outputs. Stream and compiling are as for kiln_flash_attention. */
 kiln_status kiln_gemm(const kiln_tensor* a, const kiln_tensor* b, const kiln_tensor* out,
                       const kiln_gemm_options* options, void* stream);
 
@@ -355,7 +355,7 @@ size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
  * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
  * - for attention with lengths: q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_k or
  *   cache_seqlens, block_table, alibi_slopes, sinks, then the variant's tensors
- * - for gemm: a, b, out, bias, residual, scale_a, scale_b
+ * - for gemm: a, b, out, bias, residual, scale_a, scale_b, then the epilogue's tensors
  * - for norms: x, weight, bias, out, residual, residual_out; for others, see kiln/c_serving.h
  * Shapes and strides are the planned ones. A pointer must be a multiple of 16 bytes if the planned
  * kernel relies on it, and otherwise of its element's size; the plan functions in the C++ header of

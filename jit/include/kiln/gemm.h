@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kiln/activation.h"
+#include "kiln/epilogue.h"
 #include "kiln/export.h"
 #include "kiln/plan.h"
 #include "kiln/status.h"
@@ -43,15 +44,18 @@ struct GemmOptions {
   // not wait for their values.
   TensorView scale_a{};
   TensorView scale_b{};     // likewise: [] or [1], or [n], [1, n] or [batch, 1, n] for each column
+                            // or, of f8 inputs, both are scales of blocks: see gemm()
   bool allow_tf32 = false;  // required for f32 inputs
   // For f8 inputs: keeps the sums over all of K in the tensor cores, which have about 14 bits.
   // Without it, the sums are added up in f32 after every 128 of K.
   bool fast = false;
   Accumulator accumulator = Accumulator::f32;
   // A C++ expression of `acc` (float: the sum times alpha and the scales), `bias`, `residual`
-  // (floats), `row`, `col` and `batch`. It replaces bias, activation and residual. Empty means
-  // none. The text is read during the call.
+  // (floats), `row`, `col`, `batch`, `m` and `n`. It replaces bias, activation and residual. Empty
+  // means none. The text is read during the call.
   std::string_view epilogue{};
+  // One with parameters and tensors instead (kiln/epilogue.h), which must live during the call.
+  const BoundEpilogue* bound_epilogue = nullptr;
   std::optional<GemmTile> config{};
   Workspace workspace{};
 };
@@ -59,8 +63,9 @@ struct GemmOptions {
 // out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual), with a [m, k] or
 // [batch, m, k], b [k, n] or [batch, k, n], and out [m, n] or [batch, m, n]. A batch of 1 or a
 // missing one is broadcast. a and b have the same dtype, f16, bf16 or f32 (computed as tf32); out
-// may have any of the three. One of the last two strides of a and of b must be 1, and so must the
-// last stride of out and residual.
+// may have any of the three, or be f8_e4m3, f8_e5m2 or i8, to which the result is rounded (to
+// nearest even; what is too large becomes the largest number, and a NaN the integer 0). One of the
+// last two strides of a and of b must be 1, and so must the last stride of out and residual.
 // out may be residual itself, with its dtype and strides; otherwise it must not overlap an input:
 // std::invalid_argument where addresses and strides prove that it does.
 //
@@ -71,6 +76,13 @@ struct GemmOptions {
 // On compute capability 9.0, a and b may also be f8_e4m3 or f8_e5m2, in any combination. They must
 // then have a stride of 1 along k (b is the transposed view of an [n, k] weight), addresses and
 // other strides that are multiples of 16 bytes, and a k of 1 or more.
+//
+// Scales of blocks are of f8 inputs: scale_a is [m, k / 128], one for each row and 128 of k, and
+// scale_b is [k / 128, n / 128], one for each 128 x 128 block of b, or [k / 128, n], one for each
+// column and 128 of k. Quotients are rounded up. A batch may come first, and strides are any.
+// trans_a and trans_b count for them as for their operands. The products of each 128 of k are
+// multiplied by their two factors and added up in f32. It takes neither `fast` nor a gated
+// activation. Where k is up to 128, a vector beside such a scale is one, too.
 void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
           const GemmOptions& options = {}, void* stream = nullptr);
 Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
@@ -84,10 +96,10 @@ TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype
 DType gemm_output_dtype(DType input);
 
 // Plan::launch takes the pointers of those of a, b, out, bias, residual, scale_a and scale_b that
-// were given to plan_gemm. If the planned pointers and strides of a and b were multiples of 16
-// bytes, the new pointers of a and b must be, too. The same holds for the others together, except
-// for a scale that is not a vector of columns. All pointers must be multiples of their element's
-// size.
+// were given to plan_gemm, and then those of the epilogue's tensors. If the planned pointers and
+// strides of a and b were multiples of 16 bytes, the new pointers of a and b must be, too. The same
+// holds for the others together, except for the epilogue's tensors and for a scale that is not a
+// vector of columns. All pointers must be multiples of their element's size.
 Plan plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                const GemmOptions& options = {});
 // `plan` is empty unless the Status is ok.

@@ -8,8 +8,10 @@
 //       copy rows and columns into it  --ring-->      wgmma; release the stage before
 //                                                   epilogue, slabs of shared memory, copy out
 //
-// The producer runs ahead into the next tile while the math groups write the last one.
+// The producer runs ahead into the next tile while the math groups write the last one. If there are
+// scales of blocks, other warps of its group copy those of each stage.
 #pragma once
+#include "/kiln/gemm/sm90/block_scales.cuh"
 #include "/kiln/gemm/sm90/load.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
 #include "/kiln/gemm/sm90/promote.cuh"
@@ -127,18 +129,25 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
   if (group == Config::kGroups) {
     const bool is_producer = threadIdx.x == Config::kGroups * 128;
+    const u32 thread = threadIdx.x % 128;
+    const bool loads_scales = thread >= 32 && thread < 32 + Shape::kScaleThreads;
     if (is_producer) {
-      Shape::ring().init(Shape::kTileGroups * 4 * Config::kCluster);
+      Shape::ring().init(Shape::kTileGroups * 4 * Config::kCluster, Shape::kProducerArrivals);
       fence_barrier_init();
     }
     __syncwarp();
     if constexpr (Config::kCluster > 1) {
       sync_cluster();
+    } else if (loads_scales) {
+      sync_threads<Shape::kThreads>(kReady);  // the barriers are another warp's
     } else {
       arrive_threads<Shape::kThreads>(kReady);  // does not wait, so the first copies may start
     }
     if constexpr (kMovesRegisters) give_registers<40>();
     if (is_producer) load_tiles<Config>(params, place);
+    if constexpr (kBlockScaled<Config>) {
+      if (loads_scales) ScaleLoader<Config>(params.gemm).load_tiles(place);
+    }
     __syncwarp();
     if constexpr (Config::kSplits) sync_cluster();  // with the math groups, once parts are written
   } else {

@@ -1,6 +1,8 @@
 // Computes the products of one output tile of 8-bit floats. The tensor cores keep about 14 bits of
-// their sums, so the products are added up in fp32 after every K-tile.
+// their sums, so the products are added up in fp32 after every K-tile, times their scales if those
+// are of blocks.
 #pragma once
+#include "/kiln/gemm/sm90/block_scales.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
 
 namespace kiln {
@@ -32,10 +34,13 @@ struct Promotion {
     Products::multiply(products, rows, columns, 0);
     commit_products();
   }
-  __device__ __forceinline__ static void add(Sums& sums, const Registers& products, int part) {
+  using Scales = StageScales<Config>;
+  __device__ __forceinline__ static void add(Sums& sums, const Registers& products, int part,
+                                             const Scales& scales) {
+    const int m = part / kAcross, column = part % kAcross * kColumns;
 #pragma unroll
     for (int i = 0; i < Products::kRegisters; ++i) {
-      sums[part / kAcross][part % kAcross * Products::kRegisters + i] += products[i];
+      scales.multiply_add(sums[m][column / 2 + i], products[i], m, column, i);
     }
   }
 };
@@ -49,15 +54,17 @@ __device__ __forceinline__ void promote_in_turn(typename Promotion<Config>::Posi
   using Step = Promotion<Config>;
   const auto ring = Sm90Shape<Config>::ring();
   typename Step::Registers products;
+  typename Step::Scales scales(group);
 #pragma unroll 1
   for (int i = 0; i < k_tiles; ++i) {
     wait(ring.full(position.stage), position.parity);
 #pragma unroll
     for (int part = 0; part < Step::kParts; ++part) {
       Step::start(products, position, group, part);
+      if (part == 0) scales.read(position.stage);
       Step::Products::finish(products);
       if (part == Step::kParts - 1) release_stage<Config>(ring.empty(position.stage));
-      Step::add(sums, products, part);
+      Step::add(sums, products, part, scales);
     }
     position.advance();
   }
@@ -72,26 +79,31 @@ __device__ __forceinline__ void promote_behind(typename Promotion<Config>::Posit
   using Registers = typename Step::Registers;
   const auto ring = Sm90Shape<Config>::ring();
   Registers even, odd;
-  u32 previous = 0;  // the barrier that releases the previous stage
+  typename Step::Scales scales(group);
+  u32 previous = 0;        // the barrier that releases the previous stage
+  u32 previous_stage = 0;  // its number, for its scales
   const auto start = [&](Registers& products) {
     wait(ring.full(position.stage), position.parity);
     Step::start(products, position, group, 0);
   };
   const auto next = [&] {
     previous = ring.empty(position.stage);
+    previous_stage = position.stage;
     position.advance();
   };
   const auto turn = [&](Registers& ahead, Registers& behind) {
     start(ahead);
+    scales.read(previous_stage);
     Step::Products::template finish<1>(behind);
     release_stage<Config>(previous);
     next();
-    Step::add(sums, behind, 0);
+    Step::add(sums, behind, 0, scales);
   };
   const auto end = [&](Registers& last) {
+    scales.read(previous_stage);
     Step::Products::finish(last);
     release_stage<Config>(previous);
-    Step::add(sums, last, 0);
+    Step::add(sums, last, 0, scales);
   };
   start(even);
   next();
@@ -118,9 +130,12 @@ __device__ __forceinline__ void multiply_tile_promoted(
 #pragma unroll
     for (int i = 0; i < Sm90Shape<Config>::kRegisters; ++i) sums[m][i] = 0.0f;
   }
-  // Sums and two sets of products must leave registers for the rest. CTAs that share a
-  // multiprocessor have half as many registers, but keep the tensor cores busy for each other.
-  constexpr bool kTwoSets = Config::Products::kRegisters <= 64 && Config::kResidents == 1;
+  // Sums and two sets of products must leave registers for the rest, such as the scales of columns
+  // of each 128 of K. CTAs that share a multiprocessor have half as many registers, but keep the
+  // tensor cores busy for each other.
+  constexpr bool kWideScales = StageScales<Config>::kColumns > 16 && Config::kGroups > 1;
+  constexpr bool kTwoSets =
+      Config::Products::kRegisters <= 64 && Config::kResidents == 1 && !kWideScales;
   if constexpr (Promotion<Config>::kParts == 1 && kTwoSets) {
     promote_behind<Config>(position, k_tiles, group, sums);
   } else {

@@ -1,6 +1,7 @@
 // Accumulators reach the output through slabs of shared memory. This file defines which outputs a
 // thread's values are and where they lie in a slab.
 #pragma once
+#include "/kiln/base/quantize.cuh"
 #include "/kiln/gemm/sm90/tile.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
 
@@ -13,6 +14,9 @@ struct OutputPosition {
 // A slab holds kTiles accumulator tiles of 64 x 8 as kBoxes swizzled boxes of the output, each of
 // kBoxRows rows of kRowBytes. A thread has kValues values of each tile: values[tile][2 * half + i]
 // are its accumulators in wgmma's order, or the results computed from them.
+//
+// Two neighbours in a row of an 8-bit output are stored together, and single ones where the product
+// is transposed.
 //
 // This slab is used if the product is the output itself. It has 64 rows of 128, 64 or 32 bytes, the
 // largest of these that divides the tile's row.
@@ -46,6 +50,14 @@ struct UprightSlab {
                         pack2<Output>(values[j + 1][0], values[j + 1][1]),
                         pack2<Output>(values[j + 1][2], values[j + 1][3]));
       }
+    } else if constexpr (sizeof(Output) == 1) {
+#pragma unroll
+      for (int i = 0; i < kTiles * 2; ++i) {
+        const OutputPosition at = position(thread, i / 2, i % 2, 0);
+        const float* pair = &values[i / 2][i % 2 * 2];
+        store_shared_2(slab + Rows::offset(at.row, at.column / 16) + at.column % 16,
+                       quantize2<Output, true>(pair[0], pair[1]));
+      }
     } else {
 #pragma unroll
       for (int i = 0; i < kTiles * 2; ++i) {
@@ -60,13 +72,29 @@ struct UprightSlab {
   __device__ __forceinline__ static int warp_row(u32 thread) { return thread % 128 / 32 * 16; }
 };
 
+// Writes the 8-bit outputs of a transposed slab of one box, which have their neighbours in other
+// lanes.
+template <class Slab, class Output, int kTiles, int kValues>
+__device__ __forceinline__ void store_bytes(u32 thread, u32 slab,
+                                            const float (&values)[kTiles][kValues]) {
+#pragma unroll
+  for (int i = 0; i < kTiles * kValues; i += 2) {
+    const int tile = i / kValues, value = i % kValues;
+    const OutputPosition at = Slab::position(thread, tile, value / 2, 0);
+    const u32 pair = quantize2<Output, true>(values[tile][value], values[tile][value + 1]);
+    const int chunk = at.column / 16, place = at.column % 16;
+    store_shared_1(slab + Slab::Rows::offset(at.row, chunk) + place, pair & 0xff);
+    store_shared_1(slab + Slab::Rows::offset(at.row + 1, chunk) + place, pair >> 8);
+  }
+}
+
 // Used if the product is the output transposed: its 64 rows are columns of the output.
 template <class Output, int kBlockN>
 struct TransposedSlab {
-  static constexpr int kRowBytes = 128;
+  static constexpr int kRowBytes = gemm_sm90_transposed_row_bytes(sizeof(Output));
   static constexpr int kColumns = kRowBytes / static_cast<int>(sizeof(Output));
   static constexpr int kBoxes = 64 / kColumns;
-  using Rows = SwizzledRows<8>;
+  using Rows = SwizzledRows<kRowBytes / 16>;
   static constexpr int kFit = 64 / kBoxes;  // rows of the output that fit
   static constexpr int kBoxRows = kBlockN < kFit ? kBlockN : kFit;
   static constexpr int kTiles = kBoxRows / 8, kValues = 4;
@@ -94,6 +122,8 @@ struct TransposedSlab {
                                    pack2<Output>(values[j + 1][0], values[j + 1][1]),
                                    pack2<Output>(values[j + 1][2], values[j + 1][3]));
       }
+    } else if constexpr (sizeof(Output) == 1) {
+      store_bytes<TransposedSlab, Output>(thread, slab, values);
     } else {
 #pragma unroll
       for (int i = 0; i < kTiles * 4; ++i) {
@@ -137,6 +167,8 @@ struct GatedTransposedSlab {
                                    pack2<Output>(values[j][0], values[j][1]),
                                    pack2<Output>(values[j + 1][0], values[j + 1][1]));
       }
+    } else if constexpr (sizeof(Output) == 1) {
+      store_bytes<GatedTransposedSlab, Output>(thread, slab, values);
     } else {
 #pragma unroll
       for (int i = 0; i < kTiles * 2; ++i) {

@@ -138,11 +138,11 @@ class TileStore {
     Pair bias{0.0f, 0.0f}, residual{0.0f, 0.0f};
     if constexpr (Epilogue::kBias) bias = bias_of(at, 0);
     if constexpr (Epilogue::kResidual) residual = residual_of(at);
-    const Epilogue epilogue;
     const Pair scales = scales_(row, column, at.batch);
-    return {epilogue(scales.first * sums.first, bias.first, residual.first, row, column, at.batch),
-            epilogue(scales.second * sums.second, bias.second, residual.second, next_row,
-                     next_column, at.batch)};
+    return {apply_epilogue<Epilogue>(params_, scales.first * sums.first, bias.first, residual.first,
+                                     row, column, at.batch),
+            apply_epilogue<Epilogue>(params_, scales.second * sums.second, bias.second,
+                                     residual.second, next_row, next_column, at.batch)};
   }
 
   __device__ __forceinline__ Pair finish_gated(const Pair& gates, const Pair& ups,
@@ -194,12 +194,14 @@ class TileStore {
       const GemmParams& gemm = params_.gemm;
       const int own = threadIdx.x % kColumns;
       if (column + own >= gemm.n) return;
-      Output* out = static_cast<Output*>(gemm.out) + batch * gemm.out_batch + column + own;
+      // Bytes are copied as such, whatever they stand for.
+      using Stored = conditional<sizeof(Output) == 1, u8, Output>;
+      Stored* out = static_cast<Stored*>(gemm.out) + batch * gemm.out_batch + column + own;
 #pragma unroll 4
       for (int i = threadIdx.x % 128 / kColumns; i < Slab::kBoxRows; i += 128 / kColumns) {
         const u32 source =
             box + Slab::Rows::offset(i, own / kChunk) + own % kChunk * sizeof(Output);
-        if (row + i < gemm.m) out[(row + i) * gemm.out_ld] = load_shared<Output>(source);
+        if (row + i < gemm.m) out[(row + i) * gemm.out_ld] = load_shared<Stored>(source);
       }
     }
   }

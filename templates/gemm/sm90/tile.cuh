@@ -3,6 +3,7 @@
 #include "/kiln/base/layout.cuh"
 #include "/kiln/gemm/gate.cuh"
 #include "/kiln/gemm/params.h"
+#include "/kiln/gemm/scales.cuh"
 #include "/kiln/gemm/tile.cuh"
 #include "/kiln/sm90/ring.cuh"
 #include "/kiln/sm90/tensor_copy.cuh"
@@ -75,7 +76,7 @@ struct OperandSlab {
 // Shared memory of a CTA:
 //
 //   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | bias |
-//   barriers |
+//   barriers | scales of blocks of stage 0, 1, ... |
 //
 // A kernel with splits computes one tile: its partial sums, slabs and bias reuse stage memory.
 //
@@ -119,11 +120,32 @@ struct Sm90Shape {
   static constexpr u32 kStagesEnd = Config::kStages * kStageBytes;
   static constexpr u32 kSlabBytes = Config::kGroups * 2 * kOutputSlabBytes;
   static constexpr int kBiasCount = Config::kSwapped ? kTilesM * 64 : kBlockN;  // of a group
-  static constexpr u32 kBiasBytes = Config::kGroups * kBiasCount * 4;
+  static constexpr u32 kBiasBytes = has_bias_room<Config>() ? Config::kGroups * kBiasCount * 4 : 0;
   static constexpr u32 kOutputAt = Config::kSplits ? kPartBytes : kStagesEnd;
   static constexpr u32 kBiasAt = kOutputAt + kSlabBytes;
   static constexpr u32 kBarriersAt = Config::kSplits ? kStagesEnd : kBiasAt + kBiasBytes;
 
+  // A stage's scales of blocks: one for each run of so many columns, then of rows.
+  static constexpr Scale kScaleRows = Config::kSwapped ? Config::kScaleB : Config::kScaleA;
+  static constexpr Scale kScaleColumns = Config::kSwapped ? Config::kScaleA : Config::kScaleB;
+  static constexpr int kRowRun = gemm_scale_run(kBlockM, kScaleRows == Scale::blocks);
+  static constexpr int kColumnRun = gemm_scale_run(kBlockN, kScaleColumns == Scale::blocks);
+  static constexpr int kScaledRows = kBlockM / kRowRun, kScaledColumns = kBlockN / kColumnRun;
+  static constexpr int kScaleWords =
+      kBlockScaled<Config> ? gemm_scale_words(kScaledColumns, kScaledRows) : 0;
+  // A stage is full when its producer has arrived, and each thread that copies scales: of at most
+  // five of them, since more addresses would spill.
+  static constexpr int kScaleThreads = kScaleWords == 0     ? 0
+                                       : kScaleWords <= 160 ? 32
+                                       : kScaleWords <= 256 ? 64
+                                                            : 96;
+  static constexpr u32 kProducerArrivals = 1 + kScaleThreads;
+  static constexpr u32 kScalesAt = kBarriersAt + StageRing::kBytes;
+
+  static_assert(!kBlockScaled<Config> || (Config::kPromoted && !kGated && Config::kCluster == 1 &&
+                                          !Config::kPingPong && !Config::kResidualBoxes),
+                "gemm sm_90a: scales of blocks are for promoted sums that are not gated, without "
+                "shared columns, turns or boxes of a residual");
   static_assert(Config::kStages >= 2 && Config::kStages <= 16,
                 "gemm sm_90a: kStages must be 2 to 16");
   static_assert(kTilesM >= 1 && kBlockM == kTilesM * 64 * kTileGroups,
@@ -136,10 +158,11 @@ struct Sm90Shape {
                 "gemm sm_90a: a cluster shares either columns or K");
   static_assert(kStageBytes % 1024 == 0, "gemm sm_90a: stages must be whole swizzle atoms");
 
-  static constexpr u32 kSharedBytes = kBarriersAt + StageRing::kBytes;
+  static constexpr u32 kSharedBytes = kScalesAt + Config::kStages * kScaleWords * 4;
   static_assert(kSharedBytes == gemm_sm90_shared_bytes(kBlockM, kBlockN, Config::kStages,
-                                                       Config::kGroups, kBiasCount,
-                                                       Config::kSplits),
+                                                       Config::kGroups,
+                                                       has_bias_room<Config>() ? kBiasCount : 0,
+                                                       Config::kSplits, kScaleWords),
                 "gemm sm_90a: the host must ask for the shared memory that the kernel uses");
   static_assert(kSharedBytes <= 227 * 1024, "gemm sm_90a: shared memory is 227 KB");
 
@@ -149,6 +172,9 @@ struct Sm90Shape {
   }
   __device__ __forceinline__ static u32 rows(u32 stage) { return base() + stage * kStageBytes; }
   __device__ __forceinline__ static u32 columns(u32 stage) { return rows(stage) + Rows::kBytes; }
+  __device__ __forceinline__ static u32 scales(u32 stage) {
+    return base() + kScalesAt + stage * kScaleWords * 4;
+  }
   __device__ __forceinline__ static StageRing ring() { return {base() + kBarriersAt}; }
 };
 

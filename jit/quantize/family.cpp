@@ -1,0 +1,128 @@
+#include "jit/quantize/family.h"
+
+#include <bit>
+#include <cstddef>
+
+#include "jit/quantize/config.h"
+#include "jit/quantize/render.h"
+#include "jit/quantize/samples.h"
+#include "templates/quantize/params.h"
+
+namespace kiln {
+namespace {
+
+constexpr Field kQuantizeFields[] = {
+    {.name = "dtype",
+     .kind = FieldKind::choice,
+     .offset = offsetof(QuantizeTraits, input),
+     .values = kFloatNames,
+     .otherwise = "bfloat16",
+     .help = "of x",
+     .says = " {}",
+     .when = Says::always},
+    {.name = "out_dtype",
+     .kind = FieldKind::choice,
+     .offset = offsetof(QuantizeTraits, output),
+     .values = kQuantizedNames,
+     .otherwise = "float8_e4m3fn",
+     .help = "of out",
+     .says = " -> {}",
+     .when = Says::always},
+    {.name = "activation",
+     .kind = FieldKind::choice,
+     .offset = offsetof(QuantizeTraits, activation),
+     .values = kGateActivationNames,
+     .otherwise = "none",
+     .help = "of the gates in the first half of x",
+     .says = " {}",
+     .when = Says::when_set},
+    {.name = "scale_power_of_two",
+     .kind = FieldKind::flag,
+     .offset = offsetof(QuantizeTraits, power_of_two),
+     .otherwise = "false",
+     .help = "scales are rounded up to powers of two",
+     .says = " powers of two",
+     .when = Says::when_set},
+    {.name = "counts",
+     .kind = FieldKind::flag,
+     .offset = offsetof(QuantizeTraits, counts),
+     .otherwise = "false",
+     .help = "the call has counts of each expert's rows",
+     .says = " counts",
+     .when = Says::when_set},
+    {.name = "vector",
+     .kind = FieldKind::integer,
+     .offset = offsetof(QuantizeTraits, vector),
+     .help = "elements that are read at a time, which divide the columns, the groups, the strides "
+             "and the addresses (16 bytes suffice); default: 8",
+     .says = " by {}",
+     .when = Says::always,
+     .least = 1,
+     .most = 8},
+};
+
+constexpr Field kQuantizeRowFields[] = {
+    {.name = "lanes",
+     .kind = FieldKind::integer,
+     .offset = offsetof(QuantizeConfig, lanes),
+     .help = "threads that share a group of columns"},
+    {.name = "vectors",
+     .kind = FieldKind::integer,
+     .offset = offsetof(QuantizeConfig, vectors),
+     .help = "accesses of each of them at a time"},
+    {.name = "groups",
+     .kind = FieldKind::integer,
+     .offset = offsetof(QuantizeConfig, groups),
+     .help = "groups that each of them has a part of"},
+};
+
+const QuantizeConfig& quantize_config_at(int row) {
+  return quantize_configs()[static_cast<std::size_t>(row)];
+}
+
+constexpr Template kQuantizeTemplates[] = {
+    {.family = &kQuantize,
+     .path = "portable",
+     .file = "quantize/quantize.cuh",
+     .means = "one launch, a group of columns in registers",
+     .row_fields = kQuantizeRowFields,
+     .row = [](int row) -> const void* { return &quantize_config_at(row); },
+     .tile = [](int row) { return tile_name(quantize_config_at(row)); },
+     .reason = [](int row) { return quantize_config_at(row).reason; },
+     .footprint =
+         [](const Specialization& spec) {
+           const int threads = quantize_threads(quantize_config_at(spec.row()).lanes);
+           return Footprint{static_cast<unsigned>(threads), 0};
+         },
+     .render = render_quantize}};
+
+void settle_quantize(Traits& words, const UserTexts&, int) {
+  auto t = as<QuantizeTraits>(words);
+  if (t.vector == 0) t.vector = 8;
+  if (!std::has_single_bit(t.vector)) {
+    refuse_field("vector", "must be a power of two up to 8, got " + std::to_string(t.vector));
+  }
+  words = std::bit_cast<Traits>(t);
+}
+
+std::vector<Specialization> quantize_kernels(const Traits& words, int arch, Kernels) {
+  std::vector<Specialization> specs;
+  for (int row = 0; row < static_cast<int>(quantize_configs().size()); ++row) {
+    specs.emplace_back(quantize_template(), arch, row, as<QuantizeTraits>(words));
+  }
+  return specs;
+}
+
+}  // namespace
+
+const Template& quantize_template() { return kQuantizeTemplates[0]; }
+
+constinit const Family kQuantize = {.name = "quantize",
+                                    .title = "quantising",
+                                    .templates = kQuantizeTemplates,
+                                    .fields = kQuantizeFields,
+                                    .settle = settle_quantize,
+                                    .kernels = quantize_kernels,
+                                    .samples = quantize_samples};
+
+}  // namespace kiln
