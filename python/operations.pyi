@@ -18,7 +18,7 @@ stubs, PyTorch's operators and help() know of it; `make signatures` does so. Con
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from kiln._core import BoundVariant, Variant
+from kiln._core import BoundEpilogue, BoundVariant, Epilogue, Variant
 
 Function = TypeVar("Function")
 
@@ -33,16 +33,22 @@ DType: TypeAlias = Annotated[Any, "ScalarType", "dtype_of"]  # of any framework,
 Count: TypeAlias = Annotated[int, "SymInt"]
 Window: TypeAlias = Annotated[tuple[int, int], "SymInt[]", "numbers"]
 AnyVariant: TypeAlias = Annotated[BoundVariant | Variant | Sequence[BoundVariant | Variant], None]
+AnyEpilogue: TypeAlias = Annotated[str | BoundEpilogue | Epilogue, "str"]
+Numbers: TypeAlias = Annotated[dict[str, float], None]
+NamedTensors: TypeAlias = Annotated[dict[str, Any], None]
 Layout: TypeAlias = Annotated[Literal["bshd", "bhsd"], "str"]
 Activation: TypeAlias = Annotated[
     Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"], "str"
 ]
 PlainActivation: TypeAlias = Annotated[Literal["relu", "gelu", "gelu_tanh", "silu"], "str"]
+GateActivation: TypeAlias = Annotated[Literal["swiglu", "geglu", "geglu_tanh"], "str"]
 Gate: TypeAlias = Annotated[Literal["halves", "interleaved"], "str"]
 Precision: TypeAlias = Annotated[Literal["tf32", "fast"], "str"]
 Accumulator: TypeAlias = Annotated[Literal["float32", "float16"], "str"]
 LseBase: TypeAlias = Annotated[Literal["e", "2"], "str"]
 LseLayout: TypeAlias = Annotated[Literal["ht", "th"], "str"]
+ScaleLayout: TypeAlias = Annotated[Literal["row", "column"], "str"]
+Scoring: TypeAlias = Annotated[Literal["softmax", "sigmoid"], "str"]
 Tile: TypeAlias = Annotated[dict[str, int] | tuple[int, ...], "int[]", "tile_numbers"]
 
 @operators(
@@ -216,7 +222,9 @@ def gemm(
     out_dtype: DType | None = None,
     precision: Precision | None = None,
     accumulator: Accumulator = "float32",
-    epilogue: str | None = None,
+    epilogue: AnyEpilogue | None = None,
+    params: Numbers | None = None,
+    tensors: NamedTensors | None = None,
     config: Tile | None = None,
 ) -> Any: ...
 @operators(rms_norm=("out",), rms_norm_out=())
@@ -281,4 +289,50 @@ def append_kv(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     interleaved: bool = False,
+) -> Any: ...
+@operators(quantize=("out", "scale_out"), quantize_out=())
+def quantize(
+    x: Tensor,
+    *,
+    group: Count | None = 128,
+    activation: GateActivation | None = None,
+    scale_power_of_two: bool = False,
+    scale_layout: ScaleLayout = "row",
+    counts: Tensor | None = None,
+    out: Written | None = None,
+    scale_out: Written | None = None,
+    out_dtype: DType | None = None,
+) -> Any: ...
+@operators(moe_route=("weights", "experts"), moe_route_out=())
+def moe_route(
+    logits: Tensor,
+    *,
+    top_k: Count,
+    scoring: Scoring = "softmax",
+    renormalize: bool = True,
+    bias: Tensor | None = None,
+    groups: Count = 1,
+    top_groups: Count = 1,
+    scale: float = 1.0,
+    weights: Written | None = None,
+    experts: Written | None = None,
+) -> Any: ...
+@operators(moe_permute=("out", "offsets", "inverse"), moe_permute_out=())
+def moe_permute(
+    x: Tensor,
+    experts: Tensor,
+    *,
+    num_experts: Count,
+    out: Written | None = None,
+    offsets: Written | None = None,
+    inverse: Written | None = None,
+) -> Any: ...
+@operators(moe_unpermute=("out",), moe_unpermute_out=())
+def moe_unpermute(
+    y: Tensor,
+    inverse: Tensor,
+    weights: Tensor | None = None,
+    *,
+    out: Written | None = None,
+    out_dtype: DType | None = None,
 ) -> Any: ...

@@ -3,6 +3,7 @@
 from ._operations import (
     Accumulator,
     Activation,
+    AnyEpilogue,
     AnyVariant,
     Count,
     DType,
@@ -10,11 +11,16 @@ from ._operations import (
     EagerFlag,
     Flags,
     Gate,
+    GateActivation,
     Layout,
     LseBase,
     LseLayout,
+    NamedTensors,
+    Numbers,
     PlainActivation,
     Precision,
+    ScaleLayout,
+    Scoring,
     Tensor,
     Tile,
     Window,
@@ -173,7 +179,9 @@ def explain_gemm(
     out_dtype: DType | None = None,
     precision: Precision | None = None,
     accumulator: Accumulator = "float32",
-    epilogue: str | None = None,
+    epilogue: AnyEpilogue | None = None,
+    params: Numbers | None = None,
+    tensors: NamedTensors | None = None,
     config: Tile | None = None,
 ) -> str: ...
 def explain_rms_norm(
@@ -230,4 +238,46 @@ def explain_append_kv(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     interleaved: bool = False,
+) -> str: ...
+def explain_quantize(
+    x: Tensor,
+    *,
+    group: Count | None = 128,
+    activation: GateActivation | None = None,
+    scale_power_of_two: bool = False,
+    scale_layout: ScaleLayout = "row",
+    counts: Tensor | None = None,
+    out: Tensor | None = None,
+    scale_out: Tensor | None = None,
+    out_dtype: DType | None = None,
+) -> str: ...
+def explain_moe_route(
+    logits: Tensor,
+    *,
+    top_k: Count,
+    scoring: Scoring = "softmax",
+    renormalize: bool = True,
+    bias: Tensor | None = None,
+    groups: Count = 1,
+    top_groups: Count = 1,
+    scale: float = 1.0,
+    weights: Tensor | None = None,
+    experts: Tensor | None = None,
+) -> str: ...
+def explain_moe_permute(
+    x: Tensor,
+    experts: Tensor,
+    *,
+    num_experts: Count,
+    out: Tensor | None = None,
+    offsets: Tensor | None = None,
+    inverse: Tensor | None = None,
+) -> str: ...
+def explain_moe_unpermute(
+    y: Tensor,
+    inverse: Tensor,
+    weights: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    out_dtype: DType | None = None,
 ) -> str: ...

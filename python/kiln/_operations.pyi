@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from ._core import BoundVariant, Variant
+from ._core import BoundEpilogue, BoundVariant, Epilogue, Variant
 
 Tensor: TypeAlias = Any
 Window: TypeAlias = tuple[int, int]
@@ -20,10 +20,16 @@ Gate: TypeAlias = Literal["halves", "interleaved"]
 DType: TypeAlias = Any
 Precision: TypeAlias = Literal["tf32", "fast"]
 Accumulator: TypeAlias = Literal["float32", "float16"]
+AnyEpilogue: TypeAlias = str | BoundEpilogue | Epilogue
+Numbers: TypeAlias = dict[str, float]
+NamedTensors: TypeAlias = dict[str, Any]
 Tile: TypeAlias = dict[str, int] | tuple[int, ...]
 PlainActivation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu"]
 LseBase: TypeAlias = Literal["e", "2"]
 LseLayout: TypeAlias = Literal["ht", "th"]
+GateActivation: TypeAlias = Literal["swiglu", "geglu", "geglu_tanh"]
+ScaleLayout: TypeAlias = Literal["row", "column"]
+Scoring: TypeAlias = Literal["softmax", "sigmoid"]
 
 def flash_attention(
     q: Tensor,
@@ -178,7 +184,9 @@ def gemm(
     out_dtype: DType | None = None,
     precision: Precision | None = None,
     accumulator: Accumulator = "float32",
-    epilogue: str | None = None,
+    epilogue: AnyEpilogue | None = None,
+    params: Numbers | None = None,
+    tensors: NamedTensors | None = None,
     config: Tile | None = None,
 ) -> Any: ...
 def rms_norm(
@@ -235,4 +243,46 @@ def append_kv(
     cos: Tensor | None = None,
     sin: Tensor | None = None,
     interleaved: bool = False,
+) -> Any: ...
+def quantize(
+    x: Tensor,
+    *,
+    group: Count | None = 128,
+    activation: GateActivation | None = None,
+    scale_power_of_two: bool = False,
+    scale_layout: ScaleLayout = "row",
+    counts: Tensor | None = None,
+    out: Tensor | None = None,
+    scale_out: Tensor | None = None,
+    out_dtype: DType | None = None,
+) -> Any: ...
+def moe_route(
+    logits: Tensor,
+    *,
+    top_k: Count,
+    scoring: Scoring = "softmax",
+    renormalize: bool = True,
+    bias: Tensor | None = None,
+    groups: Count = 1,
+    top_groups: Count = 1,
+    scale: float = 1.0,
+    weights: Tensor | None = None,
+    experts: Tensor | None = None,
+) -> Any: ...
+def moe_permute(
+    x: Tensor,
+    experts: Tensor,
+    *,
+    num_experts: Count,
+    out: Tensor | None = None,
+    offsets: Tensor | None = None,
+    inverse: Tensor | None = None,
+) -> Any: ...
+def moe_unpermute(
+    y: Tensor,
+    inverse: Tensor,
+    weights: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    out_dtype: DType | None = None,
 ) -> Any: ...

@@ -31,11 +31,12 @@ def _register() -> None:
     if not hasattr(torch.compiler, "substitute_in_graph"):
         return
     from . import operators
-    from .operators._variants import trace_bindings
+    from .operators import _epilogues, _variants
 
     for entry, traced in operators.TRACED.items():
         torch.compiler.substitute_in_graph(entry)(traced)
-    trace_bindings()
+    _variants.trace_bindings()
+    _epilogues.trace_bindings()
 
 
 class _Finder(importlib.abc.MetaPathFinder):

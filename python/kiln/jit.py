@@ -2,6 +2,7 @@
 """The operations. Most are one C entry each; help(jit.flash_attention) is its manual."""
 
 from ._core import (
+    Epilogue,
     Variant,
     append_kv,
     flash_attention,
@@ -10,13 +11,18 @@ from ._core import (
     gemm,
     layer_norm,
     merge_states,
+    moe_permute,
+    moe_route,
+    moe_unpermute,
     plan_attention,
+    quantize,
     rms_norm,
     scaled_dot_product_attention,
 )
 from .flex import flex_attention
 
 __all__ = [
+    "Epilogue",
     "Variant",
     "append_kv",
     "flash_attention",
@@ -26,7 +32,11 @@ __all__ = [
     "gemm",
     "layer_norm",
     "merge_states",
+    "moe_permute",
+    "moe_route",
+    "moe_unpermute",
     "plan_attention",
+    "quantize",
     "rms_norm",
     "scaled_dot_product_attention",
 ]

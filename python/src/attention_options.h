@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "frameworks.h"
 #include "kiln/kiln.h"
 #include "torch_abi.h"
 

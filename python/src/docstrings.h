@@ -19,7 +19,7 @@ file     path of a template file that defines struct UserVariant, instead of the
 
 Call the variant to bind values and tensors by name. That never compiles; the bound object keeps the
 memory that its tensors had. The expressions are compiled at the first attention call, and errors
-point into them.
+point into them. plot() draws which tiles the kernel skips for a mask.
 
 Raises ValueError and TypeError for wrong names, types and shapes. The first attention call raises
 kiln.CompileError for an expression that does not compile. docs/variants.md describes variants.
@@ -37,6 +37,70 @@ kiln.CompileError for an expression that does not compile. docs/variants.md desc
 inline constexpr const char* kBoundVariantDoc =
     "A Variant with its values and tensors, which flash_attention takes as variant=, alone or in a "
     "list.";
+
+inline constexpr const char* kPlotDoc =
+    R"doc(plot(seq_q, seq_kv, path="mask.png", *, causal=False, window=None, arch=None, tile=None,
+     head_dim=128, heads=None, heads_kv=None, batch=None, head=0, sequence=0)
+
+Draws which tiles attention's kernel skips, masks and computes whole for this mask, as a PNG.
+
+seq_q, seq_kv  the lengths; query i is at position i + seq_kv - seq_q among the keys
+path           the file; None draws none
+causal, window as flash_attention's: masks beside the variant's
+arch           the architecture whose kernel decides, such as "sm_90a"; None: that of the emulated
+               device, which is the GPU's where it has one's
+tile           (queries, keys) that are decided about together; None: those of the kernel that such
+               a call runs, of whose tile 16, 32 or 64 queries decide for themselves
+head_dim       of that call
+heads, heads_kv, batch  of that call; None: as many as the variant's tensors have
+head, sequence which of them is drawn
+
+The kinds come from the functions that the kernel calls, compiled for the emulated device, and what
+is visible from the mask, evaluated for every pair; seconds where lengths are thousands. Returns a
+dict: "skip", "partial" and "full" count the tiles; of those "empty" are visited although nothing in
+them is visible, and "whole" are masked although all of it is; "wrong" hide visible pairs or show
+hidden ones, which only a template file's own functions can do; "tiles" all; "share" of all tiles
+are visited and "visible" of all pairs are seen; "kinds" has a row of tiles in each list; "tile",
+"path" and "what" tell of the kernel. matplotlib draws axes, a title and a legend; without it the
+picture has the tiles alone, and the same words as its description.
+
+    >>> from kiln import jit
+    >>> near = jit.Variant("near", params={"w": "i32"}, mask="kv <= q && q - kv < w")
+    >>> drawn = near(w=64).plot(256, 256, None, tile=(64, 64))
+    >>> drawn["skip"], drawn["partial"], drawn["full"], drawn["empty"]
+    (9, 7, 0, 0)
+)doc";
+
+inline constexpr const char* kEpilogueDoc =
+    R"doc(An epilogue of jit.gemm with run-time scalars and tensors, written as a C++ expression.
+
+name     a label for messages and listings; the identity is `digest`, which covers everything else
+params   run-time scalars by name, "f32" or "i32", at most 16
+tensors  run-time tensors by name, at most 8, with the extents of their dimensions:
+         {"s": "f32[n]"}; m, n and batch are those of the output, and may be 1; a whole number; or
+         "*" for any. The expression reads an element by an index for each dimension: s[col]
+value    an expression for the output; it may use acc, bias, residual (floats), row, col, batch, m, n
+         (ints) and the names of params and tensors
+
+Call the epilogue to bind values and tensors by name. That never compiles; the bound object keeps the
+memory that its tensors had. The expression is compiled at the first call of jit.gemm, and errors
+point into it. docs/variants.md describes epilogues.
+
+Raises ValueError and TypeError for wrong names and types.
+
+    >>> import numpy
+    >>> from kiln import jit
+    >>> scaled = jit.Epilogue(
+    ...     "scaled", params={"t": "f32"}, tensors={"s": "f32[n]"}, value="acc * s[col] + t"
+    ... )
+    >>> x, s = numpy.eye(16, dtype=numpy.float16), numpy.arange(16, dtype=numpy.float32)
+    >>> out = jit.gemm(x, x, epilogue=scaled(t=0.5, s=s))
+    >>> float(out[3, 3]), float(out[3, 4])
+    (3.5, 0.5)
+)doc";
+
+inline constexpr const char* kBoundEpilogueDoc =
+    "An Epilogue with its values and tensors, which jit.gemm takes as epilogue=.";
 
 // ------------------------------------------------------------------------------- exceptions
 

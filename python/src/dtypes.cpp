@@ -24,7 +24,7 @@ constexpr std::array<std::pair<DType, DlDataType>, 12> kTypes = {{
     {DType::u64, {kDlUInt, 64, 1}},
 }};
 
-constexpr std::array<std::pair<std::string_view, DType>, 20> kNames = {{
+constexpr std::array<std::pair<std::string_view, DType>, 22> kNames = {{
     {"float16", DType::f16},
     {"f16", DType::f16},
     {"half", DType::f16},
@@ -45,6 +45,8 @@ constexpr std::array<std::pair<std::string_view, DType>, 20> kNames = {{
     {"boolean", DType::boolean},
     {"float8_e4m3fn", DType::f8_e4m3},
     {"float8_e5m2", DType::f8_e5m2},
+    {"int8", DType::i8},
+    {"i8", DType::i8},
 }};
 
 }  // namespace

@@ -14,5 +14,6 @@ std::span<PyMethodDef> operation_methods();
 
 void register_control(py::module_& module);
 void register_emulate(py::module_& module);
+void register_tile_map(py::module_& module);
 
 }  // namespace kiln::python

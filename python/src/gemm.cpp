@@ -3,6 +3,7 @@
 #include <string>
 
 #include "arguments.h"
+#include "epilogue.h"
 #include "errors.h"
 #include "gemm_options.h"
 #include "generated/gemm.h"
@@ -81,12 +82,15 @@ Activation read_activation(PyObject* object) {
 // One call, read from its Python arguments.
 struct GemmCall {
   Signature::Tensors<TensorArgument> tensors;
+  EpilogueArgument epilogue;
   GemmOptions options;
   TensorIntake intake;
   DType out_dtype = DType::none;
 
   GemmCall(const Slots& slots, HostArrays host_arrays)
-      : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {
+      : tensors(tensors_of<Signature>(slots)),
+        epilogue(slots[kEpilogue], slots[kParams], slots[kTensors]),
+        intake(Signature::kOp, host_arrays) {
     options.trans_a = bool_argument(slots[kTransA], false, subject(kTransA));
     options.trans_b = bool_argument(slots[kTransB], false, subject(kTransB));
     options.activation = read_activation(slots[kActivation]);
@@ -98,15 +102,15 @@ struct GemmCall {
       set_precision(options, string_argument(slots[kPrecision], subject(kPrecision)));
     }
     options.accumulator = read_accumulator(slots[kAccumulator]);
-    options.epilogue = string_argument(slots[kEpilogue], subject(kEpilogue));
     if (is_given(slots[kConfig])) options.config = read_tile(slots[kConfig]);
     out_dtype = dtype_argument(slots[kOutDtype], subject(kOutDtype));
-    intake.read(tensors.all);
+    epilogue.read(intake, tensors.all);
+    epilogue.set(options);
     options.bias = tensors.bias().view;
     options.residual = tensors.residual().view;
     options.scale_a = tensors.scale_a().view;
     options.scale_b = tensors.scale_b().view;
-    check_out_dtype(Signature::kOp, out_dtype, tensors.out().view);
+    check_out_dtype(Signature::kOp, out_dtype, tensors.out().view, /*may_quantize=*/true);
   }
 
   TensorView out_shape() const {
@@ -120,7 +124,7 @@ struct GemmCall {
 PyObject* gemm_entry(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   return guarded_or_traced(Signature::kOp, args, count, keywords, [&]() -> PyObject* {
     GemmCall call(slots_of<Signature>(args, count, keywords), HostArrays::copied);
-    auto& [tensors, options, intake, out_dtype] = call;
+    auto& [tensors, epilogue, options, intake, out_dtype] = call;
     py::object out =
         given_or_new(intake, tensors.a(), tensors.out(), [&] { return call.out_shape(); });
     CallWorkspace workspace(Signature::kOp, tensors.a(), intake);

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "entries.h"
+#include "epilogue.h"
 #include "errors.h"
 #include "torch_kernels.h"
 #include "variant.h"
@@ -35,8 +36,10 @@ PYBIND11_MODULE(_core, module) {
   kiln::python::register_exceptions(module);
   kiln::python::register_entries(module);
   kiln::python::register_variant(module);
+  kiln::python::register_epilogue(module);
   kiln::python::register_control(module);
   kiln::python::register_emulate(module);
+  kiln::python::register_tile_map(module);
   kiln::python::register_torch(module);
 }
 #undef PyInit__core

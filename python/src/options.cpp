@@ -18,9 +18,9 @@ DType output_dtype(DType input, DType asked) {
   return is_input_alone(input) ? DType::bf16 : input;
 }
 
-void check_out_dtype(const char* op, DType asked, const TensorView& out) {
+void check_out_dtype(const char* op, DType asked, const TensorView& out, bool may_quantize) {
   const Subject subject{op, "out_dtype"};
-  if (is_input_alone(asked)) {
+  if ((is_input_alone(asked) || asked == DType::i8) && !may_quantize) {
     throw_type(subject, std::string("must be float16, bfloat16 or float32, got ") + name(asked));
   }
   if (!out.given() || asked == DType::none || asked == out.dtype) return;

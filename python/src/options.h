@@ -18,8 +18,8 @@ constexpr Subject subject_of(typename Signature::Slot slot) {
 
 // The dtype of a new output; `asked` may be none.
 DType output_dtype(DType input, DType asked);
-// What out_dtype may be, and beside an out.
-void check_out_dtype(const char* op, DType asked, const TensorView& out);
+// What out_dtype may be, and beside an out. `may_quantize`: the operation has outputs of 8 bits.
+void check_out_dtype(const char* op, DType asked, const TensorView& out, bool may_quantize = false);
 
 // By one of its names.
 DType named_dtype(std::string_view name, Subject subject);

@@ -143,6 +143,11 @@ class TorchArguments {
   }
   bool boolean() noexcept { return (*next_++ & 1) != 0; }
   std::int64_t integer() noexcept { return static_cast<std::int64_t>(*next_++); }
+  std::optional<std::int64_t> optional_integer() noexcept {
+    const std::optional<TorchSlot> slot = optional();
+    if (!slot) return std::nullopt;
+    return static_cast<std::int64_t>(*slot);
+  }
   double number() noexcept { return std::bit_cast<double>(*next_++); }
   std::optional<double> optional_number() noexcept {
     const std::optional<TorchSlot> slot = optional();

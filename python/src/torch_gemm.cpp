@@ -53,7 +53,7 @@ void compute_gemm(TorchSlot* stack, std::size_t new_results) {
   const TensorView& a = tensors.a().view;
   const TensorView& b = tensors.b().view;
   TensorView& out = tensors.out().view;
-  check_out_dtype(GemmSignature::kOp, asked, out);
+  check_out_dtype(GemmSignature::kOp, asked, out, /*may_quantize=*/true);
   TorchTensor new_out;
   if (new_results != 0) {
     out = gemm_output(a, b, output_dtype(a.dtype, asked), options);

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 
 from .. import _core, jit
+from ._epilogues import EPILOGUE_SCHEMAS
+from ._epilogues import kernel as epilogue_kernel
 from ._schemas import SCHEMAS, Schema
 from ._values import check
 from ._variants import VARIANT_SCHEMAS
@@ -65,8 +67,12 @@ def _fake(schema: Schema) -> Callable[..., Any]:
 def register(library: Any, native: str = "libtorch_cpu.so") -> tuple[str, ...]:
     """Defines the operators in a library, with C++ kernels where the loaded libtorch takes them;
     returns the dispatch keys that these stand under."""
-    for schema in (*SCHEMAS, *VARIANT_SCHEMAS):
-        compute = variant_kernel(schema) if schema in VARIANT_SCHEMAS else _kernel(schema)
+    kernels = {
+        **{schema: _kernel(schema) for schema in SCHEMAS},
+        **{schema: variant_kernel(schema) for schema in VARIANT_SCHEMAS},
+        **{schema: epilogue_kernel(schema) for schema in EPILOGUE_SCHEMAS},
+    }
+    for schema, compute in kernels.items():
         library.define(schema.name + schema.text, tags=(torch.Tag.pt2_compliant_tag,))
         library.impl(schema.name, compute, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{library.ns}::{schema.name}", _fake(schema), lib=library)

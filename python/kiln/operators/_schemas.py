@@ -80,6 +80,16 @@ _APPEND_KV = (
     "float eps=1e-06, Tensor? positions=None, Tensor? cos=None, Tensor? sin=None, "
     "bool interleaved=False"
 )
+_QUANTIZE = (
+    "Tensor x, *, SymInt? group=128, str? activation=None, bool scale_power_of_two=False, "
+    "str scale_layout='row', Tensor? counts=None, ScalarType? out_dtype=None"
+)
+_MOE_ROUTE = (
+    "Tensor logits, *, SymInt top_k, str scoring='softmax', bool renormalize=True, "
+    "Tensor? bias=None, SymInt groups=1, SymInt top_groups=1, float scale=1.0"
+)
+_MOE_PERMUTE = "Tensor x, Tensor experts, *, SymInt num_experts"
+_MOE_UNPERMUTE = "Tensor y, Tensor inverse, Tensor? weights=None, *, ScalarType? out_dtype=None"
 
 SCHEMAS = (
     Schema(
@@ -230,5 +240,57 @@ SCHEMAS = (
         f"({_APPEND_KV}, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor(c!)? query_out=None) -> ()",
         "append_kv",
         ("key", "value", "slot_mapping"),
+    ),
+    Schema(
+        "quantize",
+        f"({_QUANTIZE}) -> (Tensor, Tensor)",
+        "quantize",
+        ("x",),
+        ("out", "scale_out"),
+    ),
+    Schema(
+        "quantize_out",
+        f"({_QUANTIZE}, Tensor(a!) out, Tensor(b!) scale_out) -> ()",
+        "quantize",
+        ("x",),
+    ),
+    Schema(
+        "moe_route",
+        f"({_MOE_ROUTE}) -> (Tensor, Tensor)",
+        "moe_route",
+        ("logits",),
+        ("weights", "experts"),
+    ),
+    Schema(
+        "moe_route_out",
+        f"({_MOE_ROUTE}, Tensor(a!) weights, Tensor(b!) experts) -> ()",
+        "moe_route",
+        ("logits",),
+    ),
+    Schema(
+        "moe_permute",
+        f"({_MOE_PERMUTE}) -> (Tensor, Tensor, Tensor)",
+        "moe_permute",
+        ("x", "experts"),
+        ("out", "offsets", "inverse"),
+    ),
+    Schema(
+        "moe_permute_out",
+        f"({_MOE_PERMUTE}, Tensor(a!) out, Tensor(b!) offsets, Tensor(c!) inverse) -> ()",
+        "moe_permute",
+        ("x", "experts"),
+    ),
+    Schema(
+        "moe_unpermute",
+        f"({_MOE_UNPERMUTE}) -> Tensor",
+        "moe_unpermute",
+        ("y", "inverse", "weights"),
+        ("out",),
+    ),
+    Schema(
+        "moe_unpermute_out",
+        f"({_MOE_UNPERMUTE}, Tensor(a!) out) -> ()",
+        "moe_unpermute",
+        ("y", "inverse", "weights"),
     ),
 )

@@ -12,6 +12,10 @@
 #include "python/src/generated/layer_norm.h"
 #include "python/src/generated/merge_states.h"
 #include "python/src/generated/append_kv.h"
+#include "python/src/generated/quantize.h"
+#include "python/src/generated/moe_route.h"
+#include "python/src/generated/moe_permute.h"
+#include "python/src/generated/moe_unpermute.h"
 
 namespace kiln::python {
 namespace {
@@ -119,7 +123,8 @@ constexpr const char* kExplainScaledDotProductAttentionDoc =
 constexpr const char* kGemmDoc =
     "gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, gate=None, "
     "residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, "
-    "precision=None, accumulator=\"float32\", epilogue=None, config=None)"
+    "precision=None, accumulator=\"float32\", epilogue=None, params=None, tensors=None, "
+    "config=None)"
     "\n--\n\n"
 #include "python/src/docs/gemm.inc"
     ;
@@ -127,7 +132,8 @@ constexpr const char* kGemmDoc =
 constexpr const char* kExplainGemmDoc =
     "explain_gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, "
     "gate=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, "
-    "out_dtype=None, precision=None, accumulator=\"float32\", epilogue=None, config=None)"
+    "out_dtype=None, precision=None, accumulator=\"float32\", epilogue=None, params=None, "
+    "tensors=None, config=None)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;
@@ -190,6 +196,59 @@ constexpr const char* kExplainAppendKvDoc =
 #include "python/src/docs/explain.inc"
     ;
 
+constexpr const char* kQuantizeDoc =
+    "quantize(x, *, group=128, activation=None, scale_power_of_two=False, "
+    "scale_layout=\"row\", counts=None, out=None, scale_out=None, out_dtype=None)"
+    "\n--\n\n"
+#include "python/src/docs/quantize.inc"
+    ;
+
+constexpr const char* kExplainQuantizeDoc =
+    "explain_quantize(x, *, group=128, activation=None, scale_power_of_two=False, "
+    "scale_layout=\"row\", counts=None, out=None, scale_out=None, out_dtype=None)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kMoeRouteDoc =
+    "moe_route(logits, *, top_k, scoring=\"softmax\", renormalize=True, bias=None, "
+    "groups=1, top_groups=1, scale=1.0, weights=None, experts=None)"
+    "\n--\n\n"
+#include "python/src/docs/moe_route.inc"
+    ;
+
+constexpr const char* kExplainMoeRouteDoc =
+    "explain_moe_route(logits, *, top_k, scoring=\"softmax\", renormalize=True, bias=None, "
+    "groups=1, top_groups=1, scale=1.0, weights=None, experts=None)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kMoePermuteDoc =
+    "moe_permute(x, experts, *, num_experts, out=None, offsets=None, inverse=None)"
+    "\n--\n\n"
+#include "python/src/docs/moe_permute.inc"
+    ;
+
+constexpr const char* kExplainMoePermuteDoc =
+    "explain_moe_permute(x, experts, *, num_experts, out=None, offsets=None, "
+    "inverse=None)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
+constexpr const char* kMoeUnpermuteDoc =
+    "moe_unpermute(y, inverse, weights=None, *, out=None, out_dtype=None)"
+    "\n--\n\n"
+#include "python/src/docs/moe_unpermute.inc"
+    ;
+
+constexpr const char* kExplainMoeUnpermuteDoc =
+    "explain_moe_unpermute(y, inverse, weights=None, *, out=None, out_dtype=None)"
+    "\n--\n\n"
+#include "python/src/docs/explain.inc"
+    ;
+
 constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
 
 template <class Function>
@@ -238,6 +297,22 @@ PyMethodDef methods[] = {
      kAppendKvDoc},
     {"explain_append_kv", as_method(&explain_append_kv_entry), kFlags,
      kExplainAppendKvDoc},
+    {"quantize", as_method(&quantize_entry), kFlags,
+     kQuantizeDoc},
+    {"explain_quantize", as_method(&explain_quantize_entry), kFlags,
+     kExplainQuantizeDoc},
+    {"moe_route", as_method(&moe_route_entry), kFlags,
+     kMoeRouteDoc},
+    {"explain_moe_route", as_method(&explain_moe_route_entry), kFlags,
+     kExplainMoeRouteDoc},
+    {"moe_permute", as_method(&moe_permute_entry), kFlags,
+     kMoePermuteDoc},
+    {"explain_moe_permute", as_method(&explain_moe_permute_entry), kFlags,
+     kExplainMoePermuteDoc},
+    {"moe_unpermute", as_method(&moe_unpermute_entry), kFlags,
+     kMoeUnpermuteDoc},
+    {"explain_moe_unpermute", as_method(&explain_moe_unpermute_entry), kFlags,
+     kExplainMoeUnpermuteDoc},
 };
 
 }  // namespace

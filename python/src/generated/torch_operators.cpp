@@ -12,6 +12,10 @@
 #include "python/src/generated/torch_layer_norm.h"
 #include "python/src/generated/torch_merge_states.h"
 #include "python/src/generated/torch_append_kv.h"
+#include "python/src/generated/torch_quantize.h"
+#include "python/src/generated/torch_moe_route.h"
+#include "python/src/generated/torch_moe_permute.h"
+#include "python/src/generated/torch_moe_unpermute.h"
 
 namespace kiln::python {
 namespace {
@@ -39,6 +43,14 @@ constexpr TorchOperator operators[] = {
     {"merge_states_lse", torch_kernel<compute_merge_states, 2>},
     {"merge_states_out", torch_kernel<compute_merge_states, 0>},
     {"append_kv", torch_kernel<compute_append_kv, 0>},
+    {"quantize", torch_kernel<compute_quantize, 2>},
+    {"quantize_out", torch_kernel<compute_quantize, 0>},
+    {"moe_route", torch_kernel<compute_moe_route, 2>},
+    {"moe_route_out", torch_kernel<compute_moe_route, 0>},
+    {"moe_permute", torch_kernel<compute_moe_permute, 3>},
+    {"moe_permute_out", torch_kernel<compute_moe_permute, 0>},
+    {"moe_unpermute", torch_kernel<compute_moe_unpermute, 1>},
+    {"moe_unpermute_out", torch_kernel<compute_moe_unpermute, 0>},
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ def append_kv(
     interleaved: Any = False,
 ) -> Any:
     """kiln.jit.append_kv as operators of PyTorch."""
-    tensors = {
+    given = {
         "key": key,
         "value": value,
         "k_cache": k_cache,
@@ -49,7 +49,7 @@ def append_kv(
         "cos": cos,
         "sin": sin,
     }
-    check("append_kv", tensors)
+    check("append_kv", given)
     options = {
         "k_scale": k_scale,
         "v_scale": v_scale,

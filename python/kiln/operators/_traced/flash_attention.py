@@ -37,7 +37,7 @@ def flash_attention(
     return_lse: Any = False,
 ) -> Any:
     """kiln.jit.flash_attention as operators of PyTorch."""
-    tensors = {
+    given = {
         "q": q,
         "k": k,
         "v": v,
@@ -50,7 +50,7 @@ def flash_attention(
         "out": out,
         "lse": lse,
     }
-    check("flash_attention", tensors)
+    check("flash_attention", given)
     options = {
         "causal": causal,
         "top_left": top_left,
@@ -66,8 +66,8 @@ def flash_attention(
         "layout": layout,
     }
     if variant is not None:
-        given = (q, k, v)
-        return call_with_variant("flash_attention", given, variant, options, out, lse, return_lse)
+        first = (q, k, v)
+        return call_with_variant("flash_attention", first, variant, options, out, lse, return_lse)
     if out is None and lse is None:
         if return_lse:
             return _OPS.flash_attention_lse(q, k, v, **options)

@@ -50,7 +50,7 @@ def flash_attention_varlen(
     return_lse: Any = False,
 ) -> Any:
     """kiln.jit.flash_attention_varlen as operators of PyTorch."""
-    tensors = {
+    given = {
         "q": q,
         "k": k,
         "v": v,
@@ -72,7 +72,7 @@ def flash_attention_varlen(
         "out": out,
         "lse": lse,
     }
-    check("flash_attention_varlen", tensors)
+    check("flash_attention_varlen", given)
     options = {
         "cu_seqlens_q": cu_seqlens_q,
         "max_seqlen_q": max_seqlen_q,
@@ -101,9 +101,9 @@ def flash_attention_varlen(
         "plan": plan,
     }
     if variant is not None:
-        given = (q, k, v)
+        first = (q, k, v)
         return call_with_variant(
-            "flash_attention_varlen", given, variant, options, out, lse, return_lse
+            "flash_attention_varlen", first, variant, options, out, lse, return_lse
         )
     if out is None and lse is None:
         if return_lse:

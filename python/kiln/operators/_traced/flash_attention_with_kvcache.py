@@ -57,7 +57,7 @@ def flash_attention_with_kvcache(
     refuse("flash_attention_with_kvcache", v_new=v_new)
     refuse("flash_attention_with_kvcache", rotary_cos=rotary_cos)
     refuse("flash_attention_with_kvcache", rotary_sin=rotary_sin)
-    tensors = {
+    given = {
         "q": q,
         "k_cache": k_cache,
         "v_cache": v_cache,
@@ -79,7 +79,7 @@ def flash_attention_with_kvcache(
         "out": out,
         "lse": lse,
     }
-    check("flash_attention_with_kvcache", tensors)
+    check("flash_attention_with_kvcache", given)
     options = {
         "cache_seqlens": cache_seqlens,
         "block_table": block_table,
@@ -106,9 +106,9 @@ def flash_attention_with_kvcache(
         "plan": plan,
     }
     if variant is not None:
-        given = (q, k_cache, v_cache)
+        first = (q, k_cache, v_cache)
         return call_with_variant(
-            "flash_attention_with_kvcache", given, variant, options, out, lse, return_lse
+            "flash_attention_with_kvcache", first, variant, options, out, lse, return_lse
         )
     if out is None and lse is None:
         if return_lse:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .._epilogues import call as call_with_epilogue
 from .._values import check, dtype_of, tile_numbers
 
 _OPS = torch.ops.kiln
@@ -30,10 +31,12 @@ def gemm(
     precision: Any = None,
     accumulator: Any = "float32",
     epilogue: Any = None,
+    params: Any = None,
+    tensors: Any = None,
     config: Any = None,
 ) -> Any:
     """kiln.jit.gemm as operators of PyTorch."""
-    tensors = {
+    given = {
         "a": a,
         "b": b,
         "bias": bias,
@@ -42,7 +45,7 @@ def gemm(
         "scale_b": scale_b,
         "out": out,
     }
-    check("gemm", tensors)
+    check("gemm", given)
     options = {
         "trans_a": trans_a,
         "trans_b": trans_b,
@@ -59,6 +62,8 @@ def gemm(
         "epilogue": epilogue,
         "config": None if config is None else tile_numbers("gemm", config),
     }
+    if not isinstance(epilogue, (str, type(None))) or params or tensors:
+        return call_with_epilogue("gemm", (a, b), epilogue, params, tensors, options, out)
     if out is None:
         return _OPS.gemm(a, b, **options)
     _OPS.gemm_out(a, b, **options, out=out)

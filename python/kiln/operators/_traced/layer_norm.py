@@ -27,7 +27,7 @@ def layer_norm(
     out_dtype: Any = None,
 ) -> Any:
     """kiln.jit.layer_norm as operators of PyTorch."""
-    tensors = {
+    given = {
         "x": x,
         "weight": weight,
         "bias": bias,
@@ -35,7 +35,7 @@ def layer_norm(
         "residual_out": residual_out,
         "out": out,
     }
-    check("layer_norm", tensors)
+    check("layer_norm", given)
     options = {
         "eps": eps,
         "weight_offset": weight_offset,

@@ -25,14 +25,14 @@ def merge_states(
     return_lse: Any = False,
 ) -> Any:
     """kiln.jit.merge_states as operators of PyTorch."""
-    tensors = {
+    given = {
         "outs": outs,
         "lses": lses,
         "sinks": sinks,
         "out": out,
         "lse": lse,
     }
-    check("merge_states", tensors)
+    check("merge_states", given)
     options = {
         "base": base,
         "layout": layout,

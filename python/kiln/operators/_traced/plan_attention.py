@@ -44,7 +44,7 @@ def plan_attention(
 ) -> Any:
     """kiln.jit.plan_attention as operators of PyTorch."""
     refuse("plan_attention", variant=variant)
-    tensors = {
+    given = {
         "q": q,
         "k": k,
         "v": v,
@@ -63,7 +63,7 @@ def plan_attention(
         "out_scale": out_scale,
         "plan": plan,
     }
-    check("plan_attention", tensors)
+    check("plan_attention", given)
     options = {
         "cu_seqlens_q": cu_seqlens_q,
         "max_seqlen_q": max_seqlen_q,

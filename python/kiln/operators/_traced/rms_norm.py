@@ -26,14 +26,14 @@ def rms_norm(
     out_dtype: Any = None,
 ) -> Any:
     """kiln.jit.rms_norm as operators of PyTorch."""
-    tensors = {
+    given = {
         "x": x,
         "weight": weight,
         "residual": residual,
         "residual_out": residual_out,
         "out": out,
     }
-    check("rms_norm", tensors)
+    check("rms_norm", given)
     options = {
         "eps": eps,
         "weight_offset": weight_offset,

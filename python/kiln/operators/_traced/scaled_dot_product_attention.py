@@ -24,13 +24,13 @@ def scaled_dot_product_attention(
     enable_gqa: Any = False,
 ) -> Any:
     """kiln.jit.scaled_dot_product_attention as operators of PyTorch."""
-    tensors = {
+    given = {
         "query": query,
         "key": key,
         "value": value,
         "attn_mask": attn_mask,
     }
-    check("scaled_dot_product_attention", tensors)
+    check("scaled_dot_product_attention", given)
     options = {
         "scale": scale,
         "enable_gqa": enable_gqa,
