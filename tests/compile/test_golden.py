@@ -77,6 +77,10 @@ SPECS = {
         **GEMM, "dtype": "float8_e4m3fn", "dtype_b": "float8_e5m2", "stages": 6,
         "scale_a": "vector", "scale_b": "tensor",
     },
+    "gemm_f8_blocks": {
+        **GEMM, "dtype": "float8_e4m3fn", "block_n": 160, "stages": 5, "scale_a": "groups",
+        "scale_b": "blocks",
+    },
     "gemm_gated": {
         **GEMM, "block_n": 192, "stages": 4, "activation": "swiglu", "gate": "interleaved",
         "bias": "float32",
@@ -97,6 +101,14 @@ SPECS = {
         "op": "append_kv", "dtype": "float16", "cache_dtype": "float8_e4m3fn", "head_dim": 192,
         "head_dim_v": 128, "query": True, "weight": "bfloat16", "rotary": 64, "interleaved": True,
         "rotary_dtype": "float16", "rows": 2,
+    },
+    "moe_route": {"op": "moe_route", "scoring": "sigmoid", "bias": "bfloat16", "experts": 256},
+    "moe_count": {"op": "moe_permute", "launch": 1},
+    "moe_permute": {"op": "moe_permute", "index": "int64", "access": 8, "launch": 2},
+    "moe_unpermute": {"op": "moe_unpermute", "out_dtype": "float32"},
+    "quantize": {
+        "op": "quantize", "dtype": "float16", "out_dtype": "float8_e5m2", "activation": "swiglu",
+        "scale_power_of_two": True, "counts": True, "lanes": 16,
     },
     "plan_attention": {"op": "plan_attention", "mask": "window", "context_parallel": True},
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},

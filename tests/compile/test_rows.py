@@ -27,6 +27,10 @@ TILE = {
     "layer_norm": NORM_TILE,
     "merge_states": ("lanes", "vectors", "parts"),
     "append_kv": ("rows",),
+    "moe_route": ("experts",),
+    "moe_permute": ("launch",),
+    "moe_unpermute": (),
+    "quantize": ("lanes", "vectors", "groups"),
     "plan_attention": (),
 }
 

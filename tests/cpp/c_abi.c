@@ -1,10 +1,11 @@
-/* The layout of kiln/c.h's and kiln/c_serving.h's structs and the numbers of its enumerations, as
- * ABI 1 was released.
+/* The layout of the structs of kiln/c.h and the other headers of C, and the numbers of their
+ * enumerations, as ABI 1 was released.
  *
  * A line may be added, for a field at the end of a struct that starts with struct_size. A line that
  * has to change is a break: KILN_ABI_VERSION goes up with it. No field may cross a multiple of 8
  * bytes, and no struct may have a hole: an older caller's struct ends where a later field starts.
  */
+#include <kiln/c_epilogue.h>
 #include <kiln/c_serving.h>
 #include <stdio.h>
 
@@ -119,9 +120,10 @@ static const struct field kGemm[] = {FIELD(kiln_gemm_options, struct_size),
                                      FIELD(kiln_gemm_options, reserved),
                                      FIELD(kiln_gemm_options, allocate),
                                      FIELD(kiln_gemm_options, allocate_context),
+                                     FIELD(kiln_gemm_options, bound_epilogue),
                                      {"end of kiln_gemm_options", sizeof(kiln_gemm_options), 0}};
-static const size_t kGemmOffsets[] = {0,  8,  12, 16, 24, 32, 40, 48,  56, 64,
-                                      72, 76, 80, 84, 88, 92, 96, 104, 112};
+static const size_t kGemmOffsets[] = {0,  8,  12, 16, 24, 32, 40, 48,  56,  64,
+                                      72, 76, 80, 84, 88, 92, 96, 104, 112, 120};
 
 static const struct field kNorm[] = {FIELD(kiln_norm_options, struct_size),
                                      FIELD(kiln_norm_options, eps),
@@ -179,6 +181,15 @@ static const struct field kVariant[] = {
     FIELD(kiln_variant_definition, file_name),
     {"end of kiln_variant_definition", sizeof(kiln_variant_definition), 0}};
 static const size_t kVariantOffsets[] = {0, 8, 16, 24, 32, 40, 48, 56, 64};
+
+static const struct field kEpilogue[] = {
+    FIELD(kiln_epilogue_definition, struct_size),
+    FIELD(kiln_epilogue_definition, name),
+    FIELD(kiln_epilogue_definition, params),
+    FIELD(kiln_epilogue_definition, tensors),
+    FIELD(kiln_epilogue_definition, value),
+    {"end of kiln_epilogue_definition", sizeof(kiln_epilogue_definition), 0}};
+static const size_t kEpilogueOffsets[] = {0, 8, 16, 24, 32, 40};
 
 static int failures = 0;
 
@@ -273,6 +284,7 @@ int main(void) {
   CHECK_FIELDS(kAppend, kAppendOffsets);
   CHECK_FIELDS(kTile, kTileOffsets);
   CHECK_FIELDS(kVariant, kVariantOffsets);
+  CHECK_FIELDS(kEpilogue, kEpilogueOffsets);
   check("an enumeration in a struct", sizeof(int32_t), sizeof(kiln_dtype));
   for (i = 0; i < sizeof kValues / sizeof *kValues; ++i) {
     if (kValues[i] < 0) {

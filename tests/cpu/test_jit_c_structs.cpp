@@ -149,6 +149,7 @@ TEST_CASE("the options of attention with lengths arrive from C") {
 TEST_CASE("GEMM's options arrive from C") {
   const kiln_tensor bias = tensor(1), residual = tensor(2), scale_a = tensor(3),
                     scale_b = tensor(4);
+  const kiln_bound_epilogue bound{Epilogue({"", {}, {}, "acc"}).bind({}, {})};
   const float alpha = 0.5f;
   const kiln_gemm_tile tile{1, 2, 3, 4, 5, 6};
   kiln_gemm_options c{sizeof c,
@@ -168,7 +169,8 @@ TEST_CASE("GEMM's options arrive from C") {
                       0,
                       0,
                       allocate,
-                      g_memory};
+                      g_memory,
+                      &bound};
   const GemmOptions options = options_of(&c);
   CHECK((options.trans_a && !options.trans_b));
   CHECK(options.bias.data == bias.data);
@@ -177,6 +179,7 @@ TEST_CASE("GEMM's options arrive from C") {
   CHECK(options.scale_b.data == scale_b.data);
   CHECK(options.alpha == 0.5f);
   CHECK(options.epilogue == "acc");
+  CHECK(options.bound_epilogue == &bound.epilogue);
   REQUIRE(options.config);
   CHECK((options.config->block_m == 1 && options.config->block_n == 2));
   CHECK((options.config->block_k == 3 && options.config->stages == 4));

@@ -1,6 +1,8 @@
 // The checks of gemm that concern 8-bit floats and scales.
+#include <cstring>
 #include <string>
 
+#include "templates/gemm/params.h"
 #include "tests/cpu/problem_calls.h"
 #include "tests/support/catch.h"
 
@@ -74,8 +76,10 @@ TEST_CASE("gemm: what 8-bit floats need is named in one sentence") {
     CHECK(contains(call.error(), "a must have a K of 1 or more, as it is float8_e4m3fn"));
   }
   SECTION("other roles") {
-    call.out.dtype = DType::f8_e4m3;
-    CHECK(contains(call.error(), "out must be float16, bfloat16 or float32, got float8_e4m3fn"));
+    call.out.dtype = DType::u8;
+    CHECK(contains(call.error(),
+                   "out must be float16, bfloat16, float32, float8_e4m3fn, float8_e5m2 or int8, "
+                   "got uint8"));
     call = f8_gemm();
     call.options.bias = half({8}, DType::f8_e5m2);
     CHECK(contains(call.error(), "bias must be float16, bfloat16 or float32, got float8_e5m2"));
@@ -161,6 +165,104 @@ TEST_CASE("gemm: other scales are refused in one sentence") {
     b.device_ordinal = 1;
     CHECK(contains(call.error(), "scale_b is on cuda:1"));
   }
+}
+
+namespace {
+
+// A [m, k] scale's shape and strides, as the transposed view of a contiguous one.
+TensorView transposed(TensorView view) {
+  std::swap(view.shape[view.rank - 2], view.shape[view.rank - 1]);
+  std::swap(view.strides[view.rank - 2], view.strides[view.rank - 1]);
+  return view;
+}
+
+}  // namespace
+
+TEST_CASE("gemm: scales of blocks of 8-bit floats are known by their shapes") {
+  Gemm call = f8_gemm(6, 200, 304);  // 3 groups of K, 2 blocks of columns
+  TensorView& a = call.options.scale_a;
+  TensorView& b = call.options.scale_b;
+  const auto granularity = [&] {
+    const GemmTraits traits = call.check();
+    return std::pair{traits.scale_a, traits.scale_b};
+  };
+  const auto params = [&] {
+    GemmParams p;
+    std::memcpy(&p, call.problem.arguments().bytes().data(), sizeof p);
+    return p;
+  };
+  a = half({6, 3}, DType::f32), b = transposed(half({2, 3}, DType::f32));
+  CHECK(granularity() == std::pair{Scale::groups, Scale::blocks});
+  CHECK((params().scale_a_row == 3 && params().scale_a_group == 1));
+  CHECK((params().scale_b_column == 3 && params().scale_b_group == 1));
+  a = transposed(half({3, 6}, DType::f32)), b = half({3, 200}, DType::f32);
+  CHECK(granularity() == std::pair{Scale::groups, Scale::groups});
+  CHECK((params().scale_a_row == 1 && params().scale_a_group == 6));
+  CHECK((params().scale_b_column == 1 && params().scale_b_group == 200));
+  SECTION("b as it is stored, and its scale likewise") {
+    call.options.trans_b = true;
+    call.b = transposed(call.b), b = half({2, 3}, DType::f32);
+    CHECK(granularity() == std::pair{Scale::groups, Scale::blocks});
+    CHECK((params().scale_b_column == 3 && params().scale_b_group == 1));
+    b = half({3, 2}, DType::f32);
+    CHECK(contains(call.error(),
+                   "scale_b must have shape [200, 3] (one for each column of b and 128 of K) or "
+                   "[2, 3] (one for each 128 x 128 of b), as scale_a has one for each 128 of K, "
+                   "got [3, 2]; it is laid out as b is passed, so w_scale.t() goes with w.t()"));
+  }
+  SECTION("one block of columns, and as many groups as columns") {
+    call = f8_gemm(6, 3, 304);
+    call.options.trans_b = true;
+    call.b = transposed(call.b), call.options.scale_b = half({1, 3}, DType::f32);
+    CHECK(call.check().scale_b == Scale::vector);
+    call.options.scale_a = half({6, 3}, DType::f32);
+    CHECK(granularity() == std::pair{Scale::groups, Scale::blocks});
+  }
+  SECTION("one group: vectors mean the same") {
+    call = f8_gemm(6, 200, 128);
+    call.options.scale_a = half({6, 1}, DType::f32);
+    call.options.scale_b = half({1, 200}, DType::f32);
+    CHECK(granularity() == std::pair{Scale::vector, Scale::vector});
+    call.options.scale_b = half({1, 2}, DType::f32);
+    CHECK(granularity() == std::pair{Scale::groups, Scale::blocks});
+    call.options.scale_b = half({1, 200}, DType::f32);
+    call.options.scale_a.strides[0] = 4;  // not as a vector may lie
+    CHECK(granularity() == std::pair{Scale::groups, Scale::groups});
+  }
+  SECTION("batches") {
+    call.a = half({4, 6, 304}, DType::f8_e4m3), call.out = result({4, 6, 200});
+    a = half({4, 6, 3}, DType::f32), b = half({3, 2}, DType::f32);
+    CHECK(granularity() == std::pair{Scale::groups, Scale::blocks});
+    CHECK((params().scale_a_batch == 18 && params().scale_b_batch == 0));
+    a = half({2, 6, 3}, DType::f32);
+    CHECK(contains(call.error(), "scale_a must have shape [6, 3] (one for each row of a and 128"));
+  }
+}
+
+TEST_CASE("gemm: scales of blocks are of both operands, and of 8-bit floats alone") {
+  Gemm call = f8_gemm(6, 200, 304);
+  TensorView& a = call.options.scale_a;
+  TensorView& b = call.options.scale_b;
+  a = half({6, 3}, DType::f32);
+  CHECK(contains(call.error(), "as scale_a has one for each 128 of K, got none"));
+  b = half({200}, DType::f32);
+  CHECK(contains(call.error(), "as scale_a has one for each 128 of K, got [200]"));
+  a = {}, b = half({3, 2}, DType::f32);
+  CHECK(contains(call.error(),
+                 "scale_a must have shape [6, 3] (one for each row of a and 128 of K), as scale_b "
+                 "has one for each 128 of K, got none"));
+  a = half({6, 3}, DType::f32);
+  CHECK(call.error().empty());
+  call.options.fast = true;
+  CHECK(contains(call.error(), "precision \"fast\" cannot be combined with scales of blocks"));
+  call.options.fast = false, call.options.activation = Activation::swiglu;
+  call.out = result({6, 100});
+  CHECK(contains(call.error(), "activation cannot be gated where the scales are of blocks"));
+  Gemm other;
+  other.a = half({6, 304}), other.b = half({304, 8}), other.out = result({6, 8});
+  other.options.scale_a = half({6, 3}, DType::f32),
+  other.options.scale_b = half({3, 1}, DType::f32);
+  CHECK(contains(other.error(), "scale_a must have shape [] or [1] (one for all), or [6]"));
 }
 
 TEST_CASE("gemm: scales of columns are read by vectors where they can be") {

@@ -45,7 +45,8 @@ std::string named(const GemmConfig& row) {
 std::string named(const GemmSm90Config& row) {
   return std::to_string(row.element_bytes) + " " + std::to_string(row.block_m) + " " +
          std::to_string(row.block_n) + " " + std::to_string(row.stages) + " " +
-         std::to_string(row.cluster) + (row.splits ? " splits" : "");
+         std::to_string(row.cluster) + (row.splits ? " splits" : "") +
+         (row.block_scaled ? " scales of blocks" : "");  // no row is for calls with and without
 }
 
 template <class Config>
@@ -91,4 +92,33 @@ TEST_CASE(
     }
   }
   CHECK(suited > 100);
+}
+
+TEST_CASE("scales of blocks have rows on sm_90a for every M, also beside a bias") {
+  const int arch = arch_index({9, 0});
+  GemmTraits traits;
+  traits.input = DType::f8_e4m3;
+  traits.scale_a = Scale::groups;
+  const auto widest = [&] {
+    int columns = 0;
+    for (const GemmRow row : gemm_rows(traits, arch)) {
+      columns = std::max(columns, row.sm90().block_n);
+      CHECK_FALSE(row.sm90().ping_pong);
+      CHECK(shared_bytes(row.sm90(), traits) <= 227 * 1024);
+    }
+    return columns;
+  };
+  traits.scale_b = Scale::blocks;
+  CHECK(widest() == 256);
+  traits.bias = DType::bf16;  // has no room beside four stages of 256 columns
+  CHECK(widest() == 192);
+  traits.scale_b = Scale::groups;
+  CHECK(widest() == 160);
+  for (std::int64_t m : {1, 64, 300, 4096}) {
+    CHECK(choose_gemm(traits, arch, {m, 4096, 7168}, 132, false).row.is_sm90());
+  }
+  CHECK_FALSE(find_gemm_row(traits, arch, GemmTile{128, 128, 128, 7}).exists());
+  CHECK(find_gemm_row(traits, arch, GemmTile{128, 128, 128, 5}).exists());
+  traits.scale_a = traits.scale_b = Scale::none;  // the rows of scales are for nothing else
+  for (const GemmRow row : gemm_rows(traits, arch)) CHECK_FALSE(row.sm90().block_scaled);
 }

@@ -84,6 +84,21 @@ TEST_CASE("a hot GEMM with a tile and a long epilogue of the caller's allocates 
             [&](GemmProblem& problem) { check_gemm(a, a, out, options, problem); }) == 0);
 }
 
+TEST_CASE("a hot GEMM with a bound epilogue allocates nothing") {
+  const TensorView a = contiguous_view(kMemory, DType::bf16, 0, 64, 64);
+  const TensorView out = contiguous_view(kResult, DType::i8, 0, 64, 64);
+  EpilogueDefinition definition;
+  definition.params = {{"strength", DType::f32}};
+  definition.tensors = {{"a_scale_with_a_long_name", DType::f32, {"m", "*"}}};
+  definition.value = "acc * strength * a_scale_with_a_long_name[row, col]";
+  const BoundEpilogue bound =
+      Epilogue(definition).bind({0.5}, {contiguous_view(kMemory, DType::f32, 0, 64, 8)});
+  GemmOptions options;
+  options.bound_epilogue = &bound;
+  CHECK(hot_allocations<GemmProblem>(
+            [&](GemmProblem& problem) { check_gemm(a, a, out, options, problem); }) == 0);
+}
+
 TEST_CASE("a hot attention call with every option allocates nothing") {
   const TensorView q = contiguous_view(kMemory, DType::bf16, 0, 1, 64, 4, 64);
   const TensorView out = contiguous_view(kResult, DType::bf16, 0, 1, 64, 4, 64);

@@ -75,11 +75,26 @@ TEST_CASE("a spec of 8-bit floats names the dtype of b, the precision and the sc
   CHECK(contains(refused({{"layout", "nn"}}), "contiguous along K (layout nt)"));
   CHECK(contains(refused({{"loads", "elements"}}), "no tensor map"));
   CHECK(contains(refused({{"dtype_b", "bfloat16"}}), "'dtype_b' must be dtype, or both"));
-  CHECK(contains(refused({{"out_dtype", "float8_e5m2"}}), "'out_dtype' must be float16"));
+  CHECK(contains(refused({{"out_dtype", "uint8"}}), "'out_dtype' must be float16"));
   CHECK(
       contains(refused({{"dtype", "bfloat16"}, {"precision", "fast"}}), "'precision' fast needs"));
   CHECK(contains(refused({{"precision", "faster"}}), "'precision' must be full or fast"));
-  CHECK(contains(refused({{"scale_a", "row"}}), "'scale_a' must be none, tensor or vector"));
+  CHECK(contains(refused({{"scale_a", "row"}}), "'scale_a' must be none, tensor, vector or gr"));
+  CHECK(contains(refused({{"scale_a", "blocks"}}), "'scale_a' must be none, tensor, vector or gr"));
+  const json blocks = {{"scale_a", "groups"}, {"scale_b", "blocks"}};
+  json scaled = base;
+  scaled.update(blocks);
+  CHECK(specs_from_json(scaled, kHopper).at(0).spec.traits_as<GemmTraits>().block_scaled());
+  CHECK(contains(refused({{"scale_a", "groups"}}), "'scale_a' must be groups where scale_b is"));
+  CHECK(contains(refused({{"scale_b", "blocks"}}), "'scale_a' must be groups where scale_b is"));
+  const auto refused_with_blocks = [&](json changes) {
+    changes.update(blocks);
+    return refused(changes);
+  };
+  CHECK(contains(refused_with_blocks({{"dtype", "bfloat16"}}), "groups needs a dtype of 8-bit"));
+  CHECK(
+      contains(refused_with_blocks({{"precision", "fast"}}), "'precision' fast is not for scales"));
+  CHECK(contains(refused_with_blocks({{"activation", "geglu"}}), "'activation' must not be gated"));
   CHECK_THROWS_AS(specs_from_json(base, arch_index({10, 0})), std::invalid_argument);
 }
 

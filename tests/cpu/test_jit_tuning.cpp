@@ -169,7 +169,16 @@ TEST_CASE("tuning: what was not measured is the model's") {
   }
   CHECK(choice(extent, {}, 114).measured_m == 0);
   CHECK(choose_gemm({}, arch_index({8, 0}), extent, kSms, true).measured_m == 0);
+  json bytes = entry_json(512, tile_json(128, 256, 128, 4));
+  bytes["dtype"] = "float8_e4m3fn";
+  file.use(table_json(json::array({bytes})));
+  traits = {};
+  traits.input = DType::f8_e4m3;
+  CHECK(is_measured(traits));
+  traits.scale_a = Scale::groups, traits.scale_b = Scale::blocks;
+  CHECK_FALSE(is_measured(traits));
   // The caller's own tile comes first.
+  file.use(table_json(json::array({entry_json(512, kNarrow)})));
   const GemmRow row = find_gemm_row({}, kHopper, GemmTile{128, 256, 64, 4});
   CHECK(choose_gemm({}, kHopper, extent, kSms, true, row).row == row);
 }

@@ -14,9 +14,12 @@
 #include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
 #include "jit/merge_states/family.h"
+#include "jit/moe_permute/family.h"
+#include "jit/moe_route/family.h"
 #include "jit/op/arch.h"
 #include "jit/op/checks.h"
 #include "jit/op/source_text.h"
+#include "jit/quantize/family.h"
 #include "kiln/control.h"
 #include "runtime/emulator/machine/emulated_device.h"
 #include "templates/attention/params.h"
@@ -70,6 +73,18 @@ AttentionConfig config_of(const Specialization& spec) {
   same.block_q = config.block_q, same.block_kv = config.block_kv, same.stages = config.stages;
   same.teams = 1, same.splits = config.splits;
   return same;
+}
+
+// Cuts off what 8 bits cannot hold, and returns half a step as a part of typical values.
+double saturate(DType dtype, std::vector<double>& values) {
+  double squares = 0;
+  for (double& value : values) {
+    if (dtype == DType::i8) value = std::clamp(value, -128.0, 127.0);
+    if (dtype == DType::f8_e4m3) value = std::clamp(value, -448.0, 448.0);
+    squares += value * value;
+  }
+  if (dtype != DType::i8) return dtype == DType::f8_e4m3 ? 1.0 / 16 : 1.0 / 8;
+  return 0.5 / std::sqrt(squares / static_cast<double>(values.size()));
 }
 
 // One CTA computes all tiles, all but one have their own, or two CTAs share them. Splits of few
@@ -203,22 +218,31 @@ void KernelCase::make_gemm(int size) {
   problem.traits = traits;
   problem.m = config.block_m + 8;
   // Rows of the output are whole vectors. A cluster along N has more than one tile for each CTA.
-  problem.n = config.block_n * config.cluster + (traits.gate == Gate::none ? 8 : 16);
+  const int vector = is_quantized(traits.output) ? 16 : 8;
+  problem.n = config.block_n * config.cluster + (traits.gate == Gate::none ? vector : 2 * vector);
   const int columns = traits.gate == Gate::none ? problem.n : problem.n / 2;
   problem.k = config.block_k * (config.stages + 1 - size) + 16 / size_of(traits.input);
   Tensor& a = tensor(traits.input, {problem.m, problem.k}, traits.major_a == Major::mn);
   Tensor& b = tensor(traits.dtype_b(), {problem.k, problem.n}, traits.major_b == Major::k);
   GemmOptions options;
   options.fast = traits.fast;
-  const auto add_scale = [&](Scale scale, TensorView& view, std::vector<float>& values,
-                             int length) {
-    if (scale == Scale::none) return;
-    const Tensor& made = tensor(DType::f32, {scale == Scale::tensor ? 1 : length});
+  const auto add_scale = [&](const Tensor& made, TensorView& view, std::vector<float>& values) {
     view = made.view;
     values = made.values;
   };
-  add_scale(traits.scale_a, options.scale_a, problem.scale_a, problem.m);
-  add_scale(traits.scale_b, options.scale_b, problem.scale_b, problem.n);
+  const auto add_factors = [&](Scale scale, TensorView& view, std::vector<float>& values,
+                               int length) {
+    if (scale == Scale::none || is_of_blocks(scale)) return;
+    add_scale(tensor(DType::f32, {scale == Scale::tensor ? 1 : length}), view, values);
+  };
+  add_factors(traits.scale_a, options.scale_a, problem.scale_a, problem.m);
+  add_factors(traits.scale_b, options.scale_b, problem.scale_b, problem.n);
+  if (traits.block_scaled()) {
+    const int groups = (problem.k + 127) / 128;
+    const int columns = traits.scale_b == Scale::groups ? problem.n : (problem.n + 127) / 128;
+    add_scale(tensor(DType::f32, {problem.m, groups}, true), options.scale_a, problem.scale_a);
+    add_scale(tensor(DType::f32, {groups, columns}, true), options.scale_b, problem.scale_b);
+  }
   options.activation = traits.activation;
   options.gate = traits.gate;
   options.accumulator = traits.accumulator;
@@ -271,7 +295,9 @@ void KernelCase::make_gemm(int size) {
   // The tensor cores cut all terms of a sum of 8-bit floats to 13 bits at every step of 32: for a
   // K-tile of 128, or, fast, for all of K.
   if (is_f8(traits.input)) tolerance += traits.fast ? 0.02 : 0.003;
-  outputs_.push_back({&out, reference(problem), tolerance});
+  std::vector<double> expected = reference(problem);
+  if (is_quantized(traits.output)) tolerance += saturate(traits.output, expected);
+  outputs_.push_back({&out, std::move(expected), tolerance});
 }
 
 KernelCase::KernelCase(const Specialization& spec, int size)
@@ -289,6 +315,14 @@ KernelCase::KernelCase(const Specialization& spec, int size)
     make_gemm(size);
   else if (family == &kMergeStates)
     make_merge_states(size);
+  else if (family == &kMoeRoute)
+    make_moe_route(size);
+  else if (family == &kMoePermute)
+    make_moe_permute(size);
+  else if (family == &kMoeUnpermute)
+    make_moe_unpermute(size);
+  else if (family == &kQuantize)
+    make_quantize(size);
   else if (family == &kAppendKv)
     make_append_kv(size);
   else

@@ -20,7 +20,8 @@ class KernelCase {
   // 1, moves the tile of K with which a GEMM's ring of stages ends, and in 1 and 2 CTAs share
   // tiles; attention has a positive scale and, if it can, keys split in two; a negative scale;
   // hardly any keys, so that tiles, or a split of sm_90a's three, are empty. The others: see
-  // varlen_case.cpp, norm_case.cpp, merge_case.cpp and append_case.cpp.
+  // varlen_case.cpp, norm_case.cpp, merge_case.cpp, append_case.cpp, moe_case.cpp and
+  // quantize_case.cpp.
   static constexpr int kSizes = 3;
   explicit KernelCase(const Specialization& spec, int size = 0);
 
@@ -60,6 +61,10 @@ class KernelCase {
   void make_gemm(int size);
   void make_norm(int size);
   void make_merge_states(int size);
+  void make_moe_route(int size);
+  void make_moe_permute(int size);
+  void make_moe_unpermute(int size);
+  void make_quantize(int size);
   void make_append_kv(int size);
   void make_append_sequences(int size);
   double error(const Output& output, const std::byte* bytes) const;

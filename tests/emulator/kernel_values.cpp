@@ -42,6 +42,7 @@ float value_at(const std::byte* at, DType dtype) {
   if (dtype == DType::boolean) return bits != 0;
   if (dtype == DType::f16) return half_value(bits);
   if (dtype == DType::i8) return static_cast<std::int8_t>(bits);
+  if (dtype == DType::i32) return static_cast<float>(static_cast<std::int32_t>(bits));
   if (dtype == DType::i64) return NAN;  // nobody reads these as numbers
   if (dtype == DType::f8_e4m3) return byte_value(bits, 3);
   if (dtype == DType::f8_e5m2) return byte_value(bits, 2);

@@ -97,21 +97,45 @@ std::vector<double> reference(const AttentionReference& p) {
   return out;
 }
 
+namespace {
+
+// The factors of a row of a and of each column of b for one of K, which is 1 unless the scales are
+// of blocks.
+struct BlockScales {
+  const GemmReference& p;
+  int groups = (p.k + 127) / 128, columns = p.traits.scale_b == Scale::blocks ? 128 : 1;
+
+  double of_row(int row, int k) const {
+    if (!p.traits.block_scaled()) return 1;
+    return p.scale_a[static_cast<std::size_t>(row * groups + k / 128)];
+  }
+  double of_column(int k, int column) const {
+    if (!p.traits.block_scaled()) return 1;
+    const int in_row = (p.n + columns - 1) / columns;
+    return p.scale_b[static_cast<std::size_t>(k / 128 * in_row + column / columns)];
+  }
+};
+
+}  // namespace
+
 std::vector<double> reference(const GemmReference& p) {
   const bool gated = p.traits.gate != Gate::none, halves = p.traits.gate == Gate::halves;
   const int columns = gated ? p.n / 2 : p.n;
   std::vector<double> out(static_cast<std::size_t>(p.m * columns));
   std::vector<double> row(static_cast<std::size_t>(p.n));
+  const BlockScales blocks{p};
   for (int i = 0; i < p.m; ++i) {
     std::fill(row.begin(), row.end(), 0.0);
     for (int x = 0; x < p.k; ++x) {
-      const double a = p.a[static_cast<std::size_t>(i * p.k + x)];
+      const double a = p.a[static_cast<std::size_t>(i * p.k + x)] * blocks.of_row(i, x);
       const float* const b = &p.b[static_cast<std::size_t>(x * p.n)];
-      for (int j = 0; j < p.n; ++j) row[static_cast<std::size_t>(j)] += a * b[j];
+      for (int j = 0; j < p.n; ++j) {
+        row[static_cast<std::size_t>(j)] += a * b[j] * blocks.of_column(x, j);
+      }
     }
     const auto sum_of = [&](int j) {
-      const double sum =
-          row[static_cast<std::size_t>(j)] * scale_at(p.scale_a, i) * scale_at(p.scale_b, j);
+      double sum = row[static_cast<std::size_t>(j)];
+      if (!p.traits.block_scaled()) sum *= scale_at(p.scale_a, i) * scale_at(p.scale_b, j);
       return p.bias.empty() ? sum : sum + p.bias[static_cast<std::size_t>(j)];
     };
     for (int j = 0; j < columns; ++j) {

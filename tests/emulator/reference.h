@@ -32,8 +32,9 @@ struct GemmReference {
   int m = 0, n = 0, k = 0;
   std::vector<float> a, b;            // [m, k], [k, n]; the layout in memory is the caller's
   std::vector<float> bias, residual;  // [n], like the result, or empty
-  std::vector<float> scale_a;         // [1] or [m], or empty
-  std::vector<float> scale_b;         // [1] or [n], or empty
+  std::vector<float> scale_a;         // [1] or [m], or empty; of groups [m, k / 128]
+  std::vector<float> scale_b;         // [1] or [n], or empty; of groups [k / 128, n], of blocks
+                                      // [k / 128, n / 128]; all rounded up
 };
 // [m, n], or [m, n / 2] where it is gated
 std::vector<double> reference(const GemmReference& problem);

@@ -11,7 +11,8 @@ from conftest import ONE_KERNEL, fresh_kernels
 from fake_tensors import CudaArray
 
 OPERATIONS = ("append_kv", "flash_attention", "gemm", "layer_norm", "merge_states",
-              "plan_attention", "rms_norm")  # fmt: skip
+              "moe_permute", "moe_route", "moe_unpermute", "plan_attention", "quantize",
+              "rms_norm")  # fmt: skip
 
 
 def test_stats_have_their_fields():
@@ -219,7 +220,7 @@ def test_log_callbacks_must_be_callable():
 
 def test_explain_checks_its_arguments():
     q = CudaArray((1, 16, 4, 64))
-    with pytest.raises(ValueError, match="layer_norm, merge_states, plan_attention, rms_norm"):
+    with pytest.raises(ValueError, match="moe_unpermute, plan_attention, quantize, rms"):
         kiln.explain("conv", q)
     with pytest.raises(TypeError, match="missing the argument 'v'"):
         kiln.explain("flash_attention", q, q)

@@ -193,7 +193,7 @@ CALLS = [
     (
         lambda: kiln.prewarm({"op": "conv"}, "sm_80"),
         ValueError,
-        "plan_attention, gemm, rms_norm, layer_norm, merge_states or append_kv, got 'conv",
+        "append_kv, quantize, moe_route, moe_permute or moe_unpermute, got 'conv",
     ),
     (lambda: kiln.prewarm({"op": "gemm"}, "sm_8"), ValueError, "unknown arch 'sm_8'; expected one"),
     (lambda: kiln.prewarm({"op": "gemm", "x": 1}, "sm_80"), ValueError, "docs/prewarm.md lists"),

@@ -6,6 +6,7 @@ import ctypes
 import threading
 
 import kiln
+import moe_calls
 import pytest
 import torch
 from kiln import _core, jit, operators
@@ -68,7 +69,7 @@ def norm(**changes):
     return {"x": half(3, 4, 40), "weight": torch.rand(40), **changes}
 
 
-WRITTEN = ("out", "lse", "residual_out")
+WRITTEN = ("out", "lse", "residual_out", "scale_out", "offsets", "inverse", "weights", "experts")
 
 
 def outcome(operators_of, name, arguments):
@@ -128,6 +129,8 @@ BYTES = {
     name: half(1, rows, heads, 32).to(torch.float8_e4m3fn)
     for name, rows, heads in (("q", 8, 4), ("k", 12, 2), ("v", 12, 2))
 }
+
+
 CALLS = [
     ("flash_attention", attention()),
     ("flash_attention", attention(causal=True, window=[5, 0], softcap=10.0, scale=0.5)),
@@ -195,6 +198,7 @@ CALLS = [
     ("append_kv", append(k_cache=torch.zeros(3, 4, 2, 32, dtype=torch.int8), k_scale=torch.rand(2),
                          v_cache=torch.zeros(3, 4, 2, 32, dtype=torch.int8),
                          v_scale=torch.tensor(0.1))),
+    *moe_calls.CALLS,
     # Of kernels in Python under both names.
     ("flash_attention", attention(k=half(1, 12, 2, 32).to_sparse())),
     # Refusals.
@@ -269,7 +273,8 @@ CALLS = [
 @pytest.mark.parametrize("name, arguments", CALLS)
 def test_both_kernels_give_the_same(name, arguments):
     def own():  # what is written to
-        return {**arguments, **{k: arguments[k].clone() for k in WRITTEN if k in arguments}}
+        given = {k: arguments[k] for k in WRITTEN if arguments.get(k) is not None}
+        return {**arguments, **{k: tensor.clone() for k, tensor in given.items()}}
 
     assert outcome(native, name, own()) == outcome(python, name, own())
 

@@ -219,6 +219,15 @@ def samples():
             (parts, torch.rand(2, 4, 8)),
             {"out": torch.zeros(8, 4, 32), "lse": torch.zeros(4, 8)},
         ),
+        ("quantize", (rows,), {"group": 16, "activation": "swiglu", "scale_layout": "column"}),
+        (
+            "quantize_out",
+            (rows,),
+            {"out": torch.zeros(8, 32).to(torch.int8), "scale_out": torch.zeros(8, 1)},
+        ),
+        ("moe_route", (torch.rand(8, 16),), {"top_k": 3, "groups": 4, "top_groups": 2}),
+        ("moe_permute", (rows, torch.randint(0, 4, (8, 2))), {"num_experts": 4}),
+        ("moe_unpermute", (rows, torch.randint(-1, 8, (3, 2)).int(), torch.rand(3, 2)), {}),
         ("append_kv", (k[0], k[0], torch.arange(12)), paged_caches()),
         (
             "append_kv",

@@ -7,6 +7,7 @@ Of each: `name`; `file`, in templates/; `old`, a text that it has exactly once, 
 stands there instead; `caught_by`, a test as pytest's command line names it, or "ctest NAME".
 """
 
+from moe_faults import MOE_FAULTS
 from planted_fault import FOLDER, fault
 from serving_faults import SERVING_FAULTS
 
@@ -22,10 +23,12 @@ STRIDES = f"{FOLDER}/test_attention_layouts.py::test_layouts_and_strides -k bhsd
 SPLIT_KEYS = f"{FOLDER}/test_attention_split.py::test_shapes -k f16-d64x64-full"
 SIZES = f"{GEMM}test_layouts_and_sizes -k bf16-nt"
 EPILOGUES = f"{GEMM}test_epilogues -k bf16-relu"
+EPILOGUE_VALUES = f"{FOLDER}/test_gemm_epilogues.py::"
 TILE = f"{GEMM}test_every_tile_of_the_table_by_config -k bf16-"
 SPLIT_K = f"{FOLDER}/test_gemm_split.py::test_splits -k bf16-nn-odd"
 RELEASE = "tests/compile/test_fences.py::test_the_residuals_stages_are_released_behind_a_fence"
 TILE_F8 = f"{FOLDER}/test_gemm_f8.py::test_8_bit_floats -k "
+BLOCKS = f"{FOLDER}/test_gemm_blocks.py::test_scales_of_blocks -k "
 GATED = f"{FOLDER}/test_gemm_gated.py::test_gated -k bf16-swiglu-full"
 SM90 = f"{FOLDER}/test_attention_sm90.py::"
 SM90_BATCH = f"{SM90}test_edges -k batch"
@@ -43,9 +46,11 @@ NORM_CLUSTER = f"{NORM}test_wide_rows_that_clusters_share -k 40008"
 OPTIONS = "attention/builtin_variants.cuh"
 SM90_FOLDER = "attention/sm90/"
 EPILOGUE = "gemm/epilogue.cuh"
+SCALES = "gemm/sm90/block_scales.cuh"
 
 FAULTS = [
     *SERVING_FAULTS,
+    *MOE_FAULTS,
     # Attention: masks.
     fault("causal-row-misses-its-own-key", OPTIONS,
           "return {0, row.q + 1};", "return {0, row.q};", PEAKS),
@@ -147,10 +152,42 @@ FAULTS = [
     fault("partner-has-the-bias-of-its-gate", "gemm/sm90/store.cuh",
           "up_bias = bias_of(at, Shape::kBiasCount / 2);", "up_bias = bias_of(at, 0);",
           GATED),
+    # Epilogues with values, and outputs of 8 bits.
+    fault("table-of-an-epilogue-has-no-first-element", "base/table.cuh",
+          "max(min(index, extents[dimension].value - 1), 0)",
+          "min(index, extents[dimension].value - 1)",
+          f"{EPILOGUE_VALUES}test_an_index_outside_stands_for_the_nearest_one"),
+    fault("second-of-a-pair-is-applied-to-the-firsts-place", "gemm/sm90/store.cuh",
+          "residual.second, next_row, next_column, at.batch)",
+          "residual.second, row, column, at.batch)",
+          f"{EPILOGUE_VALUES}test_tensors_of_every_form -k column-50"),
+    fault("transposed-bytes-go-to-one-row", "gemm/sm90/slab.cuh",
+          "Slab::Rows::offset(at.row + 1, chunk)", "Slab::Rows::offset(at.row, chunk)",
+          f"{EPILOGUE_VALUES}test_8_bit_outputs -k int8-50"),
+    fault("whole-numbers-are-cut-off", "base/quantize.cuh",
+          "min(max(__float2int_rn(low), -128), 127)", "min(max(static_cast<int>(low), -128), 127)",
+          f"{EPILOGUE_VALUES}test_8_bit_outputs -k int8-37"),
     fault("slab-is-filled-while-it-is-read", "gemm/sm90/store.cuh",
           "if (leads()) wait_stores_read<1>();", "", f"{TILE}128x256x64x4x1"),
     fault("residual-is-released-without-a-fence", "gemm/sm90/residual.cuh",
           "    fence_async_proxy();\n", "", RELEASE),
+    # Its scales of blocks.
+    fault("lower-rows-have-the-upper-ones-scales", SCALES,
+          "first_row_ + i / 2 * 64 + i % 2 * 8", "first_row_ + i / 2 * 64",
+          f"{BLOCKS}blocks-128x128x128x5"),
+    fault("a-part-of-k-begins-with-the-first-scales", SCALES,
+          "find(schedule.tile(), k_tiles.begin);", "find(schedule.tile(), 0);",
+          f"{BLOCKS}blocks-128x128x128x6x1x3"),
+    fault("a-block-begins-with-its-tile", SCALES,
+          "own_column / Shape::kColumnRun", "own_column / kGemmScaleBlock",
+          f"{BLOCKS}blocks-128x192x128x4"),
+    fault("scales-beyond-the-matrix-are-read", SCALES,
+          "exists_ >> i & 1 ? 4 : 0", "4", f"{BLOCKS}blocks-layouts"),
+    fault("second-column-of-a-pair-has-the-firsts-scale", SCALES,
+          "own_column / 4 + index % 2", "own_column / 4", f"{BLOCKS}groups-16x64x128x16"),
+    fault("scales-are-waited-for-by-nobody", SCALES,
+          "arrive_after_copies(ring.full(position.stage));", "arrive(ring.full(position.stage));",
+          f"{BLOCKS}blocks-layouts"),
     # Attention of sm_90a.
     fault("sm90-zeros-without-a-fence", f"{SM90_FOLDER}load.cuh",
           "  fence_async_proxy();\n  __syncwarp();\n  if (lane == 0) arrive(full);",

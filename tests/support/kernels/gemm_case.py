@@ -14,12 +14,15 @@ from storage import DEVICE, DTYPES, F8_DTYPES, INPUT_DTYPES, filled, place, rand
 
 def tiles(dtype, arch, **properties):
     """Every row of the config table for a dtype, as a config that names it; with properties, those
-    that serve them. Rows whose CTAs share K do so by threes."""
+    that serve them. Rows whose CTAs share K do so by threes. Scales of blocks have rows of their
+    own, which only those who ask for such scales get."""
     name = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}.get(dtype, dtype)
     found = set()
     for spec in kiln.enumerate_specs(arch):
         wanted = {"op": "gemm", "dtype": name, **properties}
         if any(spec.get(key) != value for key, value in wanted.items()):
+            continue
+        if spec["scale_a"] == "groups" and "scale_a" not in properties:
             continue
         tile = tuple(spec[key] for key in ("block_m", "block_n", "block_k", "stages"))
         if spec["cluster"]:
