@@ -53,7 +53,7 @@ test-all: $(stamps)/ready
 asan tsan: $(stamps)/venv
 	@cmake --preset $@ --log-level=NOTICE
 	@cmake --build --preset $@ -j $(jobs) --target kiln_cpu_tests kiln_compile_tests \
-	  kiln_emulator_tests helper_compile c_api c_abi c_norm c_serving c_varlen
+	  kiln_emulator_tests helper_compile c_api c_abi c_norm c_epilogue c_serving c_varlen
 	@mkdir -p -m 700 build/$@/test-cache
 	@ctest --preset $@ -E '^emulator/(test_kernels_.*|mutants)$$'
 

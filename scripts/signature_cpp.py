@@ -17,6 +17,7 @@ READERS = {
     "str": ("TorchText", "text"),
     "str?": ("TorchText", "optional_text"),
     "SymInt": ("std::int64_t", "integer"),
+    "SymInt?": ("std::optional<std::int64_t>", "optional_integer"),
     "SymInt[]": ("TorchList", "list"),
     "int[]?": ("TorchList", "optional_list"),
     "ScalarType?": ("std::optional<std::int32_t>", "optional_dtype"),
@@ -137,12 +138,14 @@ def _set_numbers(operation: Operation) -> str:
     if not operation.numbers:
         return ""
     numbers = "".join(f"    options.{p.name} = {_as_option(p)};\n" for p in operation.numbers)
+    names = ""  # of the subjects of floats
+    if any(_schema_type(p).startswith("float") for p in operation.numbers):
+        names = f"    using Signature = {operation.type_name}Signature;\n"
     return f"""
   // Sets the flags and numbers among the options.
   template <class Options>
   void set_numbers(Options& options) const {{
-    using Signature = {operation.type_name}Signature;
-{numbers}  }}
+{names}{numbers}  }}
 """
 
 

@@ -229,7 +229,8 @@ def _faults(operation: Operation) -> Iterator[str]:
     if operation.operators[0] != Operator(operation.name, operation.operators[0].results):
         yield "the first operator has the operation's name"
     for operator in operation.operators:
-        expected = operation.name + "".join(f"_{r}" for r in operator.results[1:])
+        asked = [r for r in operator.results if r in operation.asked]
+        expected = operation.name + "".join(f"_{r}" for r in asked)
         if operator.results and operator.name != expected:
             yield f"the operator that returns {operator.results} is called {expected}"
         writes = operation.name + ("" if operation.updates else "_out")

@@ -9,6 +9,9 @@ from signature_model import DESCRIPTION, WIDTH, Operation, Operator, Parameter, 
 
 TRACED = "python/kiln/operators/_traced"  # a folder
 VARIANT = "variant"  # the parameter that operators of kiln/operators/_variants.py take
+# Those of kiln/operators/_epilogues.py: the epilogue, and the values of one that is a text.
+EPILOGUE, EPILOGUE_VALUES = "epilogue", ("params", "tensors")
+CLASSES = ("Epilogue", "Variant")  # of kiln._core
 PYTHON = {"flex_attention": "flex"}  # operations that are Python, and their modules
 OPENING = f"# Written by scripts/signatures.py from {DESCRIPTION}.\n"
 
@@ -25,10 +28,10 @@ def files(operations: tuple[Operation, ...]) -> dict[str, str]:
 
 
 def _jit(operations: tuple[Operation, ...]) -> str:
-    names = ["Variant", *sorted(o.name for o in operations)]
+    names = [*CLASSES, *sorted(o.name for o in operations)]
     imports = "".join(f"    {name},\n" for name in names)
     modules = "".join(f"from .{module} import {name}\n" for name, module in PYTHON.items())
-    exported = ["Variant", *sorted([*names[1:], *PYTHON])]
+    exported = [*CLASSES, *sorted([*names[len(CLASSES) :], *PYTHON])]
     exports = "".join(f'    "{name}",\n' for name in exported)
     manual = "Most are one C entry each; help(jit.flash_attention) is its manual."
     return (
@@ -49,7 +52,8 @@ def _stub(operations: tuple[Operation, ...]) -> str:
     return (
         f"{OPENING}# kiln._core holds the functions; this is a stub of it alone.\n"
         "from collections.abc import Sequence\n"
-        "from typing import Any, Literal, TypeAlias\n\nfrom ._core import BoundVariant, Variant\n\n"
+        "from typing import Any, Literal, TypeAlias\n\n"
+        "from ._core import BoundEpilogue, BoundVariant, Epilogue, Variant\n\n"
         + "\n".join(aliases)
         + "\n\n"
         + "".join(functions)
@@ -117,7 +121,8 @@ def _traced(operation: Operation) -> str:
     converters = {p.type.convert for p in operation.parameters} - {None}
     traces_variants = _traces_variants(operation)
     unknown = [p for p in operation.parameters if p.type.torch is None and p.is_optional]
-    refuses = len(unknown) > traces_variants
+    traces_epilogues = _traces_epilogues(operation)
+    refuses = len(unknown) > traces_variants + traces_epilogues * len(EPILOGUE_VALUES)
     values = ", ".join(sorted([*map(str, converters), "check", *["refuse"] * refuses]))
     return f'''\
 {OPENING}"""What stands for jit.{operation.name} where PyTorch traces."""
@@ -128,7 +133,9 @@ from typing import Any
 
 import torch
 
-{results if _makes_results(operation) else ""}from .._values import {values}
+{results if _makes_results(operation) else ""}\
+{"from .._epilogues import call as call_with_epilogue" + chr(10) if traces_epilogues else ""}\
+from .._values import {values}
 {"from .._variants import call as call_with_variant" + chr(10) if traces_variants else ""}\
 
 _OPS = torch.ops.kiln
@@ -140,6 +147,12 @@ _OPS = torch.ops.kiln
 def _traces_variants(operation: Operation) -> bool:
     """Whether operators beside the operation's own take its variant."""
     return "lse" in operation.asked and any(p.name == VARIANT for p in operation.parameters)
+
+
+def _traces_epilogues(operation: Operation) -> bool:
+    """Whether operators beside the operation's own take an epilogue with values."""
+    names = {p.name for p in operation.parameters}
+    return {EPILOGUE, *EPILOGUE_VALUES} <= names
 
 
 def _schemas(operations: tuple[Operation, ...]) -> str:
@@ -211,11 +224,13 @@ def _function(operation: Operation) -> str:
     unknown = [p.name for p in operation.parameters if p.type.torch is None and p.is_optional]
     if _traces_variants(operation):
         unknown.remove(VARIANT)
+    if _traces_epilogues(operation):
+        unknown = [name for name in unknown if name not in EPILOGUE_VALUES]
     body += [f'    refuse("{operation.name}", {name}={name})' for name in unknown]
-    add("    tensors = {")
+    add("    given = {")
     body += [f'        "{t.name}": {t.name},' for t in operation.tensors if t.is_traced]
     add("    }")
-    add(f'    check("{operation.name}", tensors)')
+    add(f'    check("{operation.name}", given)')
     add("    options = {")
     body += [
         f'        "{p.name}": {_value(operation, p)},' for p in operation.inputs if p.is_keyword
@@ -224,9 +239,15 @@ def _function(operation: Operation) -> str:
     if _traces_variants(operation):
         inputs = ", ".join(p.name for p in operation.inputs if not p.is_keyword)
         add(f"    if {VARIANT} is not None:")
-        add(f"        given = ({inputs})")
-        arguments = f'"{operation.name}", given, {VARIANT}, options, out, lse, return_lse'
+        add(f"        first = ({inputs})")
+        arguments = f'"{operation.name}", first, {VARIANT}, options, out, lse, return_lse'
         body += _call("        return ", "call_with_variant", arguments)
+    if _traces_epilogues(operation):
+        inputs = ", ".join(p.name for p in operation.inputs if not p.is_keyword)
+        values = ", ".join(EPILOGUE_VALUES)
+        add(f"    if not isinstance({EPILOGUE}, (str, type(None))) or params or tensors:")
+        arguments = f'"{operation.name}", ({inputs}), {EPILOGUE}, {values}, options, out'
+        body += _call("        return ", "call_with_epilogue", arguments)
     body += _calls(operation)
     return "\n".join(body) + "\n"
 

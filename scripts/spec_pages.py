@@ -9,6 +9,7 @@ import json
 import pathlib
 import re
 import sys
+from typing import Any
 
 from kiln import _core
 
@@ -18,7 +19,7 @@ PAGE = ROOT / "docs/prewarm.md"
 BEGIN = "<!-- written by scripts/spec_pages.py -->"
 END = "<!-- end -->"
 
-VARIANT = {
+VARIANT: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
@@ -51,10 +52,26 @@ VARIANT = {
         },
     },
 }
+EPILOGUE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["value"],
+    "properties": {
+        **{name: VARIANT["properties"][name] for name in ("name", "params")},
+        "tensors": {
+            **VARIANT["properties"]["tensors"],
+            "description": '[name, "f32[n]"] pairs in order',
+        },
+        "value": {"type": "string"},
+    },
+}
 TILE_SIZE = {"type": ["integer", "null"], "minimum": 1, "maximum": 2147483647}
 VARIANT_TEXT = (
     '`{"name", "params": [[name, type], …], "tensors": [[name, "f32[h, q, kv]"], …], "logits", '
     '"mask", "file_text"}`, an array of 1 to 4 of these, null'
+)
+EPILOGUE_TEXT = (
+    'text, `{"name", "params": [[name, type], …], "tensors": [[name, "f32[n]"], …], "value"}`, null'
 )
 
 
@@ -84,7 +101,8 @@ def field_schema(field):
         several = {"type": "array", "items": one, "minItems": 1, "maxItems": 4}
         schema |= {"oneOf": [{"type": "null"}, one, several], "default": None}
     else:
-        schema |= {"type": ["string", "null"], "default": None}
+        one = {"$ref": "#/$defs/epilogue"}
+        schema |= {"oneOf": [{"type": ["string", "null"]}, one], "default": None}
     return schema
 
 
@@ -127,6 +145,7 @@ def schema_text(families):
             },
             "spec": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in names]},
             "variant": VARIANT,
+            "epilogue": EPILOGUE,
             **{family["op"]: family_schema(family) for family in families},
         },
     }
@@ -143,7 +162,7 @@ def values_text(field):
     if kind == "integer":
         also = f", {field['also']}" if "also" in field else ""
         return f"multiples of {field['multiple']} up to {field['most']}{also}"
-    return VARIANT_TEXT if kind == "variant" else "text, null"
+    return VARIANT_TEXT if kind == "variant" else EPILOGUE_TEXT
 
 
 def default_text(field):
