@@ -1,6 +1,8 @@
 // jit.Epilogue in Python.
 #include "epilogue.h"
 
+#include <pybind11/stl.h>
+
 #include <algorithm>
 
 #include "arguments.h"

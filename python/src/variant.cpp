@@ -1,6 +1,8 @@
 // jit.Variant in Python.
 #include "variant.h"
 
+#include <pybind11/stl.h>
+
 #include <string>
 
 #include "arguments.h"

@@ -141,8 +141,9 @@ REFUSALS = {
     "base": (lambda a, w: (a[:, 8:], w[:, 8:].t()), {}, ValueError,
              "a must lie at a multiple of 16 bytes"),
     "k": (lambda a, w: (a[:, :0], w[:, :0].t()), {}, ValueError, "a must have a K of 1 or more"),
-    "out": (lambda a, w: (a, w.t()), {"out_dtype": "float8_e4m3fn"}, TypeError,
-            "out_dtype must be float16, bfloat16 or float32, got float8_e4m3fn"),
+    "out": (lambda a, w: (a, w.t()), {"out_dtype": "uint8"}, TypeError,
+            "out must be float16, bfloat16, float32, float8_e4m3fn, float8_e5m2 or int8, got "
+            "uint8"),
     "half": (lambda a, w: (a, w.t()), {"accumulator": "float16"}, TypeError,
              "accumulator float16 needs float16 inputs, got float8_e4m3fn"),
     "tile": (lambda a, w: (a, w.t()), {"config": (128, 128, 64, 3)}, ValueError,

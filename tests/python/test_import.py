@@ -10,7 +10,8 @@ import kiln
 import pytest
 from kiln import _core, jit
 
-OPERATIONS = [getattr(jit, name) for name in jit.__all__ if name != "Variant"]
+DEFINITIONS = "Variant", "Epilogue"
+OPERATIONS = [getattr(jit, name) for name in jit.__all__ if name not in DEFINITIONS]
 ENTRIES = [operation for operation in OPERATIONS if operation is not jit.flex_attention]  # C's
 
 

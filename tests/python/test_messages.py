@@ -57,7 +57,7 @@ CALLS = [
     (lambda: gemm(precision="fast"), ValueError, '"fast" is for float8 inputs, got'),
     (lambda: gemm(precision="tf32"), ValueError, '"tf32" is for float32 inputs, got float16'),
     (
-        lambda: gemm(out_dtype="int8"),
+        lambda: gemm(out_dtype="float4"),
         TypeError,
         "out_dtype must be a dtype that Kiln computes with, or its name, such as",
     ),

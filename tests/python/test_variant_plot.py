@@ -51,9 +51,9 @@ def test_a_window_is_drawn_as_its_pairs_say(arch):
 
 
 def test_other_tiles_and_masks_beside_the_variants():
-    drawn = WINDOW(w=200).plot(200, 200, None, tile=(48, 32), window=(60, -1), causal=True)
+    drawn = WINDOW(w=200).plot(240, 240, None, tile=(48, 32), window=(60, -1), causal=True)
     assert drawn["tile"] == (48, 32) and [row for row, _ in drawn["rows"]] == [0, 48, 96, 144, 192]
-    shown = visible(200, 200, lambda q, kv: (kv <= q) & (q - kv <= 60))
+    shown = visible(240, 240, lambda q, kv: (kv <= q) & (q - kv <= 60))
     assert drawn["kinds"] == kinds_of(shown, drawn["rows"], 32)
 
 

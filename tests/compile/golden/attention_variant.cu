@@ -70,6 +70,11 @@ q - kv < reach
   __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
     return kiln::range_of(*this, rows);
   }
+  static constexpr bool kMasksByRange = true;
+  __device__ __forceinline__ kiln::Range visible(const kiln::Position& row) const {
+    const kiln::Interval keys = keys_within(kiln::box_of(row));
+    return {keys.low, keys.high + 1};
+  }
 };
 using Variant = kiln::Variants<kiln::Causal, UserVariant>;
 
