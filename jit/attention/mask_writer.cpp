@@ -145,7 +145,7 @@ std::string MaskWriter::keys_body(const Formula& formula) {
     narrowing = narrow(formula, "box", "left");
   }
   if (narrowing.empty()) return "    return box.kv;\n";
-  return "    kiln::MaskBox left = box;\n" + narrowing +
+  return lines_ + "    kiln::MaskBox left = box;\n" + narrowing +
          "    return left.close() ? left.kv : kiln::Interval{0, -1};\n";
 }
 

@@ -124,6 +124,7 @@ NEAR = [
     "q / c == kv / c && (q - kv) % 2 == 0 && kv <= q && q - kv < w",
     "(q ^ kv) < 64 && kv <= q",
     "q / c - kv / c <= 1 && kv <= q && (kv % d == 0 || q - kv < left)",
+    "kv <= q + (row < 70 && kv < 90)",
 ]
 
 
