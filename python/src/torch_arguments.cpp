@@ -38,8 +38,8 @@ DType asked_dtype(std::optional<std::int32_t> code, Subject subject) {
   if (!code) return DType::none;
   const DlDataType type = torch_abi().dlpack_type_of(*code);
   const DType dtype = dtype_of(type);
-  // Nothing is computed in int8 or uint64, which have no names among the dtypes of results.
-  if (dtype == DType::other || dtype == DType::i8 || dtype == DType::u64)
+  // Nothing is computed in uint64, which has no name among the dtypes of results.
+  if (dtype == DType::other || dtype == DType::u64)
     refuse_dtype(subject, "torch." + dlpack_type_text(type));
   return dtype;
 }
