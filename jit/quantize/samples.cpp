@@ -20,7 +20,8 @@ std::vector<Specialization> quantize_samples(int arch) {
   };
   add(0, base), add(0, masked), add(0, quads);
   add(1, base), add(1, gated), add(1, single);
-  add(2, gated), add(2, other);
+  add(2, base);
+  add(3, gated), add(3, other);
   return specs;
 }
 

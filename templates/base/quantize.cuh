@@ -1,5 +1,6 @@
 // Elements of quantised caches and outputs: 8-bit floats that saturate, and integers.
 #pragma once
+#include "/kiln/base/math.cuh"
 #include "/kiln/base/pack.cuh"
 
 namespace kiln {
@@ -27,6 +28,23 @@ struct Divisor {
     const float exact = fmaf(fmaf(-near, scale, x), inverse, near);
     constexpr u32 kFar = 0x71000000;  // 6e29
     return (__float_as_uint(near) & 0x7fffffffu) - 1 < kFar ? exact : near;
+  }
+};
+
+// The same for elements of a group whose scale is made from the largest of them: none is far from
+// it, so that only an infinite scale, whose finite elements are 0, needs care. Takes four
+// instructions an element in place of seven.
+struct GroupDivisor {
+  float scale, inverse;
+
+  __device__ __forceinline__ explicit GroupDivisor(float by)
+      : scale(by < KILN_INFINITY ? by : 0.0f), inverse(1.0f / by) {}
+  __device__ __forceinline__ float divide(float x) const {
+    const float near = x * inverse;
+    const float remainder = fmaf(-near, scale, x);
+    const float exact = fmaf(remainder, inverse, near);
+    constexpr u32 kSign = 0x80000000u;  // a zero's is lost in the sum
+    return __uint_as_float((__float_as_uint(exact) & ~kSign) | (__float_as_uint(x) & kSign));
   }
 };
 

@@ -12,7 +12,7 @@
 //                    of 16 bytes, whichever is less
 //   kLanes           threads that share a group: a power of two up to 32, or a multiple of 32
 //   kVectors         accesses of a thread that are in registers at a time
-//   kGroups          groups that a thread has a part of
+//   kGroups          groups, one after the other, that a thread has a part of
 //   kTurns           whether a group may have more than kLanes * kVectors accesses; it is then read
 //                    twice
 //   kHardware        whether the arch converts to 8-bit floats by an instruction
@@ -56,30 +56,44 @@ struct ColumnGroup {
   bool exists;
 };
 
+// The number of a group within its row, and that of the row. Groups that follow each other take one
+// division between them.
+struct GroupNumber {
+  u32 row;
+  int group;
+
+  __device__ __forceinline__ GroupNumber(const QuantizeParams& p, u32 number)
+      : row(p.groups == 1 ? number : number / static_cast<u32>(p.groups)),
+        group(static_cast<int>(number - row * static_cast<u32>(p.groups))) {}
+  __device__ __forceinline__ void advance(const QuantizeParams& p) {
+    if (++group < p.groups) return;
+    group = 0;
+    ++row;
+  }
+};
+
 template <class Config>
-__device__ __forceinline__ ColumnGroup<Config> group_at(const QuantizeParams& p, u32 number,
-                                                        int lane) {
-  const u32 row = p.groups == 1 ? number : number / static_cast<u32>(p.groups);
-  const int group = static_cast<int>(number - row * static_cast<u32>(p.groups));
-  u32 outer = 0, inner = row;
+__device__ __forceinline__ ColumnGroup<Config> group_at(const QuantizeParams& p,
+                                                        const GroupNumber& number, int lane) {
+  u32 outer = 0, inner = number.row;
   if (p.inner_rows != p.rows) {
-    outer = row / static_cast<u32>(p.inner_rows);
-    inner = row - outer * static_cast<u32>(p.inner_rows);
+    outer = number.row / static_cast<u32>(p.inner_rows);
+    inner = number.row - outer * static_cast<u32>(p.inner_rows);
   }
   ColumnGroup<Config> at;
-  at.exists = row < static_cast<u32>(p.rows);
+  at.exists = number.row < static_cast<u32>(p.rows);
   if constexpr (Config::kCounts) {
     at.exists = at.exists && static_cast<int>(inner) < __ldg(p.counts + outer * p.counts_stride);
   }
-  const int first = group * p.group + lane * Config::kVector;
-  const int end = min((group + 1) * p.group, p.columns);
+  const int first = number.group * p.group + lane * Config::kVector;
+  const int end = min((number.group + 1) * p.group, p.columns);
   const auto place = [&](const QuantizeRows& rows) {
     return static_cast<i64>(outer) * rows.outer + static_cast<i64>(inner) * rows.inner;
   };
   at.columns = at.exists ? end - first : 0;
   at.from = static_cast<const typename Config::Input*>(p.x) + (place(p.x_rows) + first);
   at.to = static_cast<u8*>(p.out) + (place(p.out_rows) + first);
-  at.scale = p.scale + (place(p.scale_rows) + group * p.scale_groups);
+  at.scale = p.scale + (place(p.scale_rows) + number.group * p.scale_groups);
   return at;
 }
 
@@ -121,7 +135,7 @@ struct GroupValues {
     return so_far;
   }
   __device__ __forceinline__ void store(const ColumnGroup<Config>& at, int start,
-                                        const Divisor& divisor) const {
+                                        const GroupDivisor& divisor) const {
 #pragma unroll
     for (int v = 0; v < Config::kVectors; ++v) {
       const int column = start + v * QuantizeShape<Config>::kStep;
@@ -158,7 +172,8 @@ __device__ __forceinline__ float scale_of(float most) {
   constexpr float kLargest = is_same<Output, f8_e4m3>   ? 448.0f
                              : is_same<Output, f8_e5m2> ? 57344.0f
                                                         : 127.0f;
-  const float scale = fmaxf(most, kQuantizeFloor) / kLargest;
+  const float highest = fmaxf(most, kQuantizeFloor);
+  const float scale = highest < KILN_INFINITY ? GroupDivisor(kLargest).divide(highest) : highest;
   if constexpr (!Config::kPowerOfTwo) return scale;
   constexpr u32 kFraction = 0x7fffffu;
   const u32 bits = __float_as_uint(scale);
@@ -170,13 +185,15 @@ __device__ __forceinline__ void quantize_groups(const QuantizeParams& p) {
   using Shape = QuantizeShape<Config>;
   constexpr int kGroups = Config::kGroups;
   const int lane = threadIdx.x % Shape::kLanes;
-  const u32 first = blockIdx.x * (Shape::kTeams * kGroups) + threadIdx.x / Shape::kLanes;
+  const u32 team = blockIdx.x * Shape::kTeams + threadIdx.x / Shape::kLanes;
+  GroupNumber number(p, team * kGroups);
   ColumnGroup<Config> at[kGroups];
   GroupValues<Config> values[kGroups];
 #pragma unroll
   for (int i = 0; i < kGroups; ++i) {
-    at[i] = group_at<Config>(p, first + i * Shape::kTeams, lane);
+    at[i] = group_at<Config>(p, number, lane);
     values[i].load(at[i], 0, p.columns);
+    number.advance(p);
   }
 #pragma unroll
   for (int i = 0; i < kGroups; ++i) {
@@ -188,7 +205,7 @@ __device__ __forceinline__ void quantize_groups(const QuantizeParams& p) {
       }
     }
     const float scale = scale_of<Config>(most_of_lanes<Config>(most));
-    const Divisor divisor(scale);
+    const GroupDivisor divisor(scale);
     if (at[i].exists && lane == 0) *at[i].scale = scale;
     if constexpr (Config::kTurns) {
       for (int start = 0; start < at[i].columns; start += Shape::kTurn) {

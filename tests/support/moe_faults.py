@@ -10,13 +10,13 @@ ROUTE_FILE = "moe_route/route.cuh"
 
 MOE_FAULTS = [
     fault("quantize-without-the-floor", QUANTIZE_FILE,
-          "fmaxf(most, kQuantizeFloor) / kLargest", "most / kLargest",
+          "const float highest = fmaxf(most, kQuantizeFloor);", "const float highest = most;",
           f"{QUANTIZE}test_small_and_large_numbers"),
     fault("quantize-powers-of-two-round-down", QUANTIZE_FILE,
           "(bits + kFraction) & ~kFraction", "bits & ~kFraction",
           f"{QUANTIZE}test_powers_of_two"),
     fault("quantize-columns-of-the-next-group", QUANTIZE_FILE,
-          "const int end = min((group + 1) * p.group, p.columns);",
+          "const int end = min((number.group + 1) * p.group, p.columns);",
           "const int end = p.columns;", f"{QUANTIZE}test_groups -k e4m3"),
     fault("quantize-rows-behind-the-counts", QUANTIZE_FILE,
           "static_cast<int>(inner) < __ldg", "static_cast<int>(inner) <= __ldg",

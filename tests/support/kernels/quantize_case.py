@@ -117,7 +117,9 @@ def textbook(x, case):
     groups = math.ceil(columns / group)
     padded = functional.pad(y, (0, groups * group - columns)).unflatten(-1, (groups, group))
     largest = LARGEST[case.out_dtype]
-    scale = padded.abs().nan_to_num(nan=0.0, posinf=math.inf).amax(-1).clamp_min(1e-4) / largest
+    most = padded.abs().nan_to_num(nan=0.0, posinf=math.inf).amax(-1).clamp_min(1e-4)
+    # On a GPU PyTorch multiplies by the inverse of a number, and divides by a tensor.
+    scale = most / torch.full_like(most, largest)
     if case.power_of_two:
         mantissa, exponent = torch.frexp(scale)
         scale = torch.ldexp(torch.ones_like(scale), exponent - (mantissa == 0.5).int())
