@@ -15,15 +15,9 @@ logits = jit.gemm(x, router.t(), out_dtype="float32")
 weights, experts = jit.moe_route(logits, top_k=top_k)
 rows, offsets, inverse = jit.moe_permute(x, experts, num_experts=num_experts)
 
-# Each expert's rows lie side by side and end where offsets says. This loop reads the offsets on the
-# host, for which it waits; a grouped product takes them as they are.
-results = torch.empty_like(rows)
-ends = offsets.tolist()
-for expert, (begin, end) in enumerate(zip([0, *ends], ends)):
-    if begin == end:
-        continue
-    active = jit.gemm(rows[begin:end], gate_up[expert].t(), activation="swiglu")
-    jit.gemm(active, down[expert].t(), out=results[begin:end])
+# Each expert has its rows side by side. They end where offsets says, which stays on the device.
+active = jit.gemm(rows, gate_up.mT, offsets=offsets, activation="swiglu")
+results = jit.gemm(active, down.mT, offsets=offsets)
 out = jit.moe_unpermute(results, inverse, weights)
 
 # The textbook, in float32.

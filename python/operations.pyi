@@ -225,6 +225,9 @@ def gemm(
     epilogue: AnyEpilogue | None = None,
     params: Numbers | None = None,
     tensors: NamedTensors | None = None,
+    offsets: Tensor | None = None,
+    counts: Tensor | None = None,
+    expected_rows: Count = 0,
     config: Tile | None = None,
 ) -> Any: ...
 @operators(rms_norm=("out",), rms_norm_out=())

@@ -12,7 +12,8 @@ VARIANT = "variant"  # the parameter that operators of kiln/operators/_variants.
 # Those of kiln/operators/_epilogues.py: the epilogue, and the values of one that is a text.
 EPILOGUE, EPILOGUE_VALUES = "epilogue", ("params", "tensors")
 CLASSES = ("Epilogue", "Variant")  # of kiln._core
-PYTHON = {"flex_attention": "flex"}  # operations that are Python, and their modules
+# Operations that are Python, and their modules.
+PYTHON = {"flex_attention": "flex", "grouped_mm": "grouped_mm"}
 OPENING = f"# Written by scripts/signatures.py from {DESCRIPTION}.\n"
 
 

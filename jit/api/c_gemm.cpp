@@ -42,6 +42,9 @@ GemmOptions options_of(const kiln_gemm_options* given) {
   options.residual = view_of(op, "residual", c.residual);
   options.scale_a = view_of(op, "scale_a", c.scale_a);
   options.scale_b = view_of(op, "scale_b", c.scale_b);
+  options.offsets = view_of(op, "offsets", c.offsets);
+  options.counts = view_of(op, "counts", c.counts);
+  options.expected_rows = c.expected_rows;
   options.activation = enum_of({op, "activation"}, c.activation, Activation::geglu_tanh);
   options.gate = enum_of({op, "gate"}, c.gate, Gate::interleaved);
   options.accumulator = enum_of({op, "accumulator"}, c.accumulator, Accumulator::f16);

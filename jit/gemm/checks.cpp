@@ -118,9 +118,10 @@ CheckedScale check_blocks(const ScaleOf& given, Scale form) {
 
 }  // namespace
 
-CheckedScales check_scales(const GemmOptions& options, const GemmProblem& problem, bool batched) {
-  const ScaleOf a{options.scale_a, problem, true, batched, options.trans_a};
-  const ScaleOf b{options.scale_b, problem, false, batched, options.trans_b};
+CheckedScales check_scales(const GemmOptions& options, const GemmProblem& problem, bool batched_a,
+                           bool batched_b) {
+  const ScaleOf a{options.scale_a, problem, true, batched_a, options.trans_a};
+  const ScaleOf b{options.scale_b, problem, false, batched_b, options.trans_b};
   for (const ScaleOf* scale : {&a, &b}) {
     if (!scale->given()) continue;
     check_tensor(scale->subject(), scale->scale, problem.device_ordinal);

@@ -17,8 +17,10 @@ struct CheckedScales {
   CheckedScale a, b;
 };
 
-// Either scale may be absent. Requires: the sizes, the input dtype and the gate of `problem`.
-CheckedScales check_scales(const GemmOptions& options, const GemmProblem& problem, bool batched);
+// Either scale may be absent. `batched_a`, `batched_b`: whether it may have a dimension of the
+// batch. Requires: the sizes, the input dtype and the gate of `problem`.
+CheckedScales check_scales(const GemmOptions& options, const GemmProblem& problem, bool batched_a,
+                           bool batched_b);
 
 bool is_gated(Activation activation);
 // Checks the options that are enumerations, and says where b's pairs of columns lie; none: the

@@ -94,7 +94,8 @@ GemmChoice compute_choice(const GemmTraits& traits, int arch, const GemmExtent& 
 std::optional<GemmChoice> measured_choice(const GemmTuning& tuning, const GemmTraits& traits,
                                           int arch, const GemmExtent& extent, int sm_count,
                                           bool may_split) {
-  if (traits.block_scaled()) return std::nullopt;  // what was measured has no scales of blocks
+  // What was measured has neither scales of blocks nor groups.
+  if (traits.block_scaled() || traits.grouping != Grouping::none) return std::nullopt;
   const TunedKey key{{arch, sm_count}, traits.input,   size_of(traits.output),
                      traits.major_a,   traits.major_b, traits.fast,
                      extent.batch,     extent.n,       extent.k};

@@ -162,6 +162,16 @@ constexpr Field kFields[] = {
              "parameters and tensors; null = none",
      .says = " epilogue \"{}\"",
      .when = Says::when_set},
+    {.name = "grouping",
+     .kind = FieldKind::choice,
+     .offset = offsetof(GemmTraits, grouping),
+     .values = kGroupingNames,
+     .otherwise = "none",
+     .help =
+         "of rows that are multiplied by matrices of their own: offsets, one after another in a, "
+         "or counts, each with room for as many",
+     .says = " groups by {}",
+     .when = Says::when_set},
     {.name = "loads",
      .kind = FieldKind::choice,
      .offset = offsetof(GemmTraits, loads),
@@ -283,10 +293,17 @@ void settle_epilogue(GemmTraits& t, const UserTexts& texts) {
                        {t.bias != DType::none, t.residual != DType::none});
 }
 
+void settle_groups(const GemmTraits& t) {
+  if (t.grouping != Grouping::none && t.major_a != Major::k) {
+    refuse_field("layout", "must be nn or nt where grouping is offsets or counts");
+  }
+}
+
 void settle(Traits& words, const UserTexts& texts, int arch) {
   auto t = as<GemmTraits>(words);
   settle_operands(t);
   settle_scales(t);
+  settle_groups(t);
   settle_epilogue(t, texts);
   if (is_f8(t.input)) {
     const std::string reason = why_not_sm90(t, arch);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "jit/gemm/checks.h"
+#include "jit/gemm/groups.h"
 #include "jit/gemm/user_epilogue.h"
 #include "jit/op/checks.h"
 #include "templates/gemm/params.h"
@@ -99,6 +100,11 @@ std::int64_t common_batch(const TensorView& a, const TensorView& b) {
   return batch_a == 1 ? batch_b : batch_a;
 }
 
+// Whether the output has a dimension of the batch.
+bool has_batch(const TensorView& a, const TensorView& b, bool has_offsets) {
+  return a.rank == 3 || (b.rank == 3 && !has_offsets);
+}
+
 // The dtype is the caller's to check.
 Matrix check_like_output(const char* argument, const TensorView& tensor, std::int64_t batch,
                          std::int64_t m, std::int64_t n, bool batched, bool may_be_null) {
@@ -119,19 +125,22 @@ void check_float(Subject subject, const TensorView& tensor) {
              std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
 }
 
-// Strides of the bias between batch entries; checks its shape [n] or [batch, 1, n].
+// Strides of the bias between batch entries; checks its shape [n] or [batch, 1, n], or [groups, n].
 std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   const Subject subject{kGemmOp, "bias"};
   check_tensor(subject, bias, problem.device_ordinal);
   check_float(subject, bias);
-  if (bias.rank == 3) {
+  const bool grouped = problem.traits.grouping != Grouping::none && bias.rank == 2;
+  if (grouped) {
+    check_shape(subject, bias, {problem.batch, problem.n});
+  } else if (bias.rank == 3) {
     check_shape(subject, bias, {problem.batch, 1, problem.n});
   } else {
     check_shape(subject, bias, {problem.n});
   }
   check_last_stride(subject, bias);
   check_data(subject, bias, problem.may_be_null);
-  return bias.rank == 3 && problem.batch > 1 ? bias.strides[0] : 0;
+  return bias.rank > 1 && problem.batch > 1 ? bias.strides[0] : 0;
 }
 
 // The order is Plan::launch's.
@@ -148,6 +157,8 @@ void add_tensors(const TensorView& a, const TensorView& b, const TensorView& out
   add_input(offsetof(GemmParams, residual), {"residual", &options.residual, Use::replaceable});
   add_input(offsetof(GemmParams, scale_a), {"scale_a", &options.scale_a, Use::read});
   add_input(offsetof(GemmParams, scale_b), {"scale_b", &options.scale_b, Use::read});
+  add_input(offsetof(GemmParams, group_rows), {"offsets", &options.offsets, Use::read});
+  add_input(offsetof(GemmParams, group_rows), {"counts", &options.counts, Use::read});
   if (options.bound_epilogue != nullptr) add_epilogue_arguments(*options.bound_epilogue, problem);
 }
 
@@ -177,7 +188,7 @@ TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype
   const std::int64_t batch = common_batch(a, b);
   const std::int64_t columns = check_gate(options, mb.cols) == Gate::none ? mb.cols : mb.cols / 2;
   TensorView out =
-      a.rank == 3 || b.rank == 3
+      has_batch(a, b, options.offsets.given())
           ? contiguous_view(nullptr, out_dtype, a.device_ordinal, batch, ma.rows, columns)
           : contiguous_view(nullptr, out_dtype, a.device_ordinal, ma.rows, columns);
   out.device_type = a.device_type;
@@ -200,8 +211,11 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                     (options.trans_a || options.trans_b ? " before transposing" : ""));
   }
   const std::int64_t batch = common_batch(a, b);
-  const bool batched = a.rank == 3 || b.rank == 3;
+  const CheckedGroups groups = check_groups(a, b, options, problem);
+  const bool batched = has_batch(a, b, groups.grouping == Grouping::offsets);
   GemmTraits& traits = problem.traits;
+  traits.grouping = groups.grouping;
+  problem.expected_rows = options.expected_rows;
   traits.gate = check_gate(options, mb.cols);
   const std::int64_t columns = traits.gate == Gate::none ? mb.cols : mb.cols / 2;  // of out
   check_output_dtype(out.dtype);
@@ -214,6 +228,12 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
 
   const Operand oa = layout_of("a", ma.cols, ma.col_stride, ma.rows, ma.row_stride);
   const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
+  if (traits.grouping != Grouping::none && oa.major != Major::k) {
+    throw_value({kGemmOp, "a"},
+                "must be contiguous along K where its rows are in groups, got "
+                "strides " +
+                    strides_text(a) + "; call .contiguous()");
+  }
   if (is_f8(a.dtype)) {
     check_f8_operand({"a", a, ma.cols, oa.major, oa.ld, ma.batch_stride});
     check_f8_operand({"b", b, mb.rows, ob.major, ob.ld, mb.batch_stride});
@@ -261,7 +281,8 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
     traits.residual = options.residual.dtype;
     read_beside(options.residual, mr.row_stride, mr.batch_stride);
   }
-  const auto [scale_a, scale_b] = check_scales(options, problem, batched);
+  if (groups.rows != nullptr) p.group_rows = static_cast<const int*>(groups.rows->data);
+  const auto [scale_a, scale_b] = check_scales(options, problem, batched, batched || b.rank == 3);
   traits.scale_a = scale_a.scale, traits.scale_b = scale_b.scale;
   p.scale_a = static_cast<const float*>(options.scale_a.data);
   p.scale_b = static_cast<const float*>(options.scale_b.data);

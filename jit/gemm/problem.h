@@ -22,6 +22,14 @@ inline constexpr Named kScaleBNames[] = {{"none", Scale::none},
                                          {"blocks", Scale::blocks}};
 inline constexpr auto kScaleANames = std::span(kScaleBNames).first<4>();
 inline bool is_of_blocks(Scale scale) { return scale >= Scale::groups; }
+
+// How rows of a belong to the matrices of b: each batch entry of a has its own; or rows in groups,
+// whose ends in a, or whose numbers of rows, are in device memory (templates/gemm/groups.cuh).
+enum class Grouping : std::uint8_t { none, offsets, counts };
+
+inline constexpr Named kGroupingNames[] = {
+    {"none", Grouping::none}, {"offsets", Grouping::offsets}, {"counts", Grouping::counts}};
+
 inline constexpr Named kGateNames[] = {{"halves", Gate::halves},
                                        {"interleaved", Gate::interleaved}};
 inline constexpr Named kAccumulatorNames[] = {{"float32", Accumulator::f32},
@@ -44,7 +52,8 @@ struct GemmTraits {
   Scale scale_b = Scale::none;
   bool fast = false;       // f8 sums stay in the tensor cores
   Gate gate = Gate::none;  // not none: the activation is gated
-  std::uint8_t reserved[17] = {};
+  Grouping grouping = Grouping::none;
+  std::uint8_t reserved[16] = {};
   Digest128 epilogue{};  // of the user's expression; zero = none
 
   bool block_scaled() const { return is_of_blocks(scale_a); }
@@ -57,6 +66,7 @@ static_assert(is_traits<GemmTraits>);
 struct GemmProblem : Problem {
   GemmTraits traits;
   int m = 0, n = 0, k = 0, batch = 0;  // n: columns of b, two for each of a gated output
+  std::int64_t expected_rows = 0;      // of a group; 0: unknown
   std::optional<GemmTile> tile;
   std::int64_t measured_m = 0;  // set by resolve(): of the tuning entry that named the row; 0: none
 

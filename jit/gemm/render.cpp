@@ -51,7 +51,9 @@ std::string epilogue_constants(const GemmTraits& traits) {
          name_of(kScaleANames, traits.scale_a) +
          ", kScaleB = kiln::Scale::" + name_of(kScaleBNames, traits.scale_b) + ";\n" +
          "  static constexpr kiln::Gate kGate = kiln::Gate::" +
-         (traits.gate == Gate::none ? "none" : name_of(kGateNames, traits.gate)) + ";\n";
+         (traits.gate == Gate::none ? "none" : name_of(kGateNames, traits.gate)) + ";\n" +
+         "  static constexpr kiln::Grouping kGrouping = kiln::Grouping::" +
+         name_of(kGroupingNames, traits.grouping) + ";\n";
 }
 
 std::string render_gemm(const Specialization& spec, const UserTexts& texts) {

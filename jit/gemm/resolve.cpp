@@ -5,6 +5,7 @@
 
 #include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
+#include "jit/gemm/groups.h"
 #include "jit/op/checks.h"
 #include "jit/op/occupancy.h"
 #include "templates/gemm/params.h"
@@ -52,7 +53,7 @@ unsigned sm90_grid(const GemmProblem& problem, const GemmSm90Config& config, int
                    const runtime::Device& device) {
   const int rows = config.block_m * (config.swapped ? 1 : config.cluster);
   const int columns = config.block_n * (config.swapped ? config.cluster : 1);
-  const long long tiles = gemm_tiles(problem.m, problem.n, problem.batch, rows, columns);
+  const long long tiles = most_tiles(problem, rows, columns);
   if (config.splits) return grid_of(tiles * splits);
   constexpr int kLongK = 4096;
   if (config.cluster > 1 && problem.k >= kLongK) return grid_of(tiles * config.cluster);
@@ -64,8 +65,7 @@ unsigned sm90_grid(const GemmProblem& problem, const GemmSm90Config& config, int
 // The portable kernel's grid, and the workspace where CTAs share tiles.
 void resolve_portable(GemmProblem& problem, const GemmChoice& choice) {
   const GemmConfig& config = choice.row.portable();
-  const long long tiles =
-      gemm_tiles(problem.m, problem.n, problem.batch, config.block_m, config.block_n);
+  const long long tiles = most_tiles(problem, config.block_m, config.block_n);
   const long long parts = choice.splits == 1 ? 0 : (tiles - choice.whole_tiles) * choice.splits;
   Step& step = problem.recipe.first();
   step.blocks = grid_of(parts == 0 ? tiles : choice.whole_tiles + parts);
@@ -102,10 +102,11 @@ void require_vectors(const GemmTraits& baked, CallArguments& arguments) {
 void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split) {
   const int arch = arch_of(device);
   check_f8_arch(problem, device);
-  const GemmChoice choice = choose_gemm(
-      problem.traits, arch, {problem.m, problem.n, problem.k, problem.batch},
-      device.info().sm_count, may_split, problem.tile ? overridden_row(problem, arch) : GemmRow{},
-      problem.tile ? problem.tile->splits : 0);
+  const GemmChoice choice =
+      choose_gemm(problem.traits, arch, extent_of(problem), device.info().sm_count,
+                  may_split && problem.traits.grouping == Grouping::none,
+                  problem.tile ? overridden_row(problem, arch) : GemmRow{},
+                  problem.tile ? problem.tile->splits : 0);
   Step& step = problem.recipe.first();
   step.spec = gemm_specialization(arch, choice.row, problem.traits);
   step.splits = choice.splits;
@@ -118,7 +119,8 @@ void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split
 }
 
 double flops_of(const GemmProblem& problem) {
-  return 2.0 * problem.m * problem.n * problem.k * problem.batch;
+  const int matrices = problem.traits.grouping == Grouping::offsets ? 1 : problem.batch;
+  return 2.0 * problem.m * problem.n * problem.k * matrices;
 }
 
 }  // namespace kiln

@@ -54,6 +54,11 @@ bool can_store(const GemmSm90Config& config, const GemmTraits& traits) {
   return config.swapped || columns % 32 == 0;
 }
 
+// Rows in groups are found tile by tile, by each CTA for itself.
+bool can_group(const GemmSm90Config& config, const GemmTraits& traits) {
+  return traits.grouping == Grouping::none || (config.cluster == 1 && !config.splits);
+}
+
 const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
 
 // What a caller's tile names, of either table. `cluster` and `splits` are of sm_90a rows.
@@ -76,7 +81,7 @@ bool serves(const GemmSm90Config& config, const GemmTraits& traits, int arch) {
   return config.element_bytes == size_of(traits.input) &&
          shared_bytes(config, traits) <= limits(arch).shared_bytes &&
          why_not_sm90(traits, arch).empty() && has_whole_blocks(config, traits) &&
-         can_gate(config, traits) && can_store(config, traits) &&
+         can_gate(config, traits) && can_store(config, traits) && can_group(config, traits) &&
          (!is_promoted(traits) || can_promote(config, traits)) &&
          (!config.block_scaled || traits.block_scaled());
 }
@@ -179,7 +184,8 @@ std::string why_not_sm90(const GemmTraits& traits, int arch) {
 bool has_residual_boxes(const GemmTraits& traits, const GemmSm90Config& config) {
   return traits.residual != DType::none && traits.stores == Access::vectors &&
          size_of(traits.residual) == size_of(traits.output) && !config.swapped && !config.splits &&
-         !traits.block_scaled();  // whose stages have one more producer
+         !traits.block_scaled() &&           // whose stages have one more producer
+         traits.grouping == Grouping::none;  // a box would be of other groups, too
 }
 
 Specialization gemm_specialization(int arch, GemmRow row, const GemmTraits& traits) {

@@ -95,6 +95,19 @@ std::vector<GemmTraits> byte_traits() {
   return {floats, whole, bytes, gated};
 }
 
+// Rows in groups, by both numbers, with what reads beside them.
+std::vector<GemmTraits> grouped_traits() {
+  GemmTraits offsets, counts, blocks;
+  offsets.grouping = Grouping::offsets;
+  counts.grouping = Grouping::counts;
+  counts.activation = Activation::swiglu, counts.gate = Gate::halves;
+  counts.bias = DType::bf16;
+  blocks.grouping = Grouping::offsets;
+  blocks.input = DType::f8_e4m3;
+  blocks.scale_a = Scale::groups, blocks.scale_b = Scale::blocks;
+  return {offsets, counts, blocks};
+}
+
 // Inputs and outputs in every layout; then, in NT, each epilogue and the unaligned forms.
 std::vector<GemmTraits> gemm_traits() {
   std::vector<GemmTraits> list;
@@ -136,6 +149,7 @@ std::vector<GemmTraits> gemm_traits() {
   for (const GemmTraits& traits : block_scaled()) list.push_back(traits);
   for (const GemmTraits& traits : gated_traits()) list.push_back(traits);
   for (const GemmTraits& traits : byte_traits()) list.push_back(traits);
+  for (const GemmTraits& traits : grouped_traits()) list.push_back(traits);
   return list;
 }
 

@@ -182,6 +182,9 @@ def explain_gemm(
     epilogue: AnyEpilogue | None = None,
     params: Numbers | None = None,
     tensors: NamedTensors | None = None,
+    offsets: Tensor | None = None,
+    counts: Tensor | None = None,
+    expected_rows: Count = 0,
     config: Tile | None = None,
 ) -> str: ...
 def explain_rms_norm(

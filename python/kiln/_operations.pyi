@@ -187,6 +187,9 @@ def gemm(
     epilogue: AnyEpilogue | None = None,
     params: Numbers | None = None,
     tensors: NamedTensors | None = None,
+    offsets: Tensor | None = None,
+    counts: Tensor | None = None,
+    expected_rows: Count = 0,
     config: Tile | None = None,
 ) -> Any: ...
 def rms_norm(

@@ -20,6 +20,7 @@ from ._core import (
     scaled_dot_product_attention,
 )
 from .flex import flex_attention
+from .grouped_mm import grouped_mm
 
 __all__ = [
     "Epilogue",
@@ -30,6 +31,7 @@ __all__ = [
     "flash_attention_with_kvcache",
     "flex_attention",
     "gemm",
+    "grouped_mm",
     "layer_norm",
     "merge_states",
     "moe_permute",

@@ -102,6 +102,9 @@ struct GemmCall {
       set_precision(options, string_argument(slots[kPrecision], subject(kPrecision)));
     }
     options.accumulator = read_accumulator(slots[kAccumulator]);
+    if (slots[kExpectedRows] != nullptr) {
+      options.expected_rows = int64_argument(slots[kExpectedRows], subject(kExpectedRows));
+    }
     if (is_given(slots[kConfig])) options.config = read_tile(slots[kConfig]);
     out_dtype = dtype_argument(slots[kOutDtype], subject(kOutDtype));
     epilogue.read(intake, tensors.all);
@@ -110,6 +113,8 @@ struct GemmCall {
     options.residual = tensors.residual().view;
     options.scale_a = tensors.scale_a().view;
     options.scale_b = tensors.scale_b().view;
+    options.offsets = tensors.offsets().view;
+    options.counts = tensors.counts().view;
     check_out_dtype(Signature::kOp, out_dtype, tensors.out().view, /*may_quantize=*/true);
   }
 

@@ -31,6 +31,7 @@ GemmOptions options_of(const GemmArguments& given) {
   options.accumulator = accumulator_of(named_dtype(
       view_of(given.accumulator), subject_of<GemmSignature>(GemmSignature::kAccumulator)));
   if (given.epilogue) options.epilogue = view_of(given.epilogue);
+  options.expected_rows = given.expected_rows;
   if (given.config) options.config = read_tile(given.config);
   return options;
 }
@@ -49,6 +50,8 @@ void compute_gemm(TorchSlot* stack, std::size_t new_results) {
   options.residual = tensors.residual().view;
   options.scale_a = tensors.scale_a().view;
   options.scale_b = tensors.scale_b().view;
+  options.offsets = tensors.offsets().view;
+  options.counts = tensors.counts().view;
   options.workspace = intake.workspace();
   const TensorView& a = tensors.a().view;
   const TensorView& b = tensors.b().view;

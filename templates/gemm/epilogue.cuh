@@ -225,14 +225,15 @@ class OutputLane {
   using Residuals = Vector<Residual, kVector>[kPasses][kSteps];
   static constexpr int kResidualWords = sizeof(Residuals) / 4;
 
-  // The warp's tile begins at `row` and `column` of the output.
-  __device__ __forceinline__ OutputLane(const GemmParams& params, int batch, int row, int column,
-                                        int lane)
+  // The warp's tile begins at `row` and `column` of the output; rows from `row_end` on are not its.
+  __device__ __forceinline__ OutputLane(const GemmParams& params, int batch, int row, int row_end,
+                                        int column, int lane)
       : params_(params),
         batch_(batch),
         lane_row_(lane / kLaneColumns),
         lane_column_(lane % kLaneColumns * kVector),
         row_(row + lane_row_),
+        row_end_(row_end),
         column_(column + lane_column_),
         scale_(params) {
     if constexpr (kColumnScales) {
@@ -344,11 +345,11 @@ class OutputLane {
   }
   __device__ __forceinline__ bool exists(int slab, int pass, int step) const {
     if (kLaneRows > 16 && lane_row_ >= 16) return false;
-    return row_ + slab * 16 + pass * kLaneRows < params_.m && columns_left(step) > 0;
+    return row_ + slab * 16 + pass * kLaneRows < row_end_ && columns_left(step) > 0;
   }
 
   const GemmParams& params_;
-  int batch_, lane_row_, lane_column_, row_, column_;
+  int batch_, lane_row_, lane_column_, row_, row_end_, column_;
   CommonScale<Config> scale_;
   ColumnVector<Bias, kVector, kGate> bias_[kSteps];
   ColumnVector<float, kVector, kGate> column_scales_[kSteps];
@@ -359,14 +360,14 @@ class OutputLane {
 template <class Config, class Epilogue, class Accumulator, int kTilesM, int kTilesN>
 __device__ __forceinline__ void store_tile(const GemmParams& params,
                                            Accumulator (&accumulators)[kTilesM][kTilesN], int batch,
-                                           int row, int column, int warp, int lane) {
+                                           int row, int row_end, int column, int warp, int lane) {
   using Lane = OutputLane<Config, Epilogue, kTilesN * 8 / kGateFactor<Config>>;
   using Rows = typename Lane::Sums;
   // Residuals are loaded ahead for as many slabs as fit in registers that the main loop has freed.
   constexpr int kFit = 64 / Lane::kResidualWords;
   constexpr int kAhead = kFit < 1 ? 1 : kFit < kTilesM ? kFit : kTilesM;
   const Rows rows = {reinterpret_cast<float*>(shared_memory() + warp * Rows::kBytes)};
-  const Lane output(params, batch, row, column, lane);
+  const Lane output(params, batch, row, row_end, column, lane);
   typename Lane::Residuals residuals[kAhead];
   if constexpr (Epilogue::kResidual) {
 #pragma unroll

@@ -4,6 +4,7 @@
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/fragments.cuh"
 #include "/kiln/gemm/gate.cuh"
+#include "/kiln/gemm/groups.cuh"
 #include "/kiln/gemm/load.cuh"
 #include "/kiln/gemm/main_loop.cuh"
 #include "/kiln/gemm/params.h"
@@ -66,6 +67,19 @@ struct GemmShape {
   using Accumulator = conditional<kHalfAccumulator, u32[2], float[4]>;  // of 16 x 8 outputs
 };
 
+// Finds the tile of a CTA. Returns false if it has none: the grid is as large as tiles of rows in
+// groups may be many.
+template <class Config>
+__device__ __forceinline__ bool find_tile(const GemmParams& params, int index, TilePosition& at) {
+  constexpr int kColumns = GemmShape<Config>::kOutputN;
+  if constexpr (Config::kGrouping == Grouping::none) {
+    at = tile_position<Config::kBlockM, kColumns>(params.m, params.n, index);
+    return true;
+  } else {
+    return find_group_tile<Config::kGrouping, Config::kBlockM, kColumns>(params, index, at);
+  }
+}
+
 template <class Config, class Epilogue>
 __device__ __forceinline__ void gemm(const GemmParams& params) {
   using Shape = GemmShape<Config>;
@@ -73,8 +87,8 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   const int warp_row = warp / Config::kWarpsN * Shape::kWarpM;
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
   const TileShare share = tile_share<Config::kBlockK>(params, blockIdx.x);
-  const TilePosition start =
-      tile_position<Config::kBlockM, Shape::kOutputN>(params.m, params.n, share.tile);
+  TilePosition start;
+  if (!find_tile<Config>(params, share.tile, start)) return;
   // These two stay in shared memory because the main loop leaves no registers for them.
   __shared__ TilePosition position;
   __shared__ TileShare kept;
@@ -88,6 +102,7 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   if (kept.parts > 1 && !sum_parts<Shape::kThreads>(params, kept, accumulators)) return;
   const TilePosition at = position;
   store_tile<Config, Epilogue>(params, accumulators, at.batch, at.row + warp_row,
+                               row_end_of<Config::kGrouping>(params, at),
                                at.column + warp_column / kGateFactor<Config>, warp, lane);
 }
 

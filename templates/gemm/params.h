@@ -2,7 +2,8 @@
 // device. out[b, m, n] = cast(epilogue(acc, bias, residual)), where
 // acc = alpha * sum_k a[b, m, k] * b[b, k, n] * scale_a[b, m] * scale_b[b, n]. If outputs are gated
 // (gate.cuh), b, bias and scale_b have 2 N columns instead. With scales of blocks, the products of
-// each 128 of K are multiplied by their own scales before they are added up.
+// each 128 of K are multiplied by their own scales before they are added up. With rows in groups
+// (groups.cuh), b counts the groups, and M the rows of all of them or what each has room for.
 #pragma once
 
 namespace kiln {
@@ -30,6 +31,7 @@ struct GemmParams {
   // Of scales of blocks: the strides of their rows of A or columns (or blocks of columns) of B, and
   // from 128 of K to the next.
   long long scale_a_row, scale_a_group, scale_b_column, scale_b_group;
+  const int* group_rows;  // [batch]: where groups of rows end, or how many rows each has; else null
 };
 static_assert(sizeof(GemmParams) % 8 == 0, "keep the argument block a whole number of words");
 

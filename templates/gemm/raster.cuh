@@ -7,6 +7,7 @@ namespace kiln {
 
 struct TilePosition {
   int batch, row, column;  // first row and column of the tile
+  int row_end;             // of rows in groups (groups.cuh): where those of the tile's group end
 };
 
 // Returns the position of tile `index` in a rows x columns matrix. Tiles are numbered down kGroup

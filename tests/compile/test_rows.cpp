@@ -48,6 +48,7 @@ struct Config {
   static constexpr bool kAlignedStores = true;
   static constexpr kiln::Scale kScaleA = kiln::Scale::none, kScaleB = kiln::Scale::none;
   static constexpr kiln::Gate kGate = kiln::Gate::none;
+  static constexpr kiln::Grouping kGrouping = kiln::Grouping::none;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, false, false>;
 extern "C" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, 1)

@@ -148,7 +148,7 @@ TEST_CASE("the options of attention with lengths arrive from C") {
 
 TEST_CASE("GEMM's options arrive from C") {
   const kiln_tensor bias = tensor(1), residual = tensor(2), scale_a = tensor(3),
-                    scale_b = tensor(4);
+                    scale_b = tensor(4), offsets = tensor(5), counts = tensor(6);
   const kiln_bound_epilogue bound{Epilogue({"", {}, {}, "acc"}).bind({}, {})};
   const float alpha = 0.5f;
   const kiln_gemm_tile tile{1, 2, 3, 4, 5, 6};
@@ -170,13 +170,18 @@ TEST_CASE("GEMM's options arrive from C") {
                       0,
                       allocate,
                       g_memory,
-                      &bound};
+                      &bound,
+                      &offsets,
+                      &counts,
+                      7};
   const GemmOptions options = options_of(&c);
   CHECK((options.trans_a && !options.trans_b));
   CHECK(options.bias.data == bias.data);
   CHECK(options.residual.data == residual.data);
   CHECK(options.scale_a.data == scale_a.data);
   CHECK(options.scale_b.data == scale_b.data);
+  CHECK((options.offsets.data == offsets.data && options.counts.data == counts.data));
+  CHECK(options.expected_rows == 7);
   CHECK(options.alpha == 0.5f);
   CHECK(options.epilogue == "acc");
   CHECK(options.bound_epilogue == &bound.epilogue);

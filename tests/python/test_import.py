@@ -12,7 +12,9 @@ from kiln import _core, jit
 
 DEFINITIONS = "Variant", "Epilogue"
 OPERATIONS = [getattr(jit, name) for name in jit.__all__ if name not in DEFINITIONS]
-ENTRIES = [operation for operation in OPERATIONS if operation is not jit.flex_attention]  # C's
+ENTRIES = [  # C's
+    operation for operation in OPERATIONS if operation not in (jit.flex_attention, jit.grouped_mm)
+]
 
 
 def run_python(code, environment):

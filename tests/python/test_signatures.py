@@ -150,7 +150,7 @@ def test_everything_after_the_tensors_is_keyword_only(name):
 
 def test_every_operation_is_described():
     assert (
-        sorted([*OPERATIONS, "Epilogue", "Variant", "flex_attention"]) == jit.__all__
+        sorted([*OPERATIONS, "Epilogue", "Variant", "flex_attention", "grouped_mm"]) == jit.__all__
     )  # one is Python
     assert {schema.operation for schema in operators.SCHEMAS} == set(OPERATIONS)
 

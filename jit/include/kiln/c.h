@@ -279,6 +279,11 @@ typedef struct kiln_gemm_options {
   kiln_allocate allocate;
   void* allocate_context;
   const struct kiln_bound_epilogue* bound_epilogue; /* with run-time values: kiln/c_epilogue.h */
+  /* Rows in groups, i32 [groups] in device memory, at most one of the two: where the rows of each
+     group end in a, or how many of a[group] each has. b is [groups, k, n]: see kiln/gemm.h. */
+  const kiln_tensor* offsets;
+  const kiln_tensor* counts;
+  int64_t expected_rows; /* of a group, a hint; 0 = unknown */
 } kiln_gemm_options;
 
 /* out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
@@ -355,7 +360,8 @@ size_t kiln_plan_workspace_bytes(const kiln_plan* plan);
  * - for attention: q, k, v, out, lse, alibi_slopes, attn_mask, sinks, then the variant's tensors
  * - for attention with lengths: q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_k or
  *   cache_seqlens, block_table, alibi_slopes, sinks, then the variant's tensors
- * - for gemm: a, b, out, bias, residual, scale_a, scale_b, then the epilogue's tensors
+ * - for gemm: a, b, out, bias, residual, scale_a, scale_b, offsets or counts, then the epilogue's
+ *   tensors
  * - for norms: x, weight, bias, out, residual, residual_out; for others, see kiln/c_serving.h
  * Shapes and strides are the planned ones. A pointer must be a multiple of 16 bytes if the planned
  * kernel relies on it, and otherwise of its element's size; the plan functions in the C++ header of

@@ -56,6 +56,10 @@ struct GemmOptions {
   std::string_view epilogue{};
   // One with parameters and tensors instead (kiln/epilogue.h), which must live during the call.
   const BoundEpilogue* bound_epilogue = nullptr;
+  // Rows in groups, at most one of the two: i32 [groups], in device memory. See gemm().
+  TensorView offsets{};
+  TensorView counts{};
+  std::int64_t expected_rows = 0;  // of a group: a hint for the choice of the tile; 0 = unknown
   std::optional<GemmTile> config{};
   Workspace workspace{};
 };
@@ -83,6 +87,16 @@ struct GemmOptions {
 // trans_a and trans_b count for them as for their operands. The products of each 128 of k are
 // multiplied by their two factors and added up in f32. It takes neither `fast` nor a gated
 // activation. Where k is up to 128, a vector beside such a scale is one, too.
+//
+// Rows in groups are multiplied by matrices of their own (the experts of a MoE layer): b is
+// [groups, k, n]. With `offsets`, a is [m, k] and out [m, n]: offsets[g] is where the rows of group
+// g end, and those of the next one begin, so that rows from the last offset on belong to none. With
+// `counts`, a is [groups, m, k] and out [groups, m, n], of whose m rows the first counts[g] belong
+// to group g. Only rows of groups are written, and what others hold never matters, although the
+// kernel may read it. Offsets and counts are read on the device, where they are clamped to a's
+// rows; no content of theirs compiles a kernel, and a captured graph may be replayed with others.
+// Groups may be empty and begin anywhere. a must be contiguous along k. A bias may be [groups, n],
+// scale_a is as a without k, and scale_b may have the groups first: [groups, 1, n] or of blocks.
 void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
           const GemmOptions& options = {}, void* stream = nullptr);
 Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
@@ -95,11 +109,11 @@ TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype
 // The default dtype of `out`: that of a, or bf16 for 8-bit floats.
 DType gemm_output_dtype(DType input);
 
-// Plan::launch takes the pointers of those of a, b, out, bias, residual, scale_a and scale_b that
-// were given to plan_gemm, and then those of the epilogue's tensors. If the planned pointers and
-// strides of a and b were multiples of 16 bytes, the new pointers of a and b must be, too. The same
-// holds for the others together, except for the epilogue's tensors and for a scale that is not a
-// vector of columns. All pointers must be multiples of their element's size.
+// Plan::launch takes the pointers of those of a, b, out, bias, residual, scale_a, scale_b and
+// offsets or counts that were given to plan_gemm, and then those of the epilogue's tensors. If the
+// planned pointers and strides of a and b were multiples of 16 bytes, the new pointers of a and b
+// must be, too. The same holds for the others together, except for the epilogue's tensors and for a
+// scale that is not a vector of columns. All pointers must be multiples of their element's size.
 Plan plan_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                const GemmOptions& options = {});
 // `plan` is empty unless the Status is ok.

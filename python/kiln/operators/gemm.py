@@ -17,12 +17,13 @@ def out(
     trans_b: bool = False,
     activation: str | None = None,
     out_dtype: torch.dtype | None = None,
+    offsets: Any = None,
     **options: Any,
 ) -> Any:
-    """[batch.., m, n]; gated activations halve n."""
+    """[batch.., m, n]; gated activations halve n. With offsets, b's groups are no batch."""
     m = a.shape[-1 if trans_a else -2]
     n = b.shape[-2 if trans_b else -1]
     if activation in ("swiglu", "geglu", "geglu_tanh"):
         n = n // 2
-    lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2] if offsets is None else ())
     return a.new_empty((*lead, m, n), dtype=default_dtype(a.dtype, out_dtype))

@@ -16,17 +16,18 @@ struct GemmSignature {
 
   enum Slot {
     kA, kB, kTransA, kTransB, kBias, kActivation, kGate, kResidual, kScaleA, kScaleB, kAlpha, kOut,
-    kOutDtype, kPrecision, kAccumulator, kEpilogue, kParams, kTensors, kConfig, kSlots
+    kOutDtype, kPrecision, kAccumulator, kEpilogue, kParams, kTensors, kOffsets, kCounts,
+    kExpectedRows, kConfig, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "a", "b", "trans_a", "trans_b", "bias", "activation", "gate", "residual", "scale_a",
       "scale_b", "alpha", "out", "out_dtype", "precision", "accumulator", "epilogue", "params",
-      "tensors", "config"};
+      "tensors", "offsets", "counts", "expected_rows", "config"};
 
   // The tensors of one call.
   template <class Argument>
   struct Tensors {
-    std::array<Argument, 7> all;
+    std::array<Argument, 9> all;
 
     Argument& a() { return all[0]; }
     const Argument& a() const { return all[0]; }
@@ -42,6 +43,10 @@ struct GemmSignature {
     const Argument& scale_b() const { return all[5]; }
     Argument& out() { return all[6]; }
     const Argument& out() const { return all[6]; }
+    Argument& offsets() { return all[7]; }
+    const Argument& offsets() const { return all[7]; }
+    Argument& counts() { return all[8]; }
+    const Argument& counts() const { return all[8]; }
   };
 
   template <class Argument>
@@ -54,6 +59,8 @@ struct GemmSignature {
         {"scale_a", slots[kScaleA]},
         {"scale_b", slots[kScaleB]},
         {"out", slots[kOut], true},
+        {"offsets", slots[kOffsets]},
+        {"counts", slots[kCounts]},
     }}};
   }
 

@@ -31,6 +31,9 @@ struct GemmArguments {
   TorchText precision;
   TorchText accumulator;
   TorchText epilogue;
+  TorchTensor offsets;
+  TorchTensor counts;
+  std::int64_t expected_rows;
   TorchList config;
   TorchTensor out;
 
@@ -50,6 +53,9 @@ struct GemmArguments {
         precision(in.optional_text()),
         accumulator(in.text()),
         epilogue(in.optional_text()),
+        offsets(in.optional_tensor()),
+        counts(in.optional_tensor()),
+        expected_rows(in.integer()),
         config(in.optional_list()),
         out(writes ? in.tensor() : nullptr) {}
 
@@ -62,6 +68,8 @@ struct GemmArguments {
         {"scale_a", scale_a.get()},
         {"scale_b", scale_b.get()},
         {"out", out.get(), true},
+        {"offsets", offsets.get()},
+        {"counts", counts.get()},
     }}};
   }
 

@@ -127,6 +127,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   const auto place = ClusterPlace<Config>::here();
   constexpr u32 kReady = 14;  // the ring's barriers are initialised
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
+  constexpr bool kProducesByWarp = Config::kGrouping != Grouping::none;  // see load.cuh
   if (group == Config::kGroups) {
     const bool is_producer = threadIdx.x == Config::kGroups * 128;
     const u32 thread = threadIdx.x % 128;
@@ -144,7 +145,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       arrive_threads<Shape::kThreads>(kReady);  // does not wait, so the first copies may start
     }
     if constexpr (kMovesRegisters) give_registers<40>();
-    if (is_producer) load_tiles<Config>(params, place);
+    if (is_producer || (kProducesByWarp && thread < 32)) load_tiles<Config>(params, place);
     if constexpr (kBlockScaled<Config>) {
       if (loads_scales) ScaleLoader<Config>(params.gemm).load_tiles(place);
     }

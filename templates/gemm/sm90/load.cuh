@@ -1,4 +1,5 @@
-// The producer of the sm_90a GEMM: one thread that keeps the ring of stages filled.
+// The producer of the sm_90a GEMM: one thread that keeps the ring of stages filled. The others of
+// its warp help it to find tiles of rows in groups.
 #pragma once
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/sm90/residual.cuh"
@@ -20,6 +21,7 @@ __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& para
   const KTiles k_tiles = k_tiles_of(place, gemm.k, Shape::kBlockK);
   for (TileSchedule<Config> schedule(gemm, place); schedule.has_tile(); schedule.advance()) {
     const TilePosition at = schedule.tile();
+    if (Config::kGrouping != Grouping::none && threadIdx.x % 32 != 0) continue;
     const int rows_batch = rows_batched ? at.batch : 0;
     const int columns_batch = columns_batched ? at.batch : 0;
 #pragma unroll 1

@@ -2,6 +2,7 @@
 // through the same tiles, each with its own schedule.
 #pragma once
 #include "/kiln/gemm/gate.cuh"
+#include "/kiln/gemm/groups.cuh"
 #include "/kiln/gemm/raster.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
 
@@ -37,10 +38,10 @@ __device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place, 
 // Clusters that run at the same time compute tiles within kRasterRows rows of tiles, so that they
 // share operands in L2.
 template <class Config>
-class TileSchedule {
+class MatrixSchedule {
  public:
-  __device__ __forceinline__ TileSchedule(const GemmParams& params,
-                                          const ClusterPlace<Config>& place)
+  __device__ __forceinline__ MatrixSchedule(const GemmParams& params,
+                                            const ClusterPlace<Config>& place)
       : rows_(Config::kSwapped ? params.n : params.m),
         columns_(Config::kSwapped ? params.m : params.n),
         tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, kColumns) * params.batch),
@@ -66,5 +67,49 @@ class TileSchedule {
 
   int rows_, columns_, tiles_, index_, clusters_, first_row_;
 };
+
+// The same of rows in groups, group by group. Whole warps step through the tiles, as they search
+// for them together. Tiles of a group are numbered as those of a matrix of its own.
+template <class Config>
+class GroupedSchedule {
+ public:
+  __device__ __forceinline__ GroupedSchedule(const GemmParams& params, const ClusterPlace<Config>&)
+      : params_(params), index_(blockIdx.x) {
+    static_assert(Config::kCluster == 1 && !Config::kSplits,
+                  "gemm sm_90a: rows in groups need a tile for each CTA");
+  }
+
+  __device__ __forceinline__ bool has_tile() {
+    return search_.find(params_, ceil_div(params_.n, kTileColumns), index_, found_);
+  }
+  __device__ __forceinline__ TilePosition tile() const {
+    const int count = found_.rows.end - found_.rows.begin;
+    constexpr int kRows = kSwapped ? kTileColumns : kTileRows;
+    constexpr int kColumns = kSwapped ? kTileRows : kTileColumns;
+    TilePosition at = tile_position<kRows, kColumns, Config::kRasterRows>(
+        kSwapped ? params_.n : count, kSwapped ? count : params_.n, found_.tile);
+    (kSwapped ? at.column : at.row) += found_.rows.begin;
+    at.batch = found_.group, at.row_end = found_.rows.end;
+    return at;
+  }
+  __device__ __forceinline__ void advance() { index_ += gridDim.x; }
+
+ private:
+  static constexpr bool kSwapped = Config::kSwapped;
+  // Of the output, whether it is transposed or not.
+  static constexpr int kTileRows = kSwapped ? Config::kBlockN : Config::kBlockM;
+  static constexpr int kTileColumns =
+      (kSwapped ? Config::kBlockM : Config::kBlockN) / kGateFactor<Config>;
+  using Search = GroupSearch<Config::kGrouping, kTileRows>;
+
+  const GemmParams& params_;
+  int index_;
+  Search search_;
+  typename Search::Found found_;
+};
+
+template <class Config>
+using TileSchedule = conditional<Config::kGrouping == Grouping::none, MatrixSchedule<Config>,
+                                 GroupedSchedule<Config>>;
 
 }  // namespace kiln

@@ -106,7 +106,7 @@ class TileStore {
 #pragma unroll
     for (int box = 0; box < Slab::kBoxes; ++box) {
       write_out(memory + box * Slab::kBoxRows * Slab::kRowBytes, first.row,
-                first.column + box * Slab::kColumns, at.batch);
+                first.column + box * Slab::kColumns, at);
     }
     if (Config::kStores != Access::elements && leads()) commit_stores();
   }
@@ -185,24 +185,46 @@ class TileStore {
             rows > 1 ? to_float(residual[gemm.residual_ld]) : 0.0f};
   }
 
-  // Writes one box to the output; called after a barrier of the group.
-  __device__ __forceinline__ void write_out(u32 box, int row, int column, int batch) const {
-    if constexpr (Config::kStores != Access::elements) {
-      if (leads()) store_box(params_.out, box, column, row, batch);
+  // Writes one box of the tile at `at` to the output; called after a barrier of the group.
+  __device__ __forceinline__ void write_out(u32 box, int row, int column,
+                                            const TilePosition& at) const {
+    const GemmParams& gemm = params_.gemm;
+    const int row_end = row_end_of<Config::kGrouping>(gemm, at);
+    if constexpr (Config::kStores != Access::elements && Config::kGrouping == Grouping::none) {
+      if (leads()) store_box(params_.out, box, column, row, at.batch);
+    } else if constexpr (Config::kStores != Access::elements) {
+      // The rows behind a group's are another's, or must stay as they are.
+      if (row + Slab::kBoxRows > row_end) return write_rows(box, row, row_end, column, at.batch);
+      if (leads()) store_box(params_.out, box, column, row, gemm.out_batch == 0 ? 0 : at.batch);
     } else {
       constexpr int kColumns = Slab::kColumns, kChunk = 16 / static_cast<int>(sizeof(Output));
-      const GemmParams& gemm = params_.gemm;
       const int own = threadIdx.x % kColumns;
       if (column + own >= gemm.n) return;
       // Bytes are copied as such, whatever they stand for.
       using Stored = conditional<sizeof(Output) == 1, u8, Output>;
-      Stored* out = static_cast<Stored*>(gemm.out) + batch * gemm.out_batch + column + own;
+      Stored* out = static_cast<Stored*>(gemm.out) + at.batch * gemm.out_batch + column + own;
 #pragma unroll 4
       for (int i = threadIdx.x % 128 / kColumns; i < Slab::kBoxRows; i += 128 / kColumns) {
         const u32 source =
             box + Slab::Rows::offset(i, own / kChunk) + own % kChunk * sizeof(Output);
-        if (row + i < gemm.m) out[(row + i) * gemm.out_ld] = load_shared<Stored>(source);
+        if (row + i < row_end) out[(row + i) * gemm.out_ld] = load_shared<Stored>(source);
       }
+    }
+  }
+
+  // Writes the rows of a box that lie before `row_end`, 16 bytes at a time.
+  __device__ __forceinline__ void write_rows(u32 box, int row, int row_end, int column,
+                                             int batch) const {
+    constexpr int kChunks = Slab::kRowBytes / 16, kChunk = Slab::kColumns / kChunks;
+    const GemmParams& gemm = params_.gemm;
+    const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+    if (column + chunk * kChunk >= gemm.n) return;
+    Output* out = static_cast<Output*>(gemm.out) + batch * gemm.out_batch + column + chunk * kChunk;
+#pragma unroll 2
+    for (int i = threadIdx.x % 128 / kChunks; i < Slab::kBoxRows; i += 128 / kChunks) {
+      if (row + i >= row_end) return;
+      *reinterpret_cast<float4*>(out + (row + i) * gemm.out_ld) =
+          load_shared_16(box + Slab::Rows::offset(i, chunk));
     }
   }
 

@@ -13,6 +13,7 @@ struct Config {
   static constexpr bool kAlignedLoads = true, kAlignedStores = true;
   static constexpr kiln::Scale kScaleA = kiln::Scale::none, kScaleB = kiln::Scale::none;
   static constexpr kiln::Gate kGate = kiln::Gate::none;
+  static constexpr kiln::Grouping kGrouping = kiln::Grouping::none;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::gelu_tanh, /*kBias=*/true, /*kResidual=*/true>;
 

@@ -92,6 +92,7 @@ struct Config {
   static constexpr bool kResidualBoxes = false;
   static constexpr kiln::Scale kScaleA = kiln::Scale::groups, kScaleB = kiln::Scale::blocks;
   static constexpr kiln::Gate kGate = kiln::Gate::none;
+  static constexpr kiln::Grouping kGrouping = kiln::Grouping::none;
   static constexpr bool kHasBias = false;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, /*kBias=*/false, /*kResidual=*/false>;

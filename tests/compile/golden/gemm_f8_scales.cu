@@ -84,6 +84,7 @@ struct Config {
   static constexpr bool kResidualBoxes = false;
   static constexpr kiln::Scale kScaleA = kiln::Scale::vector, kScaleB = kiln::Scale::tensor;
   static constexpr kiln::Gate kGate = kiln::Gate::none;
+  static constexpr kiln::Grouping kGrouping = kiln::Grouping::none;
 };
 using Epilogue = kiln::StandardEpilogue<kiln::Activation::none, /*kBias=*/false, /*kResidual=*/false>;
 

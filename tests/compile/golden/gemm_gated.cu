@@ -100,6 +100,7 @@ struct Config {
   static constexpr bool kResidualBoxes = false;
   static constexpr kiln::Scale kScaleA = kiln::Scale::none, kScaleB = kiln::Scale::none;
   static constexpr kiln::Gate kGate = kiln::Gate::interleaved;
+  static constexpr kiln::Grouping kGrouping = kiln::Grouping::none;
 };
 using Epilogue = kiln::GatedEpilogue<kiln::Activation::silu, /*kBias=*/true, /*kResidual=*/false>;
 

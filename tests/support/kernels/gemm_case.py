@@ -24,6 +24,8 @@ def tiles(dtype, arch, **properties):
             continue
         if spec["scale_a"] == "groups" and "scale_a" not in properties:
             continue
+        if spec["grouping"] != properties.get("grouping", "none"):
+            continue
         tile = tuple(spec[key] for key in ("block_m", "block_n", "block_k", "stages"))
         if spec["cluster"]:
             tile += (spec["cluster"], *((3,) if spec["splits"] else ()))

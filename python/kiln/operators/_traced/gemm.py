@@ -33,6 +33,9 @@ def gemm(
     epilogue: Any = None,
     params: Any = None,
     tensors: Any = None,
+    offsets: Any = None,
+    counts: Any = None,
+    expected_rows: Any = 0,
     config: Any = None,
 ) -> Any:
     """kiln.jit.gemm as operators of PyTorch."""
@@ -44,6 +47,8 @@ def gemm(
         "scale_a": scale_a,
         "scale_b": scale_b,
         "out": out,
+        "offsets": offsets,
+        "counts": counts,
     }
     check("gemm", given)
     options = {
@@ -60,6 +65,9 @@ def gemm(
         "precision": precision,
         "accumulator": accumulator,
         "epilogue": epilogue,
+        "offsets": offsets,
+        "counts": counts,
+        "expected_rows": expected_rows,
         "config": None if config is None else tile_numbers("gemm", config),
     }
     if not isinstance(epilogue, (str, type(None))) or params or tensors:
