@@ -40,6 +40,7 @@ class Entry:
     truth: Callable[[int], Any]  # of input set i, in float32
     sets: int
     config: dict[str, Any] | None = None  # what Kiln chose
+    limit: str | None = None  # the name in exact.LIMITS, where it is not the cell's dtype
 
 
 def reason(error):
@@ -69,8 +70,10 @@ def measure(entries, seconds, ceilings, turns=take_turns, clock=lambda: gauge().
             results[index]["times"][name] = summary(samples)
             results[index]["clocks"] = clocks[0] if clocks else None
     for entry, result in zip(entries, results):
-        if entry.cell.name in kept and not torch.equal(*kept[entry.cell.name]):
-            result["failed"] = "the result changed while it was timed"
+        if entry.cell.name in kept:
+            timed, checked = kept[entry.cell.name]
+            if not torch.equal(entry.ours.view(timed), checked):
+                result["failed"] = "the result changed while it was timed"
         _add_figures(result)
     return results
 
@@ -103,27 +106,29 @@ def _description(cell, ceilings):
 def _checked(entry, result, kept):
     """The calls that gave the truth. Kiln does on every input set, peers on the first.
 
-    `kept` gets Kiln's first output and a copy: the timed calls must leave the same bits in it.
+    `kept` gets Kiln's first result and a copy of its view: the timed calls must leave the same bits
+    in it.
     """
-    truth = None
+    truth, limit = None, entry.limit or entry.cell.dtype
     try:
         for index in reversed(range(entry.sets)):
             truth = None  # before the next is made: it may take gigabytes
             truth = entry.truth(index)
-            output = entry.ours.view(entry.ours.call(index))
-            error = judge(output, truth, entry.cell.dtype)
+            made = entry.ours.call(index)
+            output = entry.ours.view(made)
+            error = judge(output, truth, limit)
             worst = result["errors"].get(OURS, error)
             result["errors"][OURS] = {key: max(error[key], worst[key]) for key in error}
     except Exception as error:
         result["failed"] = reason(error)
         return {}
-    kept[entry.cell.name] = output, output.clone()
+    kept[entry.cell.name] = made, output.clone()
     calls = {OURS: entry.ours.call}
     for name, make in entry.peers.items():
         try:
             contender = make()
             output = contender.view(contender.call(0))
-            result["errors"][name] = judge(output, truth, entry.cell.dtype)
+            result["errors"][name] = judge(output, truth, limit)
         except Exception as error:
             result["left_out"][name] = reason(error)
             continue
