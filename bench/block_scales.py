@@ -27,10 +27,16 @@ def inputs(a, w):
     """a [M, K] and w [N, K]. The factors of a are contiguous along M, at a pitch of 16 bytes: the
     layout in which serving engines make them."""
     a, scale = quantized(a, 1)
-    pitched = scale.new_zeros(scale.shape[1], -(-scale.shape[0] // 4) * 4)
-    pitched[:, : scale.shape[0]] = scale.t()
     w, scale_b = quantized(w, BLOCK)
-    return {"a": a, "b": w, "scale_a": pitched[:, : a.shape[0]].t(), "scale_b": scale_b}
+    return {"a": a, "b": w, "scale_a": by_columns(scale), "scale_b": scale_b}
+
+
+def by_columns(scale):
+    """The same factors, [..., M, K / 128], contiguous along M at a pitch of 16 bytes."""
+    rows = scale.shape[-2]
+    pitched = scale.new_zeros(*scale.shape[:-2], scale.shape[-1], -(-rows // 4) * 4)
+    pitched[..., :rows] = scale.mT
+    return pitched[..., :rows].mT
 
 
 def dequantized(x, scale, rows):
@@ -64,7 +70,7 @@ def deep_gemm(sets, outs):
         multiply((x["a"], x["scale_a"]), (x["b"], x["scale_b"]), outs[index])
         return outs[index]
 
-    return _tried(call)
+    return tried(call)
 
 
 def cublas(sets, outs):
@@ -84,14 +90,14 @@ def cublas(sets, outs):
             out=outs[index],
         )  # fmt: skip
 
-    return _tried(call)
+    return tried(call)
 
 
-def _tried(call):
-    """A peer that refuses these scales says so when it is called."""
+def tried(call, view=lambda result: result):
+    """A Contender that was called once: a peer that refuses its operands says so then."""
     try:
         call(0)
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
         text = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise Unavailable(f"refuses: {text}"[:REASON_LENGTH]) from error
-    return Contender(call)
+    return Contender(call, view)

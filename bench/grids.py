@@ -21,6 +21,7 @@ from cells import (
     QuantizeCell,
     length_label,
 )
+from group_cells import groups
 from serving_cells import serving
 from variant_cells import variant
 
@@ -331,6 +332,7 @@ GRIDS = {
     "variant": variant,
     "quantize": quantize,
     "moe": moe,
+    "groups": groups,
 }
 
 
