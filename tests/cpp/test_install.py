@@ -90,7 +90,7 @@ def test_a_shared_library_exports_the_public_api_alone(run, prefix):
     foreign += [name for name in names if not re.match(r"(\w+ )*(for )?kiln(::|_)", name)]
     assert not foreign
     # Both languages are there, the C functions all of them, each under its own version.
-    c_names = "c.h", "c_epilogue.h", "c_moe.h", "c_serving.h"
+    c_names = "c.h", "c_variant.h", "c_epilogue.h", "c_moe.h", "c_serving.h"
     c_headers = "".join(headers[name] for name in c_names)
     declared = re.findall(r"^\w[\w *]* (kiln_\w+)\(", c_headers, re.MULTILINE)
     declared.remove("kiln_contiguous")  # inline

@@ -1,10 +1,13 @@
-"""Faults of the templates of mixtures of experts and of quantising: rows of template_faults.py."""
+"""Faults of the templates of mixtures of experts, their products and quantising: rows of
+template_faults.py."""
 
 from planted_fault import FOLDER, fault
 
 QUANTIZE = f"{FOLDER}/test_quantize.py::"
 MOE = f"{FOLDER}/test_moe.py::"
 QUANTIZE_FILE = "quantize/quantize.cuh"
+GROUPS = f"{FOLDER}/test_gemm_groups.py::"
+GROUPS_FILE = "gemm/groups.cuh"
 PERMUTE_FILE = "moe_permute/permute.cuh"
 ROUTE_FILE = "moe_route/route.cuh"
 
@@ -55,4 +58,22 @@ MOE_FAULTS = [
     fault("unpermute-rows-that-do-not-exist-count", "moe_permute/unpermute.cuh",
           "exists[j] = row >= 0 && row < p.rows;", "exists[j] = row >= 0;",
           f"{MOE}test_rows_that_count_for_nothing"),
+    fault("groups-rows-of-the-next-are-overwritten", "gemm/sm90/store.cuh",
+          "if (row + Slab::kBoxRows > row_end) return", "if (row > row_end) return",
+          f"{GROUPS}test_groups_of_rows -k offsets-sizes"),
+    fault("groups-the-last-row-of-a-part-is-left-out", "gemm/sm90/store.cuh",
+          "if (row + i >= row_end) return;", "if (row + i + 1 >= row_end) return;",
+          f"{GROUPS}test_groups_of_rows -k counts-sizes"),
+    fault("groups-portable-rows-of-the-next-are-overwritten", GROUPS_FILE,
+          "return kGrouping == Grouping::none ? params.m : at.row_end;", "return params.m;",
+          f"{GROUPS}test_groups_of_rows -k counts-odd"),
+    fault("groups-the-first-32-alone", GROUPS_FILE,
+          "tiles_before_ = __shfl_sync(~0u, through, 31);", "",
+          f"{GROUPS}test_groups_of_rows -k offsets-sizes"),
+    fault("groups-offsets-are-not-clamped", GROUPS_FILE,
+          "return row < least ? least : row > params.m ? params.m : row;", "return row;",
+          f"{GROUPS}test_offsets_and_counts_that_lie_outside_are_clamped"),
+    fault("groups-results-of-offsets-by-batch", "gemm/sm90/store.cuh",
+          "gemm.out_batch == 0 ? 0 : at.batch", "at.batch",
+          f"{GROUPS}test_groups_of_rows -k offsets-sizes"),
 ]  # fmt: skip

@@ -108,7 +108,7 @@ FAULTS = [
           "rows_left_ = extent - first - row_;", "rows_left_ = extent - first - row_ + 1;",
           SIZES),
     fault("columns-behind-the-last-are-written", EPILOGUE,
-          "params_.m && columns_left(step) > 0;", "params_.m && columns_left(step) > -kVector;",
+          "row_end_ && columns_left(step) > 0;", "row_end_ && columns_left(step) > -kVector;",
           f"{TILE}128x128x64x3"),
     fault("stage-is-read-a-copy-early", "gemm/main_loop.cuh",
           "wait_copies<kAsync, kStages - 2>();", "wait_copies<kAsync, kStages - 1>();",
