@@ -297,4 +297,8 @@ def test_import_beside_running_processes(made, environment, kiln_command):
     call = run_call(environment)
     assert [one.wait(120) for one in imports] == [OK] * 4
     assert call["value"] == 64.0
-    assert kiln_command("cache", "verify", "--json").json() == {"checked": 1, "faults": []}
+    # A call that comes before the first import stores PTX alone, under a key of its own.
+    verified = kiln_command("cache", "verify", "--json").json()
+    assert verified == {"checked": 1 + call["compiles"], "faults": []}
+    again = kiln_command("cache", "import", made["report"]["path"], "--json").json()
+    assert (again["imported"], again["present"]) == (0, 1)
