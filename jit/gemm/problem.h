@@ -58,6 +58,7 @@ struct GemmProblem : Problem {
   GemmTraits traits;
   int m = 0, n = 0, k = 0, batch = 0;  // n: columns of b, two for each of a gated output
   std::optional<GemmTile> tile;
+  Pdl pdl = Pdl::off;
   std::int64_t measured_m = 0;  // set by resolve(): of the tuning entry that named the row; 0: none
 
   GemmProblem() { op = "gemm"; }

@@ -17,6 +17,7 @@ from ._operations import (
     LseLayout,
     NamedTensors,
     Numbers,
+    Pdl,
     PlainActivation,
     Precision,
     ScaleLayout,
@@ -183,6 +184,7 @@ def explain_gemm(
     params: Numbers | None = None,
     tensors: NamedTensors | None = None,
     config: Tile | None = None,
+    pdl: Pdl = False,
 ) -> str: ...
 def explain_rms_norm(
     x: Tensor,

@@ -32,6 +32,7 @@ GemmOptions options_of(const GemmArguments& given) {
       view_of(given.accumulator), subject_of<GemmSignature>(GemmSignature::kAccumulator)));
   if (given.epilogue) options.epilogue = view_of(given.epilogue);
   if (given.config) options.config = read_tile(given.config);
+  options.pdl = pdl_of(view_of(given.pdl));
   return options;
 }
 

@@ -1,6 +1,7 @@
 // The portable GEMM (sm_80 and later): cp.async into a ring of shared-memory stages, ldmatrix and
 // mma.sync. A rendered kernel calls gemm<Config, Epilogue>(params); the host renders both types.
 #pragma once
+#include "/kiln/base/launches.cuh"
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/fragments.cuh"
 #include "/kiln/gemm/gate.cuh"
@@ -82,6 +83,9 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
     position = start;
     kept = share;
   }
+  // weights_ahead is not made use of: a and b are copied in the same groups.
+  wait_for_launches<Config::kOverlaps>();
+  let_dependents_begin<Config::kOverlaps>();
 
   typename Shape::Accumulator accumulators[Shape::kWarpM / 16][Shape::kWarpN / 8] = {};
   main_loop<Config, Shape>(params, start, share, warp_row, warp_column, accumulators);

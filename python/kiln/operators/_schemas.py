@@ -62,7 +62,7 @@ _GEMM = (
     "Tensor a, Tensor b, *, bool trans_a=False, bool trans_b=False, Tensor? bias=None, "
     "str? activation=None, str? gate=None, Tensor? residual=None, Tensor? scale_a=None, "
     "Tensor? scale_b=None, float alpha=1.0, ScalarType? out_dtype=None, str? precision=None, "
-    "str accumulator='float32', str? epilogue=None, int[]? config=None"
+    "str accumulator='float32', str? epilogue=None, int[]? config=None, str pdl='off'"
 )
 _RMS_NORM = (
     "Tensor x, Tensor? weight=None, *, float eps=1e-06, float weight_offset=0.0, "

@@ -32,6 +32,7 @@ struct GemmArguments {
   TorchText accumulator;
   TorchText epilogue;
   TorchList config;
+  TorchText pdl;
   TorchTensor out;
 
   GemmArguments(TorchArguments in, bool writes) noexcept
@@ -51,6 +52,7 @@ struct GemmArguments {
         accumulator(in.text()),
         epilogue(in.optional_text()),
         config(in.optional_list()),
+        pdl(in.text()),
         out(writes ? in.tensor() : nullptr) {}
 
   GemmSignature::Tensors<TorchArgument> tensors() const {

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._epilogues import call as call_with_epilogue
-from .._values import check, dtype_of, tile_numbers
+from .._values import check, dtype_of, pdl_name, tile_numbers
 
 _OPS = torch.ops.kiln
 
@@ -34,6 +34,7 @@ def gemm(
     params: Any = None,
     tensors: Any = None,
     config: Any = None,
+    pdl: Any = False,
 ) -> Any:
     """kiln.jit.gemm as operators of PyTorch."""
     given = {
@@ -61,6 +62,7 @@ def gemm(
         "accumulator": accumulator,
         "epilogue": epilogue,
         "config": None if config is None else tile_numbers("gemm", config),
+        "pdl": pdl_name("gemm", pdl),
     }
     if not isinstance(epilogue, (str, type(None))) or params or tensors:
         return call_with_epilogue("gemm", (a, b), epilogue, params, tensors, options, out)
