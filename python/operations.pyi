@@ -6,8 +6,8 @@ stubs, PyTorch's operators and help() know of it; `make signatures` does so. Con
 - Parameters without a default come first and are what C++ insists on.
 - `Annotated[T, "type"]` names PyTorch's type of an operator's argument, or None: where PyTorch
   traces, such an argument cannot be given. A third item names the function of
-  kiln/operators/_values.py that makes PyTorch's value of the user's, a fourth the operator's default
-  where it is another than the parameter's.
+  kiln/operators/_values.py that makes PyTorch's value of the user's, and a fourth is the operator's
+  default where it is another than the parameter's.
 - A `Written` tensor is written to when given. `return_x: bool` asks for the result x as well.
 - `@operators(name=results)` lists the PyTorch operators of an operation: those with results return
   new tensors; the one without writes to the Written ones, of which it needs every result that is

@@ -92,11 +92,12 @@ void resolve_portable(GemmProblem& problem, const GemmChoice& choice) {
 
 }  // namespace
 
-// The number of tiles fits, as the grid's size was checked.
+// The number of tiles fits, as the grid's size was checked. An empty output, which is explained but
+// not computed, counts as one tile.
 void set_raster(const GemmProblem& problem, const GemmSm90Config& config, int splits, Step& step) {
   const auto [rows, columns] = cluster_tile(config);
-  int down = static_cast<int>(gemm_tiles(problem.m, 1, 1, rows, 1));
-  int across = static_cast<int>(gemm_tiles(1, problem.n, 1, 1, columns));
+  int down = std::max(1, static_cast<int>(gemm_tiles(problem.m, 1, 1, rows, 1)));
+  int across = std::max(1, static_cast<int>(gemm_tiles(1, problem.n, 1, 1, columns)));
   if (config.swapped) std::swap(down, across);
   GemmRaster raster = gemm_raster(down, across, config.raster_rows);
   const int k_tiles = (problem.k + config.block_k - 1) / config.block_k;

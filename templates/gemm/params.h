@@ -14,14 +14,17 @@ struct GemmDivisor {
   unsigned shift;       // the least with value <= 2^shift
 };
 constexpr GemmDivisor gemm_divisor(int value) {
-  unsigned shift = 0;
-  while ((1LL << shift) < value) ++shift;
+  unsigned shift = 0, rest = static_cast<unsigned>(value - 1);
+  for (unsigned step = 16; step != 0; step /= 2) {
+    if (rest >> step != 0) rest >>= step, shift += step;
+  }
+  shift += rest;
   const unsigned long long divisor = static_cast<unsigned long long>(value);
   return {value, static_cast<unsigned>(((1ULL << (31 + shift)) + divisor - 1) / divisor), shift};
 }
 
 // How the sm_90a kernel numbers its tiles and divides K, so that a CTA finds its first tile without
-// a division. `rows` and `columns` count tiles, of a cluster, of the product that wgmma computes.
+// a division. Tiles are those of clusters.
 struct GemmRaster {
   int rows;               // of tiles
   GemmDivisor per_batch;  // tiles of a batch entry
@@ -30,6 +33,7 @@ struct GemmRaster {
   // Each of the CTAs that share a tile multiplies so many K-tiles, and the first of them one more.
   int part_k_tiles, longer_parts;
 };
+// `rows` and `columns` of tiles, at least 1, of the product that wgmma computes.
 constexpr GemmRaster gemm_raster(int rows, int columns, int group) {
   const int last = rows % group == 0 ? group : rows % group;
   return {rows, gemm_divisor(rows * columns), gemm_divisor(group * columns), gemm_divisor(last), 0,

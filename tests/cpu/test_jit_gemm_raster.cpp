@@ -61,6 +61,7 @@ TEST_CASE("a raster counts the tiles of what wgmma computes") {
   CHECK((raster.rows == 9 && raster.per_batch.value == 9 * 8));
   CHECK((raster.per_group.value == 8 * 8 && raster.last_rows.value == 1));
   CHECK((raster.part_k_tiles == 10 && raster.longer_parts == 0));
+  CHECK(raster_of(0, 500, 640, config, 1).per_batch.value == 8);  // is explained, never computed
   config.swapped = true, config.cluster = 2;
   raster = raster_of(1100, 1000, 640, config, 1);
   CHECK((raster.rows == 8 && raster.per_batch.value == 8 * 9));

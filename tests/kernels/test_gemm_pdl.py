@@ -97,8 +97,9 @@ def test_a_chain(name):
 
 
 @pytest.mark.emulated
-@pytest.mark.parametrize("config", [(32, 64, 64, 14), (32, 64, 64, 9, 0, 3), (128, 64, 64, 9, 0, 3)])
-def test_weights_that_the_launch_before_writes_break_the_promise(config):
+@pytest.mark.parametrize("name", ["swapped", "shared-k", "shared-k-upright"])
+def test_weights_that_the_launch_before_writes_break_the_promise(name):
+    config = CASES[name].config
     x = randn([20, 128], torch.bfloat16, 1)
     weight = jit.gemm(randn([128, 64], torch.bfloat16, 2), randn([64, 128], torch.bfloat16, 3))
     expected = jit.gemm(x, weight.t(), config=config)
@@ -114,3 +115,4 @@ def test_an_empty_k_and_an_empty_output():
         a = torch.ones([m, k], dtype=torch.bfloat16, device=DEVICE)
         b = torch.ones([k, 16], dtype=torch.bfloat16, device=DEVICE)
         assert torch.equal(jit.gemm(a, b, pdl="weights"), jit.gemm(a, b))
+        assert kiln.explain("gemm", a, b, pdl=True)["path"]
