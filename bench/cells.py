@@ -357,6 +357,38 @@ class MoeCell:
         return (self.step, self.tokens, self.experts, self.top_k, self.columns)
 
 
+@dataclasses.dataclass(frozen=True)
+class PdlCell:
+    """GEMMs of a decoding step that follow each other in a graph."""
+
+    m: int
+    shapes: tuple  # (n, k) of each
+    pdl: str = "off"  # off, on or weights
+    dtype: str = "bf16"
+    title: str = ""
+    group: str = ""
+    label: str = ""
+
+    @property
+    def name(self):
+        what = f"{len(self.shapes)} GEMMs M{self.m} pdl {self.pdl}"
+        return " ".join(part for part in (self.title, what) if part)
+
+    @property
+    def flops(self):
+        return 2 * self.m * sum(n * k for n, k in self.shapes)
+
+    @property
+    def bytes(self):
+        return ITEM_BYTES[self.dtype] * sum(n * k + self.m * (n + k) for n, k in self.shapes)
+
+    stream_bytes = bytes
+
+    @property
+    def inputs(self):
+        return (self.m, self.shapes, self.dtype)
+
+
 def floors_us(cell, ceilings):
     """Microseconds that the bytes and the operations take at the measured ceilings."""
     return {

@@ -18,6 +18,7 @@ from cells import (
     MergeCell,
     MoeCell,
     NormCell,
+    PdlCell,
     QuantizeCell,
     length_label,
 )
@@ -319,6 +320,21 @@ def moe(short=False):
     ]
 
 
+def pdl(short=False):
+    """Ten GEMMs of two layers and a half of Llama-3.1-8B in decode."""
+    layer = json.loads(MODELS.read_text(encoding="utf-8"))[LAYER_MODELS[0]]["gemm"]
+    names = ("qkv", "o", "gate_up", "down")
+    shapes = tuple(tuple(layer[names[i % 4]]) for i in range(10))
+    return [
+        [
+            PdlCell(m, shapes, pdl, title="Llama-3.1-8B", group="ten GEMMs in a graph",
+                    label=f"M{m} pdl {pdl}")
+            for pdl in ("off", "on", "weights")
+        ]
+        for m in ((1,) if short else (1, 16))
+    ]  # fmt: skip
+
+
 GRIDS = {
     "attention": attention,
     "decode": decode,
@@ -333,6 +349,7 @@ GRIDS = {
     "quantize": quantize,
     "moe": moe,
     "groups": groups,
+    "pdl": pdl,
 }
 
 

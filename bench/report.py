@@ -98,11 +98,13 @@ def cell_table(suite, results):
 
 EXTRA = {
     "against_dense": ("window",), "over_plain_percent": ("epilogue",), "against_ways": ("variant",),
+    "of_a_kernel": ("pdl",),
 }  # fmt: skip
 EXTRA_HEADERS = {
     "against_dense": ("causal x keys", "causal x tiles", "full x keys", "full x tiles"),
     "over_plain_percent": ("% over plain", "cuBLAS's %"),
     "against_ways": ("x first", "x first by pairs", "x built-in or cut"),
+    "of_a_kernel": ("us/kernel", "cuBLAS's", "x off"),
 }
 
 
@@ -110,6 +112,8 @@ def _extra(name, result):
     figures = result.get(name) or {}
     if name == "over_plain_percent":
         return [figures.get(OURS), figures.get("cuBLAS")]
+    if name == "of_a_kernel":
+        return [figures.get(key) for key in (OURS, "cuBLAS", "off")]
     if name == "against_ways":
         return [figures.get(key) for key in ("first", "first_by_pairs", "same")]
     masks = [figures.get(mask, {}) for mask in ("causal", "full")]

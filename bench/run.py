@@ -23,7 +23,7 @@ import grids
 ROOT = pathlib.Path(__file__).parents[1]
 SUITES = (
     "attention", "decode", "serving", "gemm", "window", "variant", "epilogue", "norm", "merge",
-    "append", "quantize", "moe", "groups", "overhead", "compile",
+    "append", "quantize", "moe", "groups", "pdl", "overhead", "compile",
 )  # fmt: skip
 SECONDS = {False: 0.5, True: 0.25}  # a batch's timing, by --short
 # The modules of the suites of cells, where it is not attention_suite.
@@ -31,6 +31,7 @@ MODULES = {
     "gemm": "gemm_suite", "epilogue": "gemm_suite", "norm": "norm_suite", "merge": "merge_suite",
     "append": "append_suite", "serving": "serving_suite", "variant": "variant_suite",
     "quantize": "quantize_suite", "moe": "moe_suite", "groups": "group_suite",
+    "pdl": "pdl_suite",
 }  # fmt: skip
 OK, CHECK_FAILED, USAGE, ENVIRONMENT = 0, 1, 2, 4
 
@@ -117,7 +118,7 @@ def run_cells(suite, options, ceilings):
         module.compare_windows(results)
     if suite == "epilogue":
         module.compare_epilogues(results)
-    if suite == "variant":
+    if suite in ("variant", "pdl"):
         module.compare(results)
     return results
 

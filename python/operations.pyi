@@ -6,7 +6,8 @@ stubs, PyTorch's operators and help() know of it; `make signatures` does so. Con
 - Parameters without a default come first and are what C++ insists on.
 - `Annotated[T, "type"]` names PyTorch's type of an operator's argument, or None: where PyTorch
   traces, such an argument cannot be given. A third item names the function of
-  kiln/operators/_values.py that makes PyTorch's value of the user's.
+  kiln/operators/_values.py that makes PyTorch's value of the user's, and a fourth is the operator's
+  default where it is another than the parameter's.
 - A `Written` tensor is written to when given. `return_x: bool` asks for the result x as well.
 - `@operators(name=results)` lists the PyTorch operators of an operation: those with results return
   new tensors; the one without writes to the Written ones, of which it needs every result that is
@@ -49,6 +50,7 @@ LseBase: TypeAlias = Annotated[Literal["e", "2"], "str"]
 LseLayout: TypeAlias = Annotated[Literal["ht", "th"], "str"]
 ScaleLayout: TypeAlias = Annotated[Literal["row", "column"], "str"]
 Scoring: TypeAlias = Annotated[Literal["softmax", "sigmoid"], "str"]
+Pdl: TypeAlias = Annotated[bool | Literal["weights"], "str", "pdl_name", "off"]
 Tile: TypeAlias = Annotated[dict[str, int] | tuple[int, ...], "int[]", "tile_numbers"]
 
 @operators(
@@ -229,6 +231,7 @@ def gemm(
     counts: Tensor | None = None,
     expected_rows: Count = 0,
     config: Tile | None = None,
+    pdl: Pdl = False,
 ) -> Any: ...
 @operators(rms_norm=("out",), rms_norm_out=())
 def rms_norm(

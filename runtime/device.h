@@ -41,7 +41,8 @@ struct LaunchShape {
   std::array<unsigned, 3> block{1, 1, 1};
   std::array<unsigned, 3> cluster{1, 1, 1};
   unsigned dynamic_shared_bytes = 0;
-  bool programmatic = false;  // may start before its predecessor in the stream has ended
+  bool programmatic = false;           // may start before its predecessor in the stream has ended
+  bool precedes_programmatic = false;  // the next launch is such: the emulator records this one
 };
 
 // One compiled kernel, resident on one device. Freed with the last reference.

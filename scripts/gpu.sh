@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 suites=(cpu compile python cpp gpu attention decode serving gemm window variant epilogue norm merge append
-  quantize moe groups overhead compile-time bench
+  quantize moe groups pdl overhead compile-time bench
   bench-full tune memcheck racecheck)
 if [[ $# -eq 0 ]]; then
   echo "usage: scripts/gpu.sh SUITE...   (${suites[*]})" >&2
@@ -45,7 +45,7 @@ run_suite() {
     cpp) pytest tests/cpp ;;
     gpu) pytest tests/kernels --device cuda ;;
     attention | decode | serving | gemm | window | variant | epilogue | norm | merge | append | \
-      quantize | moe | groups | overhead) bench "$1" ;;
+      quantize | moe | groups | pdl | overhead) bench "$1" ;;
     compile-time) bench compile ;;
     bench) bench all ;;
     bench-full) python3 bench/run.py --suite all --out "$logs" ;;

@@ -22,6 +22,7 @@ class Type:
     python: str  # as a type checker sees it
     torch: str | None  # in an operator's schema; None: no argument of operators
     convert: str | None = None  # a function of kiln/operators/_values.py
+    torch_default: str | None = None  # where it is another than the parameter's
 
 
 @dataclasses.dataclass(frozen=True)

@@ -85,8 +85,9 @@ def _head(operation: Operation, prefix: str, returns: str, annotated: bool) -> s
 # ----------------------------------------------------------------------------- PyTorch's operators
 
 
-def _schema_default(default: str) -> str:
-    value = ast.literal_eval(default)
+def _schema_default(parameter: Parameter) -> str:
+    assert parameter.default is not None
+    value = parameter.type.torch_default or ast.literal_eval(parameter.default)
     if isinstance(value, str):
         return f"'{value}'"
     return str(list(value) if isinstance(value, tuple) else value)
@@ -98,7 +99,7 @@ def _schema_inputs(operation: Operation) -> list[str]:
         if parameter.is_keyword and "*" not in parts:
             parts.append("*")
         mark = "?" if parameter.is_optional else ""
-        default = "" if parameter.default is None else f"={_schema_default(parameter.default)}"
+        default = "" if parameter.default is None else f"={_schema_default(parameter)}"
         parts.append(f"{parameter.type.torch}{mark} {parameter.name}{default}")
     return parts
 

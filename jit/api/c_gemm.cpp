@@ -19,6 +19,9 @@ KILN_SAME(KILN_HALVES, Gate::halves);
 KILN_SAME(KILN_INTERLEAVED, Gate::interleaved);
 KILN_SAME(KILN_ACCUMULATE_F32, Accumulator::f32);
 KILN_SAME(KILN_ACCUMULATE_F16, Accumulator::f16);
+KILN_SAME(KILN_PDL_OFF, Pdl::off);
+KILN_SAME(KILN_PDL_ON, Pdl::on);
+KILN_SAME(KILN_PDL_WEIGHTS, Pdl::weights);
 #undef KILN_SAME
 
 struct GemmViews {
@@ -36,6 +39,7 @@ GemmOptions options_of(const kiln_gemm_options* given) {
   const char* const op = "gemm";
   const auto c = copy_of(given, "kiln_gemm_options");
   check_reserved("kiln_gemm_options", c.reserved);
+  check_reserved("kiln_gemm_options", c.reserved_last);
   options.trans_a = c.trans_a != 0;
   options.trans_b = c.trans_b != 0;
   options.bias = view_of(op, "bias", c.bias);
@@ -59,6 +63,7 @@ GemmOptions options_of(const kiln_gemm_options* given) {
   }
   if (c.bound_epilogue != nullptr) options.bound_epilogue = &c.bound_epilogue->epilogue;
   options.workspace = {c.allocate, c.allocate_context};
+  options.pdl = enum_of({op, "pdl"}, c.pdl, Pdl::weights);
   return options;
 }
 

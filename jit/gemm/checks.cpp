@@ -171,6 +171,7 @@ Gate check_gate(const GemmOptions& options, std::int64_t columns) {
   check_option("activation", options.activation, Activation::geglu_tanh, "kiln::Activation");
   check_option("gate", options.gate, Gate::interleaved, "kiln::Gate");
   check_option("accumulator", options.accumulator, Accumulator::f16, "kiln::Accumulator");
+  check_option("pdl", options.pdl, Pdl::weights, "kiln::Pdl");
   if (!is_gated(options.activation)) {
     if (options.gate == Gate::none) return Gate::none;
     throw_value({kGemmOp, "gate"},

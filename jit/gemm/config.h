@@ -72,6 +72,9 @@ GemmRow find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile);
 
 // The specialization of a row for a problem: of its traits, what this row's kernel depends on.
 Specialization gemm_specialization(int arch, GemmRow row, const GemmTraits& traits);
+// Tells a launch of an sm_90a row where its tiles lie (GemmRaster). `splits`: the CTAs of a cluster
+// that share a tile.
+void set_raster(const GemmProblem& problem, const GemmSm90Config& config, int splits, Step& step);
 // Whether an sm_90a row's kernel reads the residual by boxes of a tensor map.
 bool has_residual_boxes(const GemmTraits& traits, const GemmSm90Config& config);
 // Of sm_90a rows, "" or why they do not serve such kernels: one sentence.

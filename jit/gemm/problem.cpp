@@ -224,7 +224,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   check_written({kGemmOp, "out"}, out);
   problem.batch = static_cast<int>(batch), problem.m = static_cast<int>(ma.rows);
   problem.n = static_cast<int>(mb.cols), problem.k = static_cast<int>(ma.cols);
-  problem.tile = options.config;
+  problem.tile = options.config, problem.pdl = options.pdl;
 
   const Operand oa = layout_of("a", ma.cols, ma.col_stride, ma.rows, ma.row_stride);
   const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
@@ -263,6 +263,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   p.m = problem.m, p.n = static_cast<int>(columns), p.k = problem.k, p.batch = problem.batch;
   p.alpha = options.alpha;
   p.splits = 1, p.whole_tiles = std::numeric_limits<int>::max();
+  p.weights_ahead = problem.pdl == Pdl::weights;
   if (!std::isfinite(p.alpha)) {
     throw_value({kGemmOp, "alpha"}, "must be a finite number, got " + number_text(p.alpha));
   }

@@ -68,6 +68,7 @@ struct GemmProblem : Problem {
   int m = 0, n = 0, k = 0, batch = 0;  // n: columns of b, two for each of a gated output
   std::int64_t expected_rows = 0;      // of a group; 0: unknown
   std::optional<GemmTile> tile;
+  Pdl pdl = Pdl::off;
   std::int64_t measured_m = 0;  // set by resolve(): of the tuning entry that named the row; 0: none
 
   GemmProblem() { op = "gemm"; }

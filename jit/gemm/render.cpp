@@ -1,6 +1,7 @@
 #include "jit/gemm/render.h"
 
 #include "jit/gemm/user_epilogue.h"
+#include "jit/op/arch.h"
 #include "jit/op/checks.h"
 #include "jit/op/source_text.h"
 
@@ -77,6 +78,8 @@ std::string render_gemm(const Specialization& spec, const UserTexts& texts) {
        << ", kWarpsN = " << config.warps_n << ";\n"
        << "  static constexpr bool kAlignedLoads = " << boolean(traits.loads == Access::vectors)
        << ", kAlignedStores = " << boolean(traits.stores == Access::vectors) << ";\n"
+       << "  static constexpr bool kOverlaps = "
+       << boolean(arch_table()[static_cast<std::size_t>(spec.arch())].number >= 90) << ";\n"
        << epilogue_constants(traits) << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "

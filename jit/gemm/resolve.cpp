@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <stdexcept>
+#include <utility>
 
 #include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
@@ -44,6 +45,15 @@ GemmRow overridden_row(const GemmProblem& problem, int arch) {
   return row;
 }
 
+// The rows and columns of the problem that a cluster computes at a time.
+struct ClusterTile {
+  int rows, columns;
+};
+ClusterTile cluster_tile(const GemmSm90Config& config) {
+  return {config.block_m * (config.swapped ? 1 : config.cluster),
+          config.block_n * (config.swapped ? config.cluster : 1)};
+}
+
 // Persistent: as many clusters as the device holds at once, or as there are tiles (a cluster that
 // waited for another's end would then compute its own share of the tiles all alone). A cluster for
 // each tile where K is split, and where CTAs share columns and K is long: those of one wave do not
@@ -51,8 +61,7 @@ GemmRow overridden_row(const GemmProblem& problem, int arch) {
 // and 4 CTAs, 1.01 at 4096, but 0.91 at 3584, where starting anew weighs more).
 unsigned sm90_grid(const GemmProblem& problem, const GemmSm90Config& config, int splits,
                    const runtime::Device& device) {
-  const int rows = config.block_m * (config.swapped ? 1 : config.cluster);
-  const int columns = config.block_n * (config.swapped ? config.cluster : 1);
+  const auto [rows, columns] = cluster_tile(config);
   const long long tiles = most_tiles(problem, rows, columns);
   if (config.splits) return grid_of(tiles * splits);
   constexpr int kLongK = 4096;
@@ -83,6 +92,19 @@ void resolve_portable(GemmProblem& problem, const GemmChoice& choice) {
 
 }  // namespace
 
+// The number of tiles fits, as the grid's size was checked. An empty output, which is explained but
+// not computed, counts as one tile.
+void set_raster(const GemmProblem& problem, const GemmSm90Config& config, int splits, Step& step) {
+  const auto [rows, columns] = cluster_tile(config);
+  int down = std::max(1, static_cast<int>(gemm_tiles(problem.m, 1, 1, rows, 1)));
+  int across = std::max(1, static_cast<int>(gemm_tiles(1, problem.n, 1, 1, columns)));
+  if (config.swapped) std::swap(down, across);
+  GemmRaster raster = gemm_raster(down, across, config.raster_rows);
+  const int k_tiles = (problem.k + config.block_k - 1) / config.block_k;
+  raster.part_k_tiles = k_tiles / splits, raster.longer_parts = k_tiles % splits;
+  step.arguments.set_value(offsetof(GemmParams, raster), raster);
+}
+
 void require_vectors(const GemmTraits& baked, CallArguments& arguments) {
   constexpr std::size_t kVectorBytes = 16;
   if (baked.loads != Access::elements) {
@@ -110,12 +132,14 @@ void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split
   Step& step = problem.recipe.first();
   step.spec = gemm_specialization(arch, choice.row, problem.traits);
   step.splits = choice.splits;
+  step.programmatic = problem.pdl != Pdl::off;
   problem.measured_m = choice.measured_m;
   require_vectors(step.spec.traits_as<GemmTraits>(), step.arguments);
   if (!choice.row.is_sm90()) return resolve_portable(problem, choice);
   const GemmSm90Config& config = choice.row.sm90();
   step.blocks = sm90_grid(problem, config, choice.splits, device);
   step.cluster = static_cast<unsigned>(config.splits ? choice.splits : config.cluster);
+  set_raster(problem, config, choice.splits, step);
 }
 
 double flops_of(const GemmProblem& problem) {

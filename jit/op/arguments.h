@@ -63,7 +63,11 @@ class CallArguments {
   std::size_t size() const { return size_; }
 
   // In the struct that set_params() was given.
-  void set_int(std::size_t offset, int value) { std::memcpy(bytes_ + offset, &value, 4); }
+  template <class Value>
+  void set_value(std::size_t offset, const Value& value) {
+    std::memcpy(bytes_ + offset, &value, sizeof value);
+  }
+  void set_int(std::size_t offset, int value) { set_value(offset, value); }
 
   // The launch uses `bytes` of the call's workspace from `begin` on. `pointer` and `nonce` are
   // offsets in the struct that set_params() was given; a nonce of 0 stands for none.

@@ -80,13 +80,14 @@ RecipeKernels find_kernels(const Recipe& recipe, const UserTexts& texts, runtime
 }
 
 void launch_step(const Step& step, const LoadedKernel& kernel, runtime::Device& device,
-                 void* stream) {
+                 void* stream, const Step* next) {
   runtime::LaunchShape shape;
   shape.grid[0] = step.blocks;
   shape.block[0] = kernel.threads;
   shape.cluster[0] = step.cluster;
   shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
   shape.programmatic = step.programmatic;
+  shape.precedes_programmatic = next != nullptr && next->programmatic;
   if (const auto pack = step.spec.kernel().pack) {
     ParameterBlock block;
     device.launch(*kernel.kernel, shape, stream, pack(step.arguments, step.spec, device, block),
@@ -98,11 +99,13 @@ void launch_step(const Step& step, const LoadedKernel& kernel, runtime::Device& 
 
 void launch_steps(Recipe& recipe, const RecipeKernels& kernels, runtime::Device& device,
                   void* workspace, void* stream) {
-  std::size_t i = 0;
+  const auto steps = recipe.steps();
   try {
-    for (Step& step : recipe.steps()) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      Step& step = steps[i];
       if (step.arguments.wants_workspace()) step.arguments.set_workspace(workspace, new_nonce());
-      launch_step(step, *kernels[i++], device, stream);
+      launch_step(step, *kernels[i], device, stream,
+                  i + 1 < steps.size() ? &steps[i + 1] : nullptr);
     }
   } catch (const runtime::DeviceError& error) {
     throw_device_error(error);

@@ -70,9 +70,10 @@ using RecipeKernels = std::array<const LoadedKernel*, Recipe::kMaxSteps>;
 RecipeKernels find_kernels(const Recipe& recipe, const UserTexts& texts, runtime::Device& device,
                            void* const* stream);
 
-// One launch. Requires: the arguments have their workspace. Throws runtime::DeviceError.
+// One launch. Requires: the arguments have their workspace. `next`: the step behind it, if there is
+// one. Throws runtime::DeviceError.
 void launch_step(const Step& step, const LoadedKernel& kernel, runtime::Device& device,
-                 void* stream);
+                 void* stream, const Step* next = nullptr);
 
 // Launches the steps in order. Requires: `workspace` is what workspace_bytes asks for. A driver's
 // failure becomes CudaError.

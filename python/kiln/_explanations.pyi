@@ -17,6 +17,7 @@ from ._operations import (
     LseLayout,
     NamedTensors,
     Numbers,
+    Pdl,
     PlainActivation,
     Precision,
     ScaleLayout,
@@ -186,6 +187,7 @@ def explain_gemm(
     counts: Tensor | None = None,
     expected_rows: Count = 0,
     config: Tile | None = None,
+    pdl: Pdl = False,
 ) -> str: ...
 def explain_rms_norm(
     x: Tensor,

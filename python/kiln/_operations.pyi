@@ -24,6 +24,7 @@ AnyEpilogue: TypeAlias = str | BoundEpilogue | Epilogue
 Numbers: TypeAlias = dict[str, float]
 NamedTensors: TypeAlias = dict[str, Any]
 Tile: TypeAlias = dict[str, int] | tuple[int, ...]
+Pdl: TypeAlias = bool | Literal["weights"]
 PlainActivation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu"]
 LseBase: TypeAlias = Literal["e", "2"]
 LseLayout: TypeAlias = Literal["ht", "th"]
@@ -191,6 +192,7 @@ def gemm(
     counts: Tensor | None = None,
     expected_rows: Count = 0,
     config: Tile | None = None,
+    pdl: Pdl = False,
 ) -> Any: ...
 def rms_norm(
     x: Tensor,

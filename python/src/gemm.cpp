@@ -79,6 +79,13 @@ Activation read_activation(PyObject* object) {
   return text.empty() && !is_given(object) ? Activation::none : parse_activation(std::string(text));
 }
 
+Pdl read_pdl(PyObject* object) {
+  if (object == nullptr || object == Py_False) return Pdl::off;
+  if (object == Py_True) return Pdl::on;
+  if (PyUnicode_Check(object)) return pdl_of(string_argument(object, subject(kPdl)));
+  refuse_pdl(py::cast<std::string>(py::repr(object)));
+}
+
 // One call, read from its Python arguments.
 struct GemmCall {
   Signature::Tensors<TensorArgument> tensors;
@@ -106,6 +113,7 @@ struct GemmCall {
       options.expected_rows = int64_argument(slots[kExpectedRows], subject(kExpectedRows));
     }
     if (is_given(slots[kConfig])) options.config = read_tile(slots[kConfig]);
+    options.pdl = read_pdl(slots[kPdl]);
     out_dtype = dtype_argument(slots[kOutDtype], subject(kOutDtype));
     epilogue.read(intake, tensors.all);
     epilogue.set(options);

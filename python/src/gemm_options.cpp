@@ -30,6 +30,18 @@ Gate gate_of(std::string_view name) {
   return gate;
 }
 
+Pdl pdl_of(std::string_view name) {
+  if (name == "off") return Pdl::off;
+  if (name == "on") return Pdl::on;
+  if (name == "weights") return Pdl::weights;
+  refuse_pdl(quoted(name));
+}
+
+void refuse_pdl(const std::string& given) {
+  throw_value(subject_of<GemmSignature>(GemmSignature::kPdl),
+              "must be False, True or \"weights\", got " + given);
+}
+
 GemmTile tile_of(std::span<const std::int64_t, kTileNumbers> values) {
   const auto value = [&](std::size_t i) {
     return as_int(values[i], subject_of<GemmSignature>(GemmSignature::kConfig));

@@ -33,6 +33,7 @@ GemmOptions options_of(const GemmArguments& given) {
   if (given.epilogue) options.epilogue = view_of(given.epilogue);
   options.expected_rows = given.expected_rows;
   if (given.config) options.config = read_tile(given.config);
+  options.pdl = pdl_of(view_of(given.pdl));
   return options;
 }
 

@@ -25,6 +25,12 @@ struct WarpThreads {
 // zeroed: a flag is raised if it holds the launch's nonce, which is never 0. They are left lowered,
 // so that a replayed graph may reuse its nonce. Warps take the place of CTAs with WarpThreads.
 //
+// A programmatic launch touches flags and what they guard behind wait_for_launches() alone
+// (launches.cuh). An earlier launch that still runs may have the same workspace, and nonces do not
+// keep the two apart: whichever raises a flag last takes it from the other, whose tile is then
+// never finished, and whoever finishes lowers the flags of both. In a replayed graph even the
+// nonces of old launches come again.
+//
 // A counter with atomicAdd would need zeroed memory, hence another launch; with compare-and-swap
 // the CTAs take turns, and sixteen that arrive together wait for 6 us.
 template <class Threads>

@@ -1,6 +1,7 @@
 // The portable GEMM (sm_80 and later): cp.async into a ring of shared-memory stages, ldmatrix and
 // mma.sync. A rendered kernel calls gemm<Config, Epilogue>(params); the host renders both types.
 #pragma once
+#include "/kiln/base/launches.cuh"
 #include "/kiln/gemm/epilogue.cuh"
 #include "/kiln/gemm/fragments.cuh"
 #include "/kiln/gemm/gate.cuh"
@@ -72,7 +73,7 @@ struct GemmShape {
 template <class Config>
 __device__ __forceinline__ bool find_tile(const GemmParams& params, int index, TilePosition& at) {
   constexpr int kColumns = GemmShape<Config>::kOutputN;
-  if constexpr (Config::kGrouping == Grouping::none) {
+  if constexpr (!kGrouped<Config>) {
     at = tile_position<Config::kBlockM, kColumns>(params.m, params.n, index);
     return true;
   } else {
@@ -87,6 +88,8 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
   const int warp_row = warp / Config::kWarpsN * Shape::kWarpM;
   const int warp_column = warp % Config::kWarpsN * Shape::kWarpN;
   const TileShare share = tile_share<Config::kBlockK>(params, blockIdx.x);
+  // Earlier launches may decide where the groups lie.
+  if constexpr (kGrouped<Config>) wait_for_launches<Config::kOverlaps>();
   TilePosition start;
   if (!find_tile<Config>(params, share.tile, start)) return;
   // These two stay in shared memory because the main loop leaves no registers for them.
@@ -96,6 +99,9 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
     position = start;
     kept = share;
   }
+  // weights_ahead is not made use of: a and b are copied in the same groups.
+  wait_for_launches<Config::kOverlaps>();
+  let_dependents_begin<Config::kOverlaps>();
 
   typename Shape::Accumulator accumulators[Shape::kWarpM / 16][Shape::kWarpN / 8] = {};
   main_loop<Config, Shape>(params, start, share, warp_row, warp_column, accumulators);

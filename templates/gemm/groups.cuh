@@ -10,6 +10,9 @@ namespace kiln {
 // counts: a[g] has room for m rows, of which the first counts[g] are the group's.
 enum class Grouping { none, offsets, counts };
 
+template <class Config>
+inline constexpr bool kGrouped = Config::kGrouping != Grouping::none;
+
 // Rows of a and of the output, from `begin` to before `end`.
 struct GroupRows {
   int begin, end;

@@ -8,6 +8,39 @@
 
 namespace kiln {
 
+// A number from 1 on that the host knows, to divide numbers from 0 to 2^31 - 1 by (raster.cuh).
+struct GemmDivisor {
+  int value;
+  unsigned multiplier;  // 2^(31 + shift) / value, rounded up
+  unsigned shift;       // the least with value <= 2^shift
+};
+constexpr GemmDivisor gemm_divisor(int value) {
+  unsigned shift = 0, rest = static_cast<unsigned>(value - 1);
+  for (unsigned step = 16; step != 0; step /= 2) {
+    if (rest >> step != 0) rest >>= step, shift += step;
+  }
+  shift += rest;
+  const unsigned long long divisor = static_cast<unsigned long long>(value);
+  return {value, static_cast<unsigned>(((1ULL << (31 + shift)) + divisor - 1) / divisor), shift};
+}
+
+// How the sm_90a kernel numbers its tiles and divides K, so that a CTA finds its first tile without
+// a division. Tiles are those of clusters.
+struct GemmRaster {
+  int rows;               // of tiles
+  GemmDivisor per_batch;  // tiles of a batch entry
+  GemmDivisor per_group;  // tiles of a group of rows of tiles
+  GemmDivisor last_rows;  // rows of tiles of the last group
+  // Each of the CTAs that share a tile multiplies so many K-tiles, and the first of them one more.
+  int part_k_tiles, longer_parts;
+};
+// `rows` and `columns` of tiles, at least 1, of the product that wgmma computes.
+constexpr GemmRaster gemm_raster(int rows, int columns, int group) {
+  const int last = rows % group == 0 ? group : rows % group;
+  return {rows, gemm_divisor(rows * columns), gemm_divisor(group * columns), gemm_divisor(last), 0,
+          0};
+}
+
 struct GemmParams {
   const void* a;         // M x K; the contiguous dimension is baked in, `a_ld` is the other stride
   const void* b;         // K x N; the same with `b_ld`
@@ -25,13 +58,15 @@ struct GemmParams {
   long long scale_a_batch, scale_b_batch;
   int m, n, k, batch;
   float alpha;
-  int splits;       // CTAs that share a split tile, each with a part of K
-  int whole_tiles;  // number of tiles that are not split; the launch begins with them
-  int reserved;
+  int splits;         // CTAs that share a split tile, each with a part of K
+  int whole_tiles;    // number of tiles that are not split; the launch begins with them
+  int weights_ahead;  // 1: nothing that still runs writes b, which may be loaded before the wait
+                      // for earlier launches; see base/launches.cuh
   // Of scales of blocks: the strides of their rows of A or columns (or blocks of columns) of B, and
   // from 128 of K to the next.
   long long scale_a_row, scale_a_group, scale_b_column, scale_b_group;
   const int* group_rows;  // [batch]: where groups of rows end, or how many rows each has; else null
+  GemmRaster raster;  // of the sm_90a kernel alone
 };
 static_assert(sizeof(GemmParams) % 8 == 0, "keep the argument block a whole number of words");
 

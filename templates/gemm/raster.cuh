@@ -25,6 +25,26 @@ __device__ __forceinline__ TilePosition tile_position(int rows, int columns, int
   return {batch, (first + in_group % group_rows) * kBlockM, in_group / group_rows * kBlockN};
 }
 
+// Returns the quotient, rounded down, of `number` from 0 on.
+__device__ __forceinline__ int divide(int number, const GemmDivisor& divisor) {
+  const u32 doubled = static_cast<u32>(number) * 2;
+  return static_cast<int>(__umulhi(doubled, divisor.multiplier) >> divisor.shift);
+}
+
+// The same position by the host's divisors.
+template <int kBlockM, int kBlockN, int kGroup>
+__device__ __forceinline__ TilePosition tile_position(const GemmRaster& raster, int index) {
+  const int batch = divide(index, raster.per_batch);
+  const int in_batch = index - batch * raster.per_batch.value;
+  const int group = divide(in_batch, raster.per_group);
+  const int in_group = in_batch - group * raster.per_group.value;
+  const int first = group * kGroup;
+  const bool whole = raster.rows - first >= kGroup;
+  const int column = whole ? in_group / kGroup : divide(in_group, raster.last_rows);
+  const int row = first + in_group - column * (whole ? kGroup : raster.last_rows.value);
+  return {batch, row * kBlockM, column * kBlockN};
+}
+
 // The work of one CTA: a tile, or one of `parts` parts of its K. The parts are whole K-tiles, and
 // their numbers of K-tiles differ by at most one.
 struct TileShare {

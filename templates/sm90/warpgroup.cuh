@@ -50,6 +50,17 @@ __device__ __forceinline__ u32 cluster_size() {
   asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
   return size;
 }
+// The cluster's place in the grid, and how many there are; both grids have one dimension.
+__device__ __forceinline__ u32 cluster_index() {
+  u32 index;
+  asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
+__device__ __forceinline__ u32 cluster_count() {
+  u32 count;
+  asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
+  return count;
+}
 // Loads from the same offset in the shared memory of another CTA of the cluster.
 __device__ __forceinline__ float4 load_shared_of(u32 cta, u32 address) {
   float4 quad;

@@ -46,6 +46,7 @@ struct Config {
   static constexpr int kWarpsM = 2, kWarpsN = 2;
   static constexpr bool kAlignedLoads = true;
   static constexpr bool kAlignedStores = true;
+  static constexpr bool kOverlaps = false;
   static constexpr kiln::Scale kScaleA = kiln::Scale::none, kScaleB = kiln::Scale::none;
   static constexpr kiln::Gate kGate = kiln::Gate::none;
   static constexpr kiln::Grouping kGrouping = kiln::Grouping::none;

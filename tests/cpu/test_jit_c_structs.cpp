@@ -173,7 +173,9 @@ TEST_CASE("GEMM's options arrive from C") {
                       &bound,
                       &offsets,
                       &counts,
-                      7};
+                      7,
+                      KILN_PDL_WEIGHTS,
+                      0};
   const GemmOptions options = options_of(&c);
   CHECK((options.trans_a && !options.trans_b));
   CHECK(options.bias.data == bias.data);
@@ -193,11 +195,18 @@ TEST_CASE("GEMM's options arrive from C") {
   CHECK(options.gate == Gate::interleaved);
   CHECK(options.accumulator == Accumulator::f16);
   CHECK((options.allow_tf32 && !options.fast));
+  CHECK(options.pdl == Pdl::weights);
   CHECK((options.workspace.allocate == allocate && options.workspace.context == g_memory));
   c.trans_a = c.allow_tf32 = 0;
   c.trans_b = c.fast = 1;
   CHECK((!options_of(&c).trans_a && options_of(&c).trans_b));
   CHECK((!options_of(&c).allow_tf32 && options_of(&c).fast));
+  c.pdl = 3;
+  CHECK(mentions(message_of<std::invalid_argument>([&] { options_of(&c); }),
+                 "gemm: pdl must be one of the values that kiln/c.h lists, 0 to 2, got 3"));
+  c.pdl = KILN_PDL_ON, c.reserved_last = 1;
+  CHECK(mentions(message_of<std::invalid_argument>([&] { options_of(&c); }),
+                 "kiln_gemm_options: reserved must be 0, got 1"));
 }
 
 TEST_CASE("the norms' options arrive from C") {
@@ -229,7 +238,7 @@ TEST_CASE("zeroed options from C are the defaults, and so are null ones") {
   for (const GemmOptions& options : {options_of(&c), options_of((kiln_gemm_options*)nullptr)}) {
     CHECK(options.alpha == 1.0f);
     CHECK_FALSE((options.bias.given() || options.scale_a.given() || options.config));
-    CHECK(options.epilogue.empty());
+    CHECK((options.epilogue.empty() && options.pdl == Pdl::off));
   }
   const auto a = zeroed<kiln_attention_options>();
   CHECK((options_of(&a).window_left == -1 && options_of(&a).window_right == -1));

@@ -145,6 +145,7 @@ TEST_CASE("options of gemm that are no value of their type are reported") {
         "gemm: gate must be a value of kiln::Gate, got 9");
   CHECK(message({.accumulator = static_cast<Accumulator>(9)}) ==
         "gemm: accumulator must be a value of kiln::Accumulator, got 9");
+  CHECK(message({.pdl = static_cast<Pdl>(9)}) == "gemm: pdl must be a value of kiln::Pdl, got 9");
 }
 
 TEST_CASE("structs of C with such a view are reported when they are read") {

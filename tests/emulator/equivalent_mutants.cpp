@@ -65,8 +65,25 @@ bool is_fence_of_release(const Mutant& mutant, std::string_view ptx) {
   return next("mbarrier.arrive.shared::cta.b64") < next("bar.sync");
 }
 
+// The wait for earlier launches of the math groups, where all that they read comes behind stages
+// that the producer fills once it has waited.
+bool is_wait_of_readers_of_stages(const GemmTraits& traits, const Mutant& mutant,
+                                  std::string_view ptx) {
+  if (!starts(mutant, "griddepcontrol.wait") || traits.bias != DType::none ||
+      traits.scale_a == Scale::tensor || traits.scale_b == Scale::tensor) {
+    return false;
+  }
+  const std::size_t producer = ptx.rfind("griddepcontrol.wait", ptx.find("griddepcontrol.launch"));
+  const auto line = static_cast<std::uint32_t>(std::ranges::count(ptx.substr(0, producer), '\n'));
+  return mutant.line != line + 1;
+}
+
 std::string_view why_not_modelled_sm90(const GemmTraits& traits, const Mutant& mutant,
                                        std::string_view ptx) {
+  if (is_wait_of_readers_of_stages(traits, mutant, ptx)) {
+    return "memory that is visible to whoever waits for earlier launches himself: the device takes "
+           "an order behind one that has waited for it";
+  }
   if (starts(mutant, "bar.warp.sync")) {
     return "a warp whose lanes come apart before a barrier of the cluster or the end, which the "
            "device lets them reach one by one";

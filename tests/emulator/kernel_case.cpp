@@ -11,7 +11,6 @@
 #include "jit/attention/family.h"
 #include "jit/attention/sm90_config.h"
 #include "jit/compile/kernel_source.h"
-#include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
 #include "jit/merge_states/family.h"
 #include "jit/moe_permute/family.h"
@@ -23,7 +22,7 @@
 #include "kiln/control.h"
 #include "runtime/emulator/machine/emulated_device.h"
 #include "templates/attention/params.h"
-#include "templates/gemm/params.h"
+#include "tests/emulator/earlier_launch.h"
 #include "tests/emulator/kernel_values.h"
 #include "tests/emulator/reference.h"
 
@@ -53,17 +52,6 @@ LoadedKernel loaded(const Specialization& spec, const std::string& ptx) {
   return kernel;
 }
 
-// The tile of a GEMM's row, of either table.
-GemmTile tile_of(const Specialization& spec) {
-  const auto row = static_cast<std::size_t>(spec.row());
-  if (&spec.kernel() == &kGemmSm90) {
-    const GemmSm90Config& config = gemm_sm90_configs()[row];
-    return {config.block_m, config.block_n, config.block_k, config.stages, config.cluster, 0};
-  }
-  const GemmConfig& config = gemm_configs()[row];
-  return {config.block_m, config.block_n, config.block_k, config.stages, 1, 0};
-}
-
 // A problem must be larger than this tile; an sm_90a row is shown as if it were a portable one.
 AttentionConfig config_of(const Specialization& spec) {
   const auto row = static_cast<std::size_t>(spec.row());
@@ -73,18 +61,6 @@ AttentionConfig config_of(const Specialization& spec) {
   same.block_q = config.block_q, same.block_kv = config.block_kv, same.stages = config.stages;
   same.teams = 1, same.splits = config.splits;
   return same;
-}
-
-// Cuts off what 8 bits cannot hold, and returns half a step as a part of typical values.
-double saturate(DType dtype, std::vector<double>& values) {
-  double squares = 0;
-  for (double& value : values) {
-    if (dtype == DType::i8) value = std::clamp(value, -128.0, 127.0);
-    if (dtype == DType::f8_e4m3) value = std::clamp(value, -448.0, 448.0);
-    squares += value * value;
-  }
-  if (dtype != DType::i8) return dtype == DType::f8_e4m3 ? 1.0 / 16 : 1.0 / 8;
-  return 0.5 / std::sqrt(squares / static_cast<double>(values.size()));
 }
 
 // One CTA computes all tiles, all but one have their own, or two CTAs share them. Splits of few
@@ -211,95 +187,6 @@ void KernelCase::make_attention(int size) {
   outputs_.push_back({&out, reference(problem), 2 * epsilon(traits.q)});
 }
 
-void KernelCase::make_gemm(int size) {
-  const auto traits = spec_.traits_as<GemmTraits>();
-  const GemmTile config = tile_of(spec_);
-  GemmReference problem;
-  problem.traits = traits;
-  problem.m = config.block_m + 8;
-  // Rows of the output are whole vectors. A cluster along N has more than one tile for each CTA.
-  const int vector = is_quantized(traits.output) ? 16 : 8;
-  problem.n = config.block_n * config.cluster + (traits.gate == Gate::none ? vector : 2 * vector);
-  const int columns = traits.gate == Gate::none ? problem.n : problem.n / 2;
-  problem.k = config.block_k * (config.stages + 1 - size) + 16 / size_of(traits.input);
-  Tensor& a = tensor(traits.input, {problem.m, problem.k}, traits.major_a == Major::mn);
-  Tensor& b = tensor(traits.dtype_b(), {problem.k, problem.n}, traits.major_b == Major::k);
-  GemmOptions options;
-  options.fast = traits.fast;
-  const auto add_scale = [&](const Tensor& made, TensorView& view, std::vector<float>& values) {
-    view = made.view;
-    values = made.values;
-  };
-  const auto add_factors = [&](Scale scale, TensorView& view, std::vector<float>& values,
-                               int length) {
-    if (scale == Scale::none || is_of_blocks(scale)) return;
-    add_scale(tensor(DType::f32, {scale == Scale::tensor ? 1 : length}), view, values);
-  };
-  add_factors(traits.scale_a, options.scale_a, problem.scale_a, problem.m);
-  add_factors(traits.scale_b, options.scale_b, problem.scale_b, problem.n);
-  if (traits.block_scaled()) {
-    const int groups = (problem.k + 127) / 128;
-    const int columns = traits.scale_b == Scale::groups ? problem.n : (problem.n + 127) / 128;
-    add_scale(tensor(DType::f32, {problem.m, groups}, true), options.scale_a, problem.scale_a);
-    add_scale(tensor(DType::f32, {groups, columns}, true), options.scale_b, problem.scale_b);
-  }
-  options.activation = traits.activation;
-  options.gate = traits.gate;
-  options.accumulator = traits.accumulator;
-  options.allow_tf32 = traits.input == DType::f32;
-  if (traits.bias != DType::none) {
-    Tensor& bias = tensor(traits.bias, {problem.n});
-    options.bias = bias.view;
-    problem.bias = bias.values;
-  }
-  if (traits.residual != DType::none) {
-    Tensor& residual = tensor(traits.residual, {problem.m, columns});
-    options.residual = residual.view;
-    problem.residual = residual.values;
-  }
-  problem.a = a.values;
-  problem.b = b.values;
-  Tensor& out = tensor(traits.output, {problem.m, columns});
-  GemmProblem call;
-  check_gemm(a.view, b.view, out.view, options, call);
-  // Four tiles: whole; all in two parts; two of them in three.
-  const int splits = size + 1, whole = size == 2 ? 2 : 0;
-  const long long tiles = gemm_tiles(problem.m, problem.n, 1, config.block_m, config.block_n);
-  const long long parts = size == 0 ? 0 : (tiles - whole) * splits;
-  Step& step = call.recipe.first();
-  step.spec = spec_;
-  if (&spec_.kernel() == &kGemmSm90) {
-    // One cluster computes all tiles; all but one of them have their own; two clusters share them.
-    // Where CTAs share K of a tile: one, three, four for each, with an odd or an even part.
-    const bool shares = gemm_sm90_configs()[static_cast<std::size_t>(spec_.row())].splits;
-    const int sharing = size == 0 ? 1 : size + 2;
-    const auto all = static_cast<unsigned>(tiles);
-    const unsigned clusters = shares ? all : size == 1 ? std::max(all, 2u) - 1 : 1u + (size == 2);
-    step.cluster = static_cast<unsigned>(shares ? sharing : config.cluster);
-    step.blocks = clusters * step.cluster;
-  } else {
-    step.blocks = static_cast<unsigned>(size == 0 ? tiles : whole + parts);
-    call.recipe.workspace_bytes =
-        static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n));
-    if (parts != 0) {
-      step.arguments.set_int(offsetof(GemmParams, splits), splits);
-      step.arguments.set_int(offsetof(GemmParams, whole_tiles), whole);
-      step.arguments.want_workspace(offsetof(GemmParams, workspace), 0, call.recipe.workspace_bytes,
-                                    offsetof(GemmParams, nonce));
-    }
-  }
-  recipe_ = call.recipe;
-  // Half-precision sums are rounded at every step of 16; the others once.
-  const bool half_sums = traits.accumulator == Accumulator::f16;
-  double tolerance = epsilon(traits.output) * (half_sums ? 4 * std::sqrt(problem.k / 16.0) : 1);
-  // The tensor cores cut all terms of a sum of 8-bit floats to 13 bits at every step of 32: for a
-  // K-tile of 128, or, fast, for all of K.
-  if (is_f8(traits.input)) tolerance += traits.fast ? 0.02 : 0.003;
-  std::vector<double> expected = reference(problem);
-  if (is_quantized(traits.output)) tolerance += saturate(traits.output, expected);
-  outputs_.push_back({&out, std::move(expected), tolerance});
-}
-
 KernelCase::KernelCase(const Specialization& spec, int size)
     : spec_(spec), ordinal_(device_of(spec).info().ordinal) {
   set_python_paths({KILN_TEST_SITE_PACKAGES});  // where pip put NVRTC
@@ -347,11 +234,19 @@ std::vector<std::byte> KernelCase::run(const std::string& ptx,
   const LoadedKernel kernel = loaded(spec_, ptx);
   // What an earlier call left, or anything else.
   if (workspace_.empty()) workspace_.resize(recipe_.workspace_bytes, std::byte{0xff});
-  std::size_t i = 0;
-  for (Step& step : recipe_.steps()) {
+  const auto steps = recipe_.steps();
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    Step& step = steps[i];
     if (step.arguments.wants_workspace()) step.arguments.set_workspace(workspace_.data(), ++nonce_);
-    const LoadedKernel* const partner = partners_[i++];
-    launch_step(step, partner != nullptr ? *partner : kernel, device, nullptr);
+    const LoadedKernel* const partner = partners_[i];
+    if (i == 0 && step.programmatic) {
+      const auto spans = step.arguments.spans();
+      std::vector<runtime::MemorySpan> earlier(spans.begin(), spans.end());
+      if (weights_ahead_) earlier.erase(earlier.begin() + 1);  // b
+      launch_earlier(device, earlier);
+    }
+    launch_step(step, partner != nullptr ? *partner : kernel, device, nullptr,
+                i + 1 < steps.size() ? &steps[i + 1] : nullptr);
   }
   std::vector<std::byte> all;
   for (const Output& output : outputs_) {

@@ -78,7 +78,8 @@ class KernelCase {
   std::vector<Output> outputs_;
   Recipe recipe_;
   std::vector<std::byte> workspace_;
-  std::uint64_t nonce_ = 0;  // of the last launch
+  std::uint64_t nonce_ = 0;     // of the last launch
+  bool weights_ahead_ = false;  // of a GEMM: b is not written by the launch before
 };
 
 }  // namespace kiln::testing

@@ -31,12 +31,10 @@ class Stream {
   std::vector<std::uint32_t> y = std::vector<std::uint32_t>(1024);
   unsigned threads = 32;
   void* stream = nullptr;
+  bool precedes = false;  // whether a launch is told to precede a programmatic one
 
-  // The device records launches once it has seen griddepcontrol.
-  Stream() {
-    device.load(image("first", text("first", kWait)));
-    device.synchronize(stream);
-  }
+  // Its launches are recorded from the first programmatic one on.
+  Stream() { dependent(kWait); }
 
   // Returns the report of the fault that it ends with, or nothing.
   std::string launch(const std::string& name, const std::string& body, bool programmatic = false) {
@@ -59,6 +57,7 @@ class Stream {
     runtime::LaunchShape shape;
     shape.block = {threads, 1, 1};
     shape.programmatic = programmatic;
+    shape.precedes_programmatic = precedes;
     try {
       device.launch(*kernel, shape, stream, std::as_bytes(std::span(&arguments, 1)), spans);
     } catch (const EmulatorError& error) {
@@ -257,6 +256,21 @@ TEST_CASE("a launch before the launch before may still run, too", "[emulator]") 
   stream.launch("first", kWrite);
   CHECK(stream.launch("middle", kSignal).empty());  // an ordinary launch: the first has ended
   CHECK(stream.dependent(kRead).empty());
+}
+
+TEST_CASE("a stream's launches are recorded from the first programmatic one on", "[emulator]") {
+  Stream stream;
+  int others[2];
+  stream.stream = &others[0];
+  stream.launch("producer", kWrite);
+  CHECK(stream.dependent(kRead).empty());
+  stream.launch("producer", kWrite);
+  CHECK_FALSE(stream.dependent(kRead).empty());
+  // Or from one that is known to precede it.
+  stream.stream = &others[1];
+  stream.precedes = true;
+  stream.launch("producer", kWrite);
+  CHECK_FALSE(stream.dependent(kRead).empty());
 }
 
 }  // namespace kiln::testing

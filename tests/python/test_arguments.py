@@ -114,6 +114,11 @@ def test_accumulator():
     refuses(TypeError, "accumulator must be a dtype", gemm, accumulator="double double")
 
 
+@pytest.mark.parametrize("pdl, told", [("always", '"always"'), (1, "1"), (None, "None")])
+def test_pdl(pdl, told):
+    refuses(ValueError, f'pdl must be False, True or "weights", got {told}', gemm, pdl=pdl)
+
+
 @pytest.mark.parametrize("dtype", ["float8", object(), 3])
 def test_out_dtype_must_be_a_dtype(dtype):
     refuses(TypeError, "out_dtype must be a dtype that Kiln computes with", gemm, out_dtype=dtype)

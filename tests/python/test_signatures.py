@@ -158,7 +158,7 @@ def test_every_operation_is_described():
 def listed(operation, name):
     """The words that a parameter's type lists."""
     (parameter,) = (p for p in OPERATIONS[operation].parameters if p.name == name)
-    return ast.literal_eval(parameter.type.python.removeprefix("Literal"))
+    return ast.literal_eval(parameter.type.python.partition("Literal")[2])
 
 
 HALF = torch.float16
@@ -169,6 +169,7 @@ WORDS = [
     ("gemm", "gate", "quarters", {"activation": "swiglu"}),
     ("gemm", "accumulator", "bfloat16", {}),
     ("gemm", "precision", "high", {}),
+    ("gemm", "pdl", "always", {}),
 ]
 
 

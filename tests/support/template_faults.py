@@ -27,6 +27,7 @@ EPILOGUE_VALUES = f"{FOLDER}/test_gemm_epilogues.py::"
 TILE = f"{GEMM}test_every_tile_of_the_table_by_config -k bf16-"
 SPLIT_K = f"{FOLDER}/test_gemm_split.py::test_splits -k bf16-nn-odd"
 RELEASE = "tests/compile/test_fences.py::test_the_residuals_stages_are_released_behind_a_fence"
+AFTER_ANOTHER = f"{FOLDER}/test_gemm_pdl.py::test_everything_may_come_from_the_launch_before -k "
 TILE_F8 = f"{FOLDER}/test_gemm_f8.py::test_8_bit_floats -k "
 BLOCKS = f"{FOLDER}/test_gemm_blocks.py::test_scales_of_blocks -k "
 GATED = f"{FOLDER}/test_gemm_gated.py::test_gated -k bf16-swiglu-full"
@@ -136,8 +137,8 @@ FAULTS = [
           "if (part == Step::kParts - 1) release_stage", "if (part == 0) release_stage",
           f"{TILE_F8}128x256x128x4x1"),
     fault("fewer-bytes-are-expected", "gemm/sm90/load.cuh",
-          "arrive_expecting(full, Shape::kStageBytes);",
-          "arrive_expecting(full, Shape::kStageBytes - 16);",
+          "arrive_expecting(ring.full(stage), Shape::kStageBytes);",
+          "arrive_expecting(ring.full(stage), Shape::kStageBytes - 16);",
           f"{TILE_F8}128x128x128x5x1"),
     fault("columns-reach-half-of-the-cluster", "gemm/sm90/tile.cuh",
           "(1 << kCtas) - 1);", "(1 << kCtas / 2) - 1);",
@@ -171,6 +172,21 @@ FAULTS = [
           "if (leads()) wait_stores_read<1>();", "", f"{TILE}128x256x64x4x1"),
     fault("residual-is-released-without-a-fence", "gemm/sm90/residual.cuh",
           "    fence_async_proxy();\n", "", RELEASE),
+    # Programmatic launches.
+    fault("operands-are-read-while-an-earlier-launch-runs", "gemm/sm90/load.cuh",
+          "  wait_for_launches();\n", "", f"{AFTER_ANOTHER}persistent"),
+    fault("epilogue-reads-while-an-earlier-launch-runs", "gemm/sm90/gemm.cuh",
+          "    wait_for_launches();  // biases,", "    // Biases,", f"{AFTER_ANOTHER}swapped"),
+    fault("weights-are-read-early-without-a-promise", "gemm/sm90/load.cuh",
+          "if (gemm.weights_ahead != 0 && ", "if (", f"{AFTER_ANOTHER}shared-k"),
+    fault("portable-gemm-does-not-wait-for-earlier-launches", "gemm/gemm.cuh",
+          "  wait_for_launches<Config::kOverlaps>();\n", "", f"{AFTER_ANOTHER}portable"),
+    fault("weights-that-are-there-are-loaded-again", "gemm/sm90/load.cuh",
+          "if (ahead > 0) {", "if (ahead > 1) {",
+          f"{FOLDER}/test_gemm_pdl.py::test_the_same_bits -k swapped"),
+    fault("last-group-of-rows-counts-as-whole", "gemm/raster.cuh",
+          "raster.rows - first >= kGroup;", "raster.rows - first >= 0;",
+          f"{TILE}128x256x64x4x1"),
     # Its scales of blocks.
     fault("lower-rows-have-the-upper-ones-scales", SCALES,
           "first_row_ + i / 2 * 64 + i % 2 * 8", "first_row_ + i / 2 * 64",

@@ -248,8 +248,8 @@ typedef enum kiln_activation {
 /* A gated activation takes two columns of b, [k, 2 h], for column c of the output: c and h + c (the
  * default), or 2 c and 2 c + 1. */
 typedef enum kiln_gate { KILN_DEFAULT_GATE = 0, KILN_HALVES = 1, KILN_INTERLEAVED = 2 } kiln_gate;
-
 typedef enum kiln_accumulator { KILN_ACCUMULATE_F32 = 0, KILN_ACCUMULATE_F16 = 1 } kiln_accumulator;
+typedef enum kiln_pdl { KILN_PDL_OFF = 0, KILN_PDL_ON = 1, KILN_PDL_WEIGHTS = 2 } kiln_pdl;
 
 /* A row of the config table, which "kiln inspect gemm" lists, in the place of the chosen one. */
 typedef struct kiln_gemm_tile {
@@ -270,8 +270,7 @@ typedef struct kiln_gemm_options {
   const char* epilogue;        /* a C++ expression of acc, bias, residual, row, col, batch, m, n: it
                                   replaces bias, activation and residual; NULL or "" = none */
   const kiln_gemm_tile* config; /* NULL = chosen */
-  int32_t activation;           /* kiln_activation */
-  int32_t gate;                 /* kiln_gate */
+  int32_t activation, gate;     /* kiln_activation, kiln_gate */
   int32_t accumulator;          /* kiln_accumulator */
   int32_t allow_tf32;           /* 1: required for f32 inputs */
   int32_t fast; /* 1: f8 sums over all of K stay in the tensor cores, which have about 14 bits */
@@ -284,6 +283,7 @@ typedef struct kiln_gemm_options {
   const kiln_tensor* offsets;
   const kiln_tensor* counts;
   int64_t expected_rows; /* of a group, a hint; 0 = unknown */
+  int32_t pdl, reserved_last;                       /* kiln_pdl, which kiln/gemm.h describes; 0 */
 } kiln_gemm_options;
 
 /* out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or

@@ -24,6 +24,14 @@ Gate parse_gate(const std::string& name);  // "" = none
 
 enum class Accumulator : std::uint8_t { f32, f16 };
 
+// Programmatic dependent launch (compute capability 9.0 and later; before, it has no effect). on:
+// the launch may begin before the kernel before it in the stream has ended, if that kernel allows
+// it, as all GEMMs of Kiln do; it waits for all earlier kernels before it reads or writes memory.
+// weights: moreover, b may be read ahead of that wait. The caller promises that no kernel writes b
+// that may still run then: neither the one before this in the stream, nor those which that one did
+// not wait for.
+enum class Pdl : std::uint8_t { off, on, weights };
+
 // Overrides the choice of the tile. It must be a row of the config table, which "kiln inspect gemm"
 // lists.
 struct GemmTile {
@@ -62,6 +70,7 @@ struct GemmOptions {
   std::int64_t expected_rows = 0;  // of a group: a hint for the choice of the tile; 0 = unknown
   std::optional<GemmTile> config{};
   Workspace workspace{};
+  Pdl pdl = Pdl::off;
 };
 
 // out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual), with a [m, k] or

@@ -63,7 +63,7 @@ _GEMM = (
     "str? activation=None, str? gate=None, Tensor? residual=None, Tensor? scale_a=None, "
     "Tensor? scale_b=None, float alpha=1.0, ScalarType? out_dtype=None, str? precision=None, "
     "str accumulator='float32', str? epilogue=None, Tensor? offsets=None, Tensor? counts=None, "
-    "SymInt expected_rows=0, int[]? config=None"
+    "SymInt expected_rows=0, int[]? config=None, str pdl='off'"
 )
 _RMS_NORM = (
     "Tensor x, Tensor? weight=None, *, float eps=1e-06, float weight_offset=0.0, "

@@ -61,6 +61,15 @@ def flag(op: str, value: Any) -> Any:
     return value
 
 
+def pdl_name(op: str, pdl: Any) -> str:
+    """Returns the word that operators take for pdl."""
+    if isinstance(pdl, bool):
+        return "on" if pdl else "off"
+    if isinstance(pdl, str):
+        return pdl
+    raise ValueError(f'{op}: pdl must be False, True or "weights", got {pdl!r}')
+
+
 def numbers(op: str, values: Any) -> list[Any]:
     """Returns the list that the schemas need."""
     return list(values)

@@ -17,12 +17,12 @@ struct GemmSignature {
   enum Slot {
     kA, kB, kTransA, kTransB, kBias, kActivation, kGate, kResidual, kScaleA, kScaleB, kAlpha, kOut,
     kOutDtype, kPrecision, kAccumulator, kEpilogue, kParams, kTensors, kOffsets, kCounts,
-    kExpectedRows, kConfig, kSlots
+    kExpectedRows, kConfig, kPdl, kSlots
   };
   static constexpr std::array<const char*, kSlots> kNames = {
       "a", "b", "trans_a", "trans_b", "bias", "activation", "gate", "residual", "scale_a",
       "scale_b", "alpha", "out", "out_dtype", "precision", "accumulator", "epilogue", "params",
-      "tensors", "offsets", "counts", "expected_rows", "config"};
+      "tensors", "offsets", "counts", "expected_rows", "config", "pdl"};
 
   // The tensors of one call.
   template <class Argument>

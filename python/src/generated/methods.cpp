@@ -124,7 +124,7 @@ constexpr const char* kGemmDoc =
     "gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, gate=None, "
     "residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, out_dtype=None, "
     "precision=None, accumulator=\"float32\", epilogue=None, params=None, tensors=None, "
-    "offsets=None, counts=None, expected_rows=0, config=None)"
+    "offsets=None, counts=None, expected_rows=0, config=None, pdl=False)"
     "\n--\n\n"
 #include "python/src/docs/gemm.inc"
     ;
@@ -133,7 +133,7 @@ constexpr const char* kExplainGemmDoc =
     "explain_gemm(a, b, *, trans_a=False, trans_b=False, bias=None, activation=None, "
     "gate=None, residual=None, scale_a=None, scale_b=None, alpha=1.0, out=None, "
     "out_dtype=None, precision=None, accumulator=\"float32\", epilogue=None, params=None, "
-    "tensors=None, offsets=None, counts=None, expected_rows=0, config=None)"
+    "tensors=None, offsets=None, counts=None, expected_rows=0, config=None, pdl=False)"
     "\n--\n\n"
 #include "python/src/docs/explain.inc"
     ;

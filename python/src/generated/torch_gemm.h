@@ -35,6 +35,7 @@ struct GemmArguments {
   TorchTensor counts;
   std::int64_t expected_rows;
   TorchList config;
+  TorchText pdl;
   TorchTensor out;
 
   GemmArguments(TorchArguments in, bool writes) noexcept
@@ -57,6 +58,7 @@ struct GemmArguments {
         counts(in.optional_tensor()),
         expected_rows(in.integer()),
         config(in.optional_list()),
+        pdl(in.text()),
         out(writes ? in.tensor() : nullptr) {}
 
   GemmSignature::Tensors<TorchArgument> tensors() const {

@@ -92,7 +92,6 @@ struct Program {
   std::vector<SharedVariable> shared_variables;
   std::vector<SharedAddressRow> shared_addresses;
   bool uses_wgmma = false;
-  bool uses_griddepcontrol = false;
   std::unique_ptr<OpExtra> matrix_registers;  // MatrixRegisters (matrix_groups.h) of such a kernel
   std::shared_ptr<const FlatFunction> flat;   // of a kernel that calls functions
 };

@@ -191,7 +191,6 @@ void decode_griddepcontrol(Decoder& decoder, const Instruction& instruction, Op&
   modifiers.finish();
   decoder.expect_operands(instruction, 0, 0);
   op.run = which == 0 ? run_launch_wait : run_launch_dependents;
-  decoder.program().uses_griddepcontrol = true;
 }
 
 void decode_createpolicy(Decoder& decoder, const Instruction& instruction, Op& op) {

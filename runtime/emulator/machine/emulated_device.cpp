@@ -162,10 +162,14 @@ void launch_program(const LoadedProgram& loaded, const DeviceLimits& limits,
   *stream = overlap.running();
 }
 
-// Launches that may still run when the calling thread makes the next one, by device and stream.
-Overlap::Running& running_on(const void* device, const void* stream) {
-  thread_local std::map<std::pair<const void*, const void*>, Overlap::Running> running;
-  return running[{device, stream}];
+// What the calling thread has launched on a stream of a device.
+struct History {
+  Overlap::Running running;  // launches that may still run when the next one is made
+  bool watched = false;      // launches are recorded for the next one, which costs time
+};
+History& history_on(const void* device, const void* stream) {
+  thread_local std::map<std::pair<const void*, const void*>, History> histories;
+  return histories[{device, stream}];
 }
 
 class EmulatedKernel final : public Kernel {
@@ -195,7 +199,6 @@ class EmulatedDevice final : public Device {
   std::shared_ptr<Kernel> load(const KernelImage& image) override {
     auto kernel = std::make_shared<EmulatedKernel>(image);
     check_target(*kernel->loaded.module, limits_);
-    if (kernel->loaded.program.uses_griddepcontrol) watches_overlap_ = true;
     return kernel;
   }
 
@@ -204,20 +207,14 @@ class EmulatedDevice final : public Device {
     const Options& options = emulator_options();
     LaunchShape allowed = shape;
     allowed.programmatic = shape.programmatic && limits_.major >= 9;
-    if (allowed.programmatic) watches_overlap_ = true;
-    Overlap::Running* running = watches_overlap_ ? &running_on(this, stream) : nullptr;
-    if (running != nullptr && !options.checks) {
-      running->clear();
-      running = nullptr;
-    }
     launch_program(static_cast<const EmulatedKernel&>(kernel).loaded, limits_, allowed, arguments,
-                   spans, options, running);
+                   spans, options, watched(allowed, stream, options.checks));
   }
 
   bool is_capturing(void*) override { return false; }
   // A launch returns when it is done.
   void synchronize(void* stream) override {
-    if (watches_overlap_) running_on(this, stream).clear();
+    if (watches_overlap_) history_on(this, stream).running.clear();
   }
   TensorMap make_tensor_map(const TensorMapSpec& spec) override {
     if (limits_.major < 9) {
@@ -228,11 +225,22 @@ class EmulatedDevice final : public Device {
   }
 
  private:
+  // Those that may still run, if launches of this stream are recorded: from the first programmatic
+  // launch on, or from one that is known to precede it.
+  Overlap::Running* watched(const LaunchShape& shape, void* stream, bool checks) {
+    const bool begins = shape.programmatic || (shape.precedes_programmatic && limits_.major >= 9);
+    if (begins) watches_overlap_ = true;
+    if (!watches_overlap_) return nullptr;
+    History& history = history_on(this, stream);
+    history.watched = history.watched || begins;
+    if (history.watched && checks) return &history.running;
+    history.running.clear();
+    return nullptr;
+  }
+
   const DeviceLimits limits_;
   DeviceInfo info_;
-  // Whether launches are recorded for the next one, which costs time: only from the first kernel
-  // with griddepcontrol, or the first programmatic launch, on.
-  std::atomic<bool> watches_overlap_{false};
+  std::atomic<bool> watches_overlap_{false};  // on any stream
 };
 
 struct Registry {

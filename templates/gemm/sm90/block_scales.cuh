@@ -27,7 +27,7 @@ class ScaleLoader {
   __device__ __forceinline__ void load_tiles(const ClusterPlace<Config>& place) {
     const auto ring = Shape::ring();
     auto position = ring.producer();
-    const KTiles k_tiles = k_tiles_of(place, params_.k, Shape::kBlockK);
+    const KTiles k_tiles = k_tiles_of(place, params_, Shape::kBlockK);
     for (TileSchedule<Config> schedule(params_, place); schedule.has_tile(); schedule.advance()) {
       find(schedule.tile(), k_tiles.begin);
 #pragma unroll 1

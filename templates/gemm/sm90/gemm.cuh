@@ -11,6 +11,7 @@
 // The producer runs ahead into the next tile while the math groups write the last one. If there are
 // scales of blocks, other warps of its group copy those of each stage.
 #pragma once
+#include "/kiln/base/launches.cuh"
 #include "/kiln/gemm/sm90/block_scales.cuh"
 #include "/kiln/gemm/sm90/load.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
@@ -92,7 +93,7 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   using Output = TileStore<Config, Epilogue>;
   constexpr int kSlabs = Shape::kTilesM * Output::Slab::kSlabs;  // of this group
   const TilePosition at = TileSchedule<Config>(params.gemm, place).tile();
-  const KTiles k_tiles = k_tiles_of(place, params.gemm.k, Shape::kBlockK);
+  const KTiles k_tiles = k_tiles_of(place, params.gemm, Shape::kBlockK);
   auto position = Shape::StageRing::consumer();
   Output output(params, group, group * Shape::kTilesM * Shape::kOutputRows);
   output.begin(at);
@@ -105,8 +106,9 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   for (int m = 0; m < Shape::kTilesM; ++m) parts.write(sums[m], m);
   sync_cluster();
 #pragma unroll 1
-  for (int i = 0; i < kSlabs; ++i) {
-    if (!parts.owns(group * kSlabs + i)) continue;
+  for (u32 own = place.rank; own < Config::kGroups * kSlabs; own += place.size) {
+    const int i = static_cast<int>(own) - group * kSlabs;  // of the tile's slabs, this group's
+    if (i < 0 || i >= kSlabs) continue;
     const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
     const int first = slab * Output::kSums / 4;
     float slab_sums[Output::kSums], ups[Output::kSums];
@@ -119,35 +121,59 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   output.finish();
 }
 
+template <class Config>
+__device__ __forceinline__ void prefetch_maps(const GemmSm90Params<TensorMap>& params) {
+  prefetch_map(params.rows);
+  prefetch_map(params.columns);
+  if constexpr (Config::kResidualBoxes) prefetch_map(params.residual);
+  if constexpr (Config::kStores != Access::elements) prefetch_map(params.out);
+}
+
 template <class Config, class Epilogue>
 __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& params) {
   using Shape = Sm90Shape<Config>;
-  // The shuffle makes `group` warp-uniform to the compiler, which cannot infer it from the index.
-  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  // The shuffle makes `warp` warp-uniform to the compiler, which cannot infer it from the index.
+  const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const int group = static_cast<int>(warp / 4);
   const auto place = ClusterPlace<Config>::here();
   constexpr u32 kReady = 14;  // the ring's barriers are initialised
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
-  constexpr bool kProducesByWarp = Config::kGrouping != Grouping::none;  // see load.cuh
   if (group == Config::kGroups) {
-    const bool is_producer = threadIdx.x == Config::kGroups * 128;
+    const bool is_producer = warp == Config::kGroups * 4;
     const u32 thread = threadIdx.x % 128;
     const bool loads_scales = thread >= 32 && thread < 32 + Shape::kScaleThreads;
-    if (is_producer) {
+    // Two other warps prepare what the first copies need, while the producer finds its first tile.
+    // Elected lanes, as barriers and copies by one of several lanes are issued in a loop over them.
+    if (warp % 4 == 1 && elect_lane()) {
       Shape::ring().init(Shape::kTileGroups * 4 * Config::kCluster, Shape::kProducerArrivals);
       fence_barrier_init();
+    }
+    if (warp % 4 == 3 && elect_lane()) prefetch_maps<Config>(params);
+    TilePosition first{};
+    if (is_producer && !kGrouped<Config>) {
+      first = TileSchedule<Config>(params.gemm, place).tile();
+      // opaque() keeps this ahead of the barrier.
+      first.row = static_cast<int>(opaque(first.row));
+      first.column = static_cast<int>(opaque(first.column));
     }
     __syncwarp();
     if constexpr (Config::kCluster > 1) {
       sync_cluster();
-    } else if (loads_scales) {
-      sync_threads<Shape::kThreads>(kReady);  // the barriers are another warp's
+    } else if (is_producer || loads_scales) {
+      sync_threads<Shape::kThreads>(kReady);
     } else {
-      arrive_threads<Shape::kThreads>(kReady);  // does not wait, so the first copies may start
+      arrive_threads<Shape::kThreads>(kReady);
     }
     if constexpr (kMovesRegisters) give_registers<40>();
-    if (is_producer || (kProducesByWarp && thread < 32)) load_tiles<Config>(params, place);
+    if (is_producer) {
+      // Rows in groups are searched for by the whole warp.
+      if (kGrouped<Config> || elect_lane()) load_tiles<Config>(params, place, first);
+    }
     if constexpr (kBlockScaled<Config>) {
-      if (loads_scales) ScaleLoader<Config>(params.gemm).load_tiles(place);
+      if (loads_scales) {
+        wait_for_launches();
+        ScaleLoader<Config>(params.gemm).load_tiles(place);
+      }
     }
     __syncwarp();
     if constexpr (Config::kSplits) sync_cluster();  // with the math groups, once parts are written
@@ -158,6 +184,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       sync_threads<Shape::kThreads>(kReady);
     }
     if constexpr (kMovesRegisters) take_registers<232>();
+    wait_for_launches();  // biases, scales and residuals are read, and the output is written
     if constexpr (Config::kSplits) {
       compute_shared_tile<Config, Epilogue>(params, group, place);
     } else {

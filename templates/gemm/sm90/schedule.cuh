@@ -13,11 +13,14 @@ namespace kiln {
 template <class Config>
 struct ClusterPlace {
   u32 rank, size;
+  u32 index, clusters;  // of the cluster in the grid
 
   __device__ __forceinline__ static ClusterPlace here() {
-    if constexpr (Config::kSplits) return {cluster_rank(), cluster_size()};
-    if constexpr (Config::kCluster > 1) return {cluster_rank(), Config::kCluster};
-    return {0, 1};
+    if constexpr (Config::kSplits || Config::kCluster > 1) {
+      const u32 size = Config::kSplits ? cluster_size() : Config::kCluster;
+      return {cluster_rank(), size, cluster_index(), cluster_count()};
+    }
+    return {0, 1, blockIdx.x, gridDim.x};
   }
 };
 
@@ -26,13 +29,12 @@ struct KTiles {
   int begin, end;
 };
 template <class Config>
-__device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place, int k,
-                                             int block_k) {
-  const int all = ceil_div(k, block_k);
-  if constexpr (!Config::kSplits) return {0, all};
-  const int rank = static_cast<int>(place.rank), size = static_cast<int>(place.size);
-  return {static_cast<int>(static_cast<i64>(all) * rank / size),
-          static_cast<int>(static_cast<i64>(all) * (rank + 1) / size)};
+__device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place,
+                                             const GemmParams& params, int block_k) {
+  if constexpr (!Config::kSplits) return {0, ceil_div(params.k, block_k)};
+  const int rank = static_cast<int>(place.rank), longer = params.raster.longer_parts;
+  const int begin = rank * params.raster.part_k_tiles + (rank < longer ? rank : longer);
+  return {begin, begin + params.raster.part_k_tiles + (rank < longer ? 1 : 0)};
 }
 
 // Clusters that run at the same time compute tiles within kRasterRows rows of tiles, so that they
@@ -42,18 +44,18 @@ class MatrixSchedule {
  public:
   __device__ __forceinline__ MatrixSchedule(const GemmParams& params,
                                             const ClusterPlace<Config>& place)
-      : rows_(Config::kSwapped ? params.n : params.m),
-        columns_(Config::kSwapped ? params.m : params.n),
-        tiles_(ceil_div(rows_, kRows) * ceil_div(columns_, kColumns) * params.batch),
-        index_(blockIdx.x / place.size),
-        clusters_(gridDim.x / place.size),
+      : raster_(params.raster),
+        tiles_(raster_.per_batch.value * params.batch),
+        index_(static_cast<int>(place.index)),
+        clusters_(static_cast<int>(place.clusters)),
         first_row_(Config::kSplits ? 0
                                    : static_cast<int>(place.rank) * (kRows / Config::kCluster)) {}
 
   __device__ __forceinline__ bool has_tile() const { return index_ < tiles_; }
+  __device__ __forceinline__ bool is_last() const { return index_ + clusters_ >= tiles_; }
   // Returns the CTA's part of the cluster's tile; its rows may all lie outside the matrix.
   __device__ __forceinline__ TilePosition tile() const {
-    TilePosition at = tile_position<kRows, kColumns, Config::kRasterRows>(rows_, columns_, index_);
+    TilePosition at = tile_position<kRows, kColumns, Config::kRasterRows>(raster_, index_);
     at.row += first_row_;
     return at;
   }
@@ -65,7 +67,8 @@ class MatrixSchedule {
   static constexpr int kRows = Config::kBlockM * Config::kCluster / kRowFactor;
   static constexpr int kColumns = Config::kBlockN / (kGateFactor<Config> / kRowFactor);
 
-  int rows_, columns_, tiles_, index_, clusters_, first_row_;
+  const GemmRaster& raster_;
+  int tiles_, index_, clusters_, first_row_;
 };
 
 // The same of rows in groups, group by group. Whole warps step through the tiles, as they search
@@ -109,7 +112,6 @@ class GroupedSchedule {
 };
 
 template <class Config>
-using TileSchedule = conditional<Config::kGrouping == Grouping::none, MatrixSchedule<Config>,
-                                 GroupedSchedule<Config>>;
+using TileSchedule = conditional<kGrouped<Config>, GroupedSchedule<Config>, MatrixSchedule<Config>>;
 
 }  // namespace kiln

@@ -31,9 +31,6 @@ class ClusterSum {
     }
   }
 
-  // `slab` counts over the whole tile.
-  __device__ __forceinline__ bool owns(int slab) const { return slab % place_.size == place_.rank; }
-
   // Sums kCount tiles of 8 columns from `first_tile` on; to be called between two sync_cluster().
   template <int kCount>
   __device__ __forceinline__ void read(float (&sums)[kCount * 4], int tile_m,

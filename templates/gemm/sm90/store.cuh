@@ -190,7 +190,7 @@ class TileStore {
                                             const TilePosition& at) const {
     const GemmParams& gemm = params_.gemm;
     const int row_end = row_end_of<Config::kGrouping>(gemm, at);
-    if constexpr (Config::kStores != Access::elements && Config::kGrouping == Grouping::none) {
+    if constexpr (Config::kStores != Access::elements && !kGrouped<Config>) {
       if (leads()) store_box(params_.out, box, column, row, at.batch);
     } else if constexpr (Config::kStores != Access::elements) {
       // The rows behind a group's are another's, or must stay as they are.

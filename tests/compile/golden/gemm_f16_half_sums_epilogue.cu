@@ -11,6 +11,7 @@ struct Config {
   static constexpr int kBlockM = 128, kBlockN = 128, kBlockK = 64;
   static constexpr int kStages = 3, kWarpsM = 2, kWarpsN = 2;
   static constexpr bool kAlignedLoads = true, kAlignedStores = true;
+  static constexpr bool kOverlaps = true;
   static constexpr kiln::Scale kScaleA = kiln::Scale::none, kScaleB = kiln::Scale::none;
   static constexpr kiln::Gate kGate = kiln::Gate::none;
   static constexpr kiln::Grouping kGrouping = kiln::Grouping::none;

@@ -64,6 +64,41 @@ def test_gemm_is_captured():
     assert torch.equal(out, expected)
 
 
+def test_ten_programmatic_gemms_in_a_graph_give_the_bits_of_ordinary_ones():
+    """Of few rows and of split tiles, sm_90a and portable; replays follow one another at once."""
+    shapes = [(512, 1024), (1024, 512), (64, 1024), (4096, 64), (160, 4096)] * 2
+    weights = [randn([n, k], torch.bfloat16, 40 + i, k**-0.5) for i, (n, k) in enumerate(shapes)]
+    x = randn([12, 1024], torch.bfloat16, 4)
+
+    def chain(pdl, shift):
+        rows = x
+        for weight in weights:
+            out = torch.empty(12, len(weight) + 8, device=DEVICE, dtype=torch.bfloat16)
+            rows = rows[:, : weight.shape[1]]
+            if rows.shape[1] < weight.shape[1]:
+                rows = rows.repeat(1, -(-weight.shape[1] // rows.shape[1]))[:, : weight.shape[1]]
+            rows = jit.gemm(rows, weight.t(), out=out[:, shift : shift + len(weight)], pdl=pdl)
+        return rows
+
+    for shift in (0, 1):  # 1: outputs and, of the next, inputs by elements
+        graphs = []
+        for pdl in (False, True, "weights"):
+            chain(pdl, shift)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                result = chain(pdl, shift)
+            graphs.append((graph, result))
+        for seed in range(10, 40):
+            x.copy_(randn([12, 1024], torch.bfloat16, seed))
+            for graph, out in graphs:
+                out.fill_(float("nan"))
+                graph.replay()
+                graph.replay()
+            expected = graphs[0][1]
+            assert all(torch.equal(out, expected) for _, out in graphs), f"shift {shift}, {seed}"
+
+
 def test_a_split_gemm_is_captured_and_replays_with_changed_inputs():
     case = GemmCase(m=20, n=72, k=4608)
     assert case.explain()["splits"] > 1

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._epilogues import call as call_with_epilogue
-from .._values import check, dtype_of, tile_numbers
+from .._values import check, dtype_of, pdl_name, tile_numbers
 
 _OPS = torch.ops.kiln
 
@@ -37,6 +37,7 @@ def gemm(
     counts: Any = None,
     expected_rows: Any = 0,
     config: Any = None,
+    pdl: Any = False,
 ) -> Any:
     """kiln.jit.gemm as operators of PyTorch."""
     given = {
@@ -69,6 +70,7 @@ def gemm(
         "counts": counts,
         "expected_rows": expected_rows,
         "config": None if config is None else tile_numbers("gemm", config),
+        "pdl": pdl_name("gemm", pdl),
     }
     if not isinstance(epilogue, (str, type(None))) or params or tensors:
         return call_with_epilogue("gemm", (a, b), epilogue, params, tensors, options, out)
