@@ -182,7 +182,7 @@ struct RowPiece {
 template <class Config>
 __device__ __forceinline__ void copy_rows(const PermuteParams& p, u32 first_token, u32 tokens,
                                           const SortMemory& memory) {
-  constexpr int kAccess = Config::kAccess, kAccesses = 2;
+  constexpr int kAccess = Config::kAccess, kAccesses = 4;
   constexpr u32 kPart = 32 * kAccess * kAccesses;
   const u32 parts = (static_cast<u32>(p.row_bytes) + kPart - 1) / kPart;
   for (u32 i = threadIdx.x / 32; i < tokens * parts; i += kPermuteWarps) {
