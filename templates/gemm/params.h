@@ -66,7 +66,7 @@ struct GemmParams {
   // from 128 of K to the next.
   long long scale_a_row, scale_a_group, scale_b_column, scale_b_group;
   const int* group_rows;  // [batch]: where groups of rows end, or how many rows each has; else null
-  GemmRaster raster;  // of the sm_90a kernel alone
+  GemmRaster raster;      // of the sm_90a kernel alone
 };
 static_assert(sizeof(GemmParams) % 8 == 0, "keep the argument block a whole number of words");
 

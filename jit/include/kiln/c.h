@@ -282,8 +282,8 @@ typedef struct kiln_gemm_options {
      group end in a, or how many of a[group] each has. b is [groups, k, n]: see kiln/gemm.h. */
   const kiln_tensor* offsets;
   const kiln_tensor* counts;
-  int64_t expected_rows; /* of a group, a hint; 0 = unknown */
-  int32_t pdl, reserved_last;                       /* kiln_pdl, which kiln/gemm.h describes; 0 */
+  int64_t expected_rows;      /* of a group, a hint; 0 = unknown */
+  int32_t pdl, reserved_last; /* kiln_pdl, which kiln/gemm.h describes; 0 */
 } kiln_gemm_options;
 
 /* out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
