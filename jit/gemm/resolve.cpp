@@ -132,11 +132,14 @@ void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split
   Step& step = problem.recipe.first();
   step.spec = gemm_specialization(arch, choice.row, problem.traits);
   step.splits = choice.splits;
-  step.programmatic = problem.pdl != Pdl::off;
   problem.measured_m = choice.measured_m;
   require_vectors(step.spec.traits_as<GemmTraits>(), step.arguments);
+  step.programmatic = problem.pdl != Pdl::off;
   if (!choice.row.is_sm90()) return resolve_portable(problem, choice);
   const GemmSm90Config& config = choice.row.sm90();
+  // Thread blocks that begin early go to the multiprocessors that are free first. If two fit on
+  // one, they would share it while others stay idle: 3 us more a kernel in a chain of GEMMs.
+  if (config.residents > 1) step.programmatic = false;
   step.blocks = sm90_grid(problem, config, choice.splits, device);
   step.cluster = static_cast<unsigned>(config.splits ? choice.splits : config.cluster);
   set_raster(problem, config, choice.splits, step);

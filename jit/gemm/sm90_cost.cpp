@@ -19,6 +19,11 @@ constexpr float kTensorClocks = 1.45f;  // a multiple of what the tensor cores n
 constexpr float kLoneGroup = 1.2f;      // likewise, where no second warpgroup fills the gaps
 constexpr float kLoadBytes = 69;        // of operands, a clock
 constexpr float kStepClocks = 80;
+// Scales of blocks, times the clocks of the tensor cores beside those of 128 x 256 (12 shapes on
+// H100 and H200): tiles of 256 rows and one factor for all columns, where K is short, whose three
+// stages hold too little of the next tile, and where it is not; and tiles of fewer columns.
+constexpr int kShortK = 16;  // K-tiles
+constexpr float kOneFactorShort = 1.15f, kOneFactor = 0.985f, kFewColumns = 1.06f;
 
 // In microseconds.
 constexpr float kSm90TileTime = 0.2f;     // of a tile that is written while nothing is multiplied
@@ -32,6 +37,11 @@ constexpr float kSm90BytesPerSm = 33000;  // from memory: 4.35 TB/s among 132
 constexpr float kSm90Exposed = 0.46f;     // of the shorter of memory and products
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+float scaled_clocks(int rows, int columns, std::int64_t k_tiles) {
+  if (rows > 128) return k_tiles <= kShortK ? kOneFactorShort : kOneFactor;
+  return columns < 256 ? kFewColumns : 1.0f;
+}
 
 float step_clocks(int rows, int columns, const GemmSm90Config& config) {
   const auto r = static_cast<float>(rows), c = static_cast<float>(columns);
@@ -67,7 +77,8 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
   const int cluster = config.splits ? splits : config.cluster;
   const std::int64_t slots =
       std::int64_t{cluster} * clusters_at_once(cluster, config.residents, sm_count);
-  const float step = step_clocks(rows, columns, config) / kClocks;
+  const float step = step_clocks(rows, columns, config) / kClocks *
+                     (traits.block_scaled() ? scaled_clocks(rows, columns, k_tiles) : 1.0f);
   const float memory =
       compulsory_bytes(traits, extent) / (kSm90BytesPerSm * static_cast<float>(sm_count));
   const auto outputs = static_cast<float>(rows * columns);
