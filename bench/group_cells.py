@@ -45,7 +45,7 @@ class GroupCell:
 
     @property
     def flops(self):
-        """Of rows that groups have; room that is left costs nothing here."""
+        """Counts rows that groups have; room that is left costs nothing here."""
         return 2 * self.rows * self.n * self.k
 
     def _matrices(self, count):
@@ -66,7 +66,7 @@ class GroupCell:
 
     @property
     def stored_bytes(self):
-        """Of one set of inputs: all matrices, and the room of all groups."""
+        """Counts one set of inputs: all matrices, and the room of all groups."""
         rows = self.groups * self.capacity if self.capacity else self.rows
         return self._matrices(self.groups) + self._rows(rows)
 

@@ -96,7 +96,7 @@ class Inputs:
         return wide(self.b[group], scale, block_scales.BLOCK)
 
     def dense_keywords(self):
-        """Of the product of as many rows and the first matrix."""
+        """The product of as many rows and the first matrix."""
         if self.scale_b is None:
             return {}
         return {"scale_a": self._dense_scale(), "scale_b": self.scale_b[0].mT}

@@ -72,7 +72,7 @@ def groups(results):
 
 
 def _of_others(ratios):
-    """Those of peers that are not Kiln itself, or all of them where no other took part."""
+    """Ratios of peers other than Kiln itself, or of all where no other took part."""
     return {name: ratio for name, ratio in ratios.items() if name not in OWN} or ratios
 
 
