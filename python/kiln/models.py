@@ -99,7 +99,26 @@ def model_specs(
         spec = _gemm_spec(shape, dtype, biased=name in model["bias"], is_kn=is_kn)
         if spec not in specs:
             specs.append(spec)
+    # Rows of the table of models have no sizes of a dense layer if they are mixtures.
+    if model.get("experts", model.get("ffn", 0) is None):
+        specs += _expert_specs(dtype)
     return specs
+
+
+def _expert_specs(dtype: str) -> list[dict[str, Any]]:
+    """The kernels of a layer of experts, which depend on none of its sizes.
+
+    They are the router's, those that sort rows and add them up, and the products of groups of rows
+    with and without SwiGLU."""
+    groups = {"op": "gemm", "dtype": dtype, "grouping": "offsets"}
+    return [
+        {"op": "gemm", "dtype": dtype, "out_dtype": "float32"},
+        {"op": "moe_route", "scoring": "softmax"},
+        {"op": "moe_permute"},
+        {**groups, "activation": "swiglu"},
+        groups,
+        {"op": "moe_unpermute", "dtype": dtype},
+    ]
 
 
 def _attention_specs(model: dict[str, Any], dtype: str) -> list[dict[str, Any]]:
@@ -303,6 +322,7 @@ def _from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
         "rotary": 0 if is_gpt2 else _rotary_of(text, head_dim, path),
         "interleaved": model_type in _INTERLEAVED,
         "qk_norm": _has_head_norms(text, model_type),
+        "experts": _is_mixture(text),
         "dtype": _dtype_of(text) or _dtype_of(config),
     }
 

@@ -57,6 +57,33 @@ def test_merging_applies_sinks_once():
     assert [spec["sinks"] for spec in specs_of("Llama-3.1-8B", "merge_states")] == [None]
 
 
+def test_a_layer_of_experts_needs_no_other_kernels(tmp_path):
+    config = {**CONFIG, "num_local_experts": 8, "intermediate_size": 14336}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for name in ("Mixtral-8x7B", str(tmp_path)):
+        specs = models.model_specs(models.load_model(name)[1], "bfloat16")
+        known = {one["key"] for one in kiln.prewarm(specs, "sm_90a", check=True)["kernels"]}
+        x, router, up, down = (
+            numpy.zeros(shape, ml_dtypes.bfloat16)
+            for shape in ((8, 64), (16, 64), (16, 96, 64), (16, 64, 48))
+        )
+        logits, offsets = numpy.zeros((8, 16), numpy.float32), numpy.zeros(16, numpy.int32)
+        experts, rows = numpy.zeros((8, 2), numpy.int32), numpy.zeros((16, 48), ml_dtypes.bfloat16)
+        with kiln.device("emulator:sm_90a"):
+            explained = [
+                kiln.explain("gemm", x, router.T, out_dtype="float32"),
+                kiln.explain("moe_route", logits, top_k=2),
+                kiln.explain("moe_permute", x, experts, num_experts=16),
+                kiln.explain("gemm", x, up.swapaxes(1, 2), offsets=offsets, activation="swiglu"),
+                kiln.explain("gemm", rows, down.swapaxes(1, 2), offsets=offsets),
+                kiln.explain("moe_unpermute", x, experts, logits[:, :2].copy()),
+            ]
+        for one in explained:
+            (found,) = kiln.prewarm(one["spec"], "sm_90a", check=True)["kernels"]
+            assert found["key"] in known, one["spec"]
+    assert not specs_of("Llama-3.1-8B", "moe_route")
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
