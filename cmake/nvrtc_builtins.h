@@ -69,6 +69,7 @@ __device__ unsigned __match_any_sync(unsigned, int);
 __device__ unsigned __reduce_max_sync(unsigned, unsigned);
 __device__ unsigned __reduce_min_sync(unsigned, unsigned);
 __device__ int __clz(int);
+__device__ unsigned __umulhi(unsigned, unsigned);
 __device__ int __popc(unsigned);
 __device__ int __ffs(int);
 template <class T>

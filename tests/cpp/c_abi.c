@@ -123,9 +123,12 @@ static const struct field kGemm[] = {FIELD(kiln_gemm_options, struct_size),
                                      FIELD(kiln_gemm_options, bound_epilogue),
                                      FIELD(kiln_gemm_options, pdl),
                                      FIELD(kiln_gemm_options, reserved_last),
+                                     FIELD(kiln_gemm_options, offsets),
+                                     FIELD(kiln_gemm_options, counts),
+                                     FIELD(kiln_gemm_options, expected_rows),
                                      {"end of kiln_gemm_options", sizeof(kiln_gemm_options), 0}};
-static const size_t kGemmOffsets[] = {0,  8,  12, 16, 24, 32, 40,  48,  56,  64,  72,
-                                      76, 80, 84, 88, 92, 96, 104, 112, 120, 124, 128};
+static const size_t kGemmOffsets[] = {0,  8,  12, 16, 24,  32,  40,  48,  56,  64,  72,  76, 80,
+                                      84, 88, 92, 96, 104, 112, 120, 124, 128, 136, 144, 152};
 
 static const struct field kNorm[] = {FIELD(kiln_norm_options, struct_size),
                                      FIELD(kiln_norm_options, eps),

@@ -171,11 +171,11 @@ TEST_CASE("GEMM's options arrive from C") {
                       allocate,
                       g_memory,
                       &bound,
+                      KILN_PDL_WEIGHTS,
+                      0,
                       &offsets,
                       &counts,
-                      7,
-                      KILN_PDL_WEIGHTS,
-                      0};
+                      7};
   const GemmOptions options = options_of(&c);
   CHECK((options.trans_a && !options.trans_b));
   CHECK(options.bias.data == bias.data);

@@ -4,6 +4,7 @@
 
 #include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
+#include "jit/gemm/groups.h"
 #include "jit/op/arch.h"
 #include "jit/op/checks.h"
 #include "templates/gemm/params.h"
@@ -34,6 +35,15 @@ double saturate(DType dtype, std::vector<double>& values) {
   }
   if (dtype != DType::i8) return dtype == DType::f8_e4m3 ? 1.0 / 16 : 1.0 / 8;
   return 0.5 / std::sqrt(squares / static_cast<double>(values.size()));
+}
+
+// The matrix as so many of a batch, which are all the same memory.
+TensorView repeated(TensorView matrix, std::int64_t count) {
+  for (int i = matrix.rank++; i > 0; --i) {
+    matrix.shape[i] = matrix.shape[i - 1], matrix.strides[i] = matrix.strides[i - 1];
+  }
+  matrix.shape[0] = count, matrix.strides[0] = 0;
+  return matrix;
 }
 
 }  // namespace
@@ -89,12 +99,23 @@ void KernelCase::make_gemm(int size) {
   Tensor& out = tensor(traits.output, {problem.m, columns});
   weights_ahead_ = size == 1;
   options.pdl = weights_ahead_ ? Pdl::weights : Pdl::on;
+  // Groups of 5, 0 and the other rows by offsets, or one of all rows, whose matrices are one.
+  TensorView rows = a.view, matrices = b.view, results = out.view;
+  if (traits.grouping == Grouping::offsets) {
+    options.offsets = integers({3}, {5, 5, problem.m}).view;
+    matrices = repeated(matrices, 3);
+  } else if (traits.grouping == Grouping::counts) {
+    options.counts = integers({1}, {problem.m}).view;
+    for (TensorView* view : {&rows, &matrices, &results}) *view = repeated(*view, 1);
+    if (options.residual.given()) options.residual = repeated(options.residual, 1);
+  }
   GemmProblem call;
-  check_gemm(a.view, b.view, out.view, options, call);
-  // Four tiles: whole; all in two parts; two of them in three.
+  check_gemm(rows, matrices, results, options, call);
+  // Four tiles: whole; all in two parts; two of them in three. Groups have whole tiles alone.
+  const bool whole_alone = size == 0 || traits.grouping != Grouping::none;
   const int splits = size + 1, whole = size == 2 ? 2 : 0;
-  const long long tiles = gemm_tiles(problem.m, problem.n, 1, config.block_m, config.block_n);
-  const long long parts = size == 0 ? 0 : (tiles - whole) * splits;
+  const long long tiles = most_tiles(call, config.block_m, config.block_n);
+  const long long parts = whole_alone ? 0 : (tiles - whole) * splits;
   Step& step = call.recipe.first();
   step.spec = spec_;
   step.programmatic = arch_table()[static_cast<std::size_t>(spec_.arch())].number >= 90;
@@ -110,7 +131,7 @@ void KernelCase::make_gemm(int size) {
     step.blocks = clusters * step.cluster;
     set_raster(call, row, shares ? sharing : 1, step);
   } else {
-    step.blocks = static_cast<unsigned>(size == 0 ? tiles : whole + parts);
+    step.blocks = static_cast<unsigned>(whole_alone ? tiles : whole + parts);
     call.recipe.workspace_bytes =
         static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n));
     if (parts != 0) {

@@ -278,12 +278,12 @@ typedef struct kiln_gemm_options {
   kiln_allocate allocate;
   void* allocate_context;
   const struct kiln_bound_epilogue* bound_epilogue; /* with run-time values: kiln/c_epilogue.h */
+  int32_t pdl, reserved_last;                       /* kiln_pdl, which kiln/gemm.h describes; 0 */
   /* Rows in groups, i32 [groups] in device memory, at most one of the two: where the rows of each
      group end in a, or how many of a[group] each has. b is [groups, k, n]: see kiln/gemm.h. */
   const kiln_tensor* offsets;
   const kiln_tensor* counts;
-  int64_t expected_rows;      /* of a group, a hint; 0 = unknown */
-  int32_t pdl, reserved_last; /* kiln_pdl, which kiln/gemm.h describes; 0 */
+  int64_t expected_rows; /* of a group, a hint; 0 = unknown */
 } kiln_gemm_options;
 
 /* out = cast(activation(alpha * a b * scale_a * scale_b + bias) + residual); a [m, k] or
