@@ -100,12 +100,14 @@ __device__ __forceinline__ void gemm(const GemmParams& params) {
     kept = share;
   }
   // weights_ahead is not made use of: a and b are copied in the same groups.
-  wait_for_launches<Config::kOverlaps>();
+  if constexpr (!kGrouped<Config>) wait_for_launches<Config::kOverlaps>();
   let_dependents_begin<Config::kOverlaps>();
 
   typename Shape::Accumulator accumulators[Shape::kWarpM / 16][Shape::kWarpN / 8] = {};
   main_loop<Config, Shape>(params, start, share, warp_row, warp_column, accumulators);
-  if (kept.parts > 1 && !sum_parts<Shape::kThreads>(params, kept, accumulators)) return;
+  if constexpr (!kGrouped<Config>) {
+    if (kept.parts > 1 && !sum_parts<Shape::kThreads>(params, kept, accumulators)) return;
+  }
   const TilePosition at = position;
   store_tile<Config, Epilogue>(params, accumulators, at.batch, at.row + warp_row,
                                row_end_of<Config::kGrouping>(params, at),

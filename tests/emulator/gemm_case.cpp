@@ -4,7 +4,6 @@
 
 #include "jit/gemm/config.h"
 #include "jit/gemm/family.h"
-#include "jit/gemm/groups.h"
 #include "jit/op/arch.h"
 #include "jit/op/checks.h"
 #include "templates/gemm/params.h"
@@ -114,7 +113,11 @@ void KernelCase::make_gemm(int size) {
   // Four tiles: whole; all in two parts; two of them in three. Groups have whole tiles alone.
   const bool whole_alone = size == 0 || traits.grouping != Grouping::none;
   const int splits = size + 1, whole = size == 2 ? 2 : 0;
-  const long long tiles = most_tiles(call, config.block_m, config.block_n);
+  const auto tiles_of = [&](int count) {
+    return gemm_tiles(count, problem.n, 1, config.block_m, config.block_n);
+  };
+  const bool by_offsets = traits.grouping == Grouping::offsets;
+  const long long tiles = by_offsets ? tiles_of(5) + tiles_of(problem.m - 5) : tiles_of(problem.m);
   const long long parts = whole_alone ? 0 : (tiles - whole) * splits;
   Step& step = call.recipe.first();
   step.spec = spec_;
@@ -131,7 +134,9 @@ void KernelCase::make_gemm(int size) {
     step.blocks = clusters * step.cluster;
     set_raster(call, row, shares ? sharing : 1, step);
   } else {
-    step.blocks = static_cast<unsigned>(whole_alone ? tiles : whole + parts);
+    // A host that knows bounds of the groups alone launches blocks without a tile, too.
+    const int idle = traits.grouping == Grouping::none ? 0 : 2;
+    step.blocks = static_cast<unsigned>(whole_alone ? tiles + idle : whole + parts);
     call.recipe.workspace_bytes =
         static_cast<std::size_t>(gemm_workspace_bytes(parts, config.block_m, config.block_n));
     if (parts != 0) {

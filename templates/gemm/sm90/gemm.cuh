@@ -136,7 +136,8 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const int group = static_cast<int>(warp / 4);
   const auto place = ClusterPlace<Config>::here();
-  constexpr u32 kReady = 14;  // the ring's barriers are initialised
+  constexpr u32 kReady = 14;                             // the ring's barriers are initialised
+  constexpr bool kAllWait = Shape::kScaleThreads == 96;  // no warp of the producer's is idle
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
   if (group == Config::kGroups) {
     const bool is_producer = warp == Config::kGroups * 4;
@@ -159,7 +160,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
     __syncwarp();
     if constexpr (Config::kCluster > 1) {
       sync_cluster();
-    } else if (is_producer || loads_scales) {
+    } else if (kAllWait || is_producer || loads_scales) {
       sync_threads<Shape::kThreads>(kReady);
     } else {
       arrive_threads<Shape::kThreads>(kReady);

@@ -2,6 +2,7 @@
 // through slabs of shared memory to the copy engine.
 #pragma once
 #include "/kiln/gemm/epilogue.cuh"
+#include "/kiln/gemm/groups.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/raster.cuh"
 #include "/kiln/gemm/sm90/bias.cuh"
