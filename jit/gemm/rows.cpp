@@ -23,14 +23,16 @@ bool has_whole_blocks(const GemmSm90Config& config, const GemmTraits& traits) {
 // or 128 at a time, by two groups at once. With turns, one would add while the tensor cores wait
 // for it: 0.6 of the speed. Sums and products of 192 columns are as many registers as sums of 256
 // and products of 128; they gain 2.6 % at 8192^3. Scales of columns are as many again as a quarter
-// of the products, which leaves registers for 64 rows of a group and 160 columns.
+// of the products, which leaves registers for 64 rows of a group and 160 columns. Beside 128 rows
+// of a group a residual would spill, too.
 bool is_promoted(const GemmTraits& traits) { return is_f8(traits.input) && !traits.fast; }
 bool can_promote(const GemmSm90Config& config, const GemmTraits& traits) {
   const int columns = config.swapped ? config.block_m : config.block_n;
   if (config.ping_pong) return false;
   if (!traits.block_scaled()) return columns <= 192 || columns % 128 == 0;
-  if (traits.scale_b == Scale::groups && (columns > 160 || config.block_m > 128)) return false;
-  return config.cluster == 1;
+  const bool by_columns = traits.scale_b == Scale::groups;
+  if (config.block_m > 128 && (by_columns || traits.residual != DType::none)) return false;
+  return config.cluster == 1 && (!by_columns || columns <= 160);
 }
 
 // Gates and their partners are a half of the tile's columns each: of whole pairs of accumulators,
