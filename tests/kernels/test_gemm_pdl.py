@@ -17,7 +17,8 @@ CASES = {
     "persistent": GemmCase(m=200, n=264, k=200, config=(128, 128, 64, 6)),
     "swapped": GemmCase(m=20, n=328, k=1160, config=(32, 64, 64, 14)),
     "shared-columns": GemmCase(m=40, n=328, k=200, config=(64, 128, 64, 8, 4)),
-    "shared-k": GemmCase(m=20, n=72, k=1160, config=(32, 64, 64, 9, 0, 3)),
+    "shared-k": GemmCase(m=20, n=136, k=1160, config=(64, 128, 64, 9, 0, 3)),
+    "two-on-a-multiprocessor": GemmCase(m=20, n=72, k=1160, config=(32, 64, 64, 9, 0, 3)),
     "shared-k-upright": GemmCase(m=140, n=72, k=1160, config=(128, 64, 64, 9, 0, 3)),
     "gated": GemmCase(m=20, n=144, k=200, activation="swiglu"),
     "kn": GemmCase(m=140, n=136, k=200, layout="nn"),
@@ -53,7 +54,7 @@ def written(x, y):
 EVERYTHING = {
     "persistent": (dict(config=(128, 96, 32, 6)), 0),
     "swapped": (dict(config=(16, 64, 32, 16)), 0),
-    "shared-k": (dict(config=(16, 64, 32, 10, 0, 3)), 0),
+    "shared-k": (dict(config=(64, 128, 32, 9, 0, 3)), 0),
     "portable": (dict(), 1),
 }
 
@@ -108,6 +109,18 @@ def test_weights_that_the_launch_before_writes_break_the_promise(name):
     jit.gemm(randn([128, 64], torch.bfloat16, 2), randn([64, 128], torch.bfloat16, 3), out=weight)
     with pytest.raises(kiln.EmulatorError, match="missing wait for a launch: read of"):
         jit.gemm(x, weight.t(), config=config, pdl="weights")
+
+
+@pytest.mark.emulated
+def test_rows_of_which_two_fit_on_a_multiprocessor_do_not_begin_early():
+    """They are launched as usual, so that no promise can be broken."""
+    config = CASES["two-on-a-multiprocessor"].config
+    x = randn([20, 128], torch.bfloat16, 1)
+    operands = randn([128, 64], torch.bfloat16, 2), randn([64, 128], torch.bfloat16, 3)
+    weight = jit.gemm(*operands)
+    expected = jit.gemm(x, weight.t(), config=config)
+    jit.gemm(*operands, out=weight)
+    assert torch.equal(jit.gemm(x, weight.t(), config=config, pdl="weights"), expected)
 
 
 def test_an_empty_k_and_an_empty_output():
