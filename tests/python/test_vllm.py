@@ -8,6 +8,7 @@ import engine_batch
 import kiln
 import pytest
 import torch
+from kiln import jit
 from kiln.integrations import _vllm_attention as plain
 from kiln.integrations import vllm as bridge
 from message_page import check
@@ -233,6 +234,46 @@ def test_vllm_measures_memory_without_metadata(engine):
     output = torch.full((3, HEADS, HEAD_DIM), 7.0)
     assert impl.forward(None, output, output, output, None, None, output) is output
     assert not output.any()
+
+
+def test_layers_of_a_pass_share_a_plan(engine, monkeypatch):
+    """Each pass over the layers plans its own lengths, although the metadata stays."""
+    planned = []
+    plan = jit.plan_attention
+    monkeypatch.setattr(
+        jit,
+        "plan_attention",
+        lambda *x, **how: planned.append(how["window"]) or plan(*x, **how),
+    )
+    batch = engine_batch.Batch(HEADS, HEADS_KV, HEAD_DIM)
+    layers = [
+        (engine.impl(HEADS, HEAD_DIM, 0.125, HEADS_KV, sliding_window=window), window)
+        for window in (None, 9, None, 9)
+    ]
+    cache = empty_cache(torch.bfloat16, False)
+    table = engine_batch.pages_of(batch.lengths, PAGE, torch.randperm(PAGES).tolist(), WIDTH)
+    slots = fill(layers[0][0], SimpleNamespace(), batch, cache, table)
+    builder = engine.builder()
+    metadata = builder.build(0, common(engine, batch, table, slots))
+
+    def run():
+        for layer, window in layers:
+            output = torch.full_like(batch.query, 7)
+            layer.forward(None, batch.query, None, None, cache, metadata, output)
+            how = {} if window is None else {"window": (window - 1, 0)}
+            close(output[: batch.count].float(), engine_batch.attention(batch, **how), batch)
+
+    once = [(-1, -1), (8, 0)]
+    run()
+    assert planned == once
+    run()
+    assert planned == once * 2
+    builder.update_draft_decode_metadata(metadata)
+    layers.reverse()
+    run()
+    assert planned == once * 2 + once[::-1]
+    other = builder.update_block_table(metadata, table, slots)
+    assert not other.plans and len(metadata.plans) == 2
 
 
 def test_metadata_refers_to_the_buffers_of_vllm(engine):

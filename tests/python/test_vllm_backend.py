@@ -11,6 +11,7 @@ import engine_batch
 import kiln
 import pytest
 import torch
+from kiln.integrations import _plans as plans
 from kiln.integrations import _vllm_attention as plain
 from kiln.integrations import _vllm_kernels as kernels
 from kiln.integrations import vllm as bridge
@@ -40,7 +41,7 @@ def test_specs_of_the_warm_up_are_those_of_the_calls(option, monkeypatch):
     arguments = {"head_size": HEAD_DIM, **option}
     head_dim = arguments["head_size"]
     batch = engine_batch.Batch(HEADS, HEADS_KV, head_dim)
-    specs = {"flash_attention": [], "append_kv": []}
+    specs = {"flash_attention": [], "append_kv": [], "plan_attention": []}
 
     class Asking:
         @staticmethod
@@ -49,10 +50,16 @@ def test_specs_of_the_warm_up_are_those_of_the_calls(option, monkeypatch):
             specs["flash_attention"].append(found["spec"])
 
         @staticmethod
+        def plan_attention(*tensors, **options):
+            found = kiln.explain("plan_attention", *tensors, **options)
+            specs["plan_attention"].append(found["spec"])
+
+        @staticmethod
         def append_kv(*tensors, **options):
             specs["append_kv"].append(kiln.explain("append_kv", *tensors, **options)["spec"])
 
-    monkeypatch.setattr(plain, "jit", Asking)
+    for module in (plain, plans):
+        monkeypatch.setattr(module, "jit", Asking)
     impl = plain.Impl(HEADS, scale=1.0, num_kv_heads=HEADS_KV, **arguments)
     scale = torch.tensor(1.0)
     layer = SimpleNamespace(_k_scale=scale, _v_scale=scale)
@@ -69,7 +76,9 @@ def test_specs_of_the_warm_up_are_those_of_the_calls(option, monkeypatch):
     for spec in warmed:
         (called,) = specs[spec["op"]]
         for field, value in spec.items():
-            same = spec["dtype"] if field == "cache_dtype" else None  # without one, the queries'
+            same = (
+                spec.get("dtype") if field == "cache_dtype" else None
+            )  # without one, the queries'
             assert (called.get(field) or same) == (value or same), (field, called)
 
 
@@ -104,7 +113,7 @@ def test_vllm_warms_the_specs_of_its_layers(monkeypatch):
     registry.warmup()
     impls = [layer.impl for layer in layers.values()]
     assert sorted(compiled) == list(kernels.spec_texts(impls, torch.bfloat16))
-    assert len(compiled) == 3  # causal, window, append_kv
+    assert len(compiled) == 5  # causal and window, plans for both, append_kv
 
 
 @pytest.mark.parametrize(("text", "splits"), [("0", 0), ("1", 1)])

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .. import jit
+from ._plans import Plans
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 CACHES = (torch.float16, torch.bfloat16, *FLOAT8)
@@ -42,6 +43,7 @@ class Step:
     encoder: Keys | None = None  # what cross attention reads
     window_slots: torch.Tensor | None = None  # where new keys of layers with windows go
     num_splits: int = 0
+    plans: Plans = field(default_factory=Plans)
 
 
 @dataclass
@@ -162,16 +164,19 @@ def attend(
         options["tree_mask"] = step.words
     else:
         options["causal"] = layer.causal
+    group = (layer.causal, layer.is_cross, layer.has_window_pool, layer.options.get("window"),
+             bool(layer.options.get("softcap")))  # fmt: skip
     if step.queries == 0:
         assert table is not None
-        jit.flash_attention_varlen(
-            query, *caches, cu_seqlens_q=step.starts, seqused_k=places.lengths, block_table=table,
+        options.update(
+            cu_seqlens_q=step.starts, seqused_k=places.lengths, block_table=table,
             max_seqlen_q=step.max_queries, max_seqlen_k=table.shape[1] * caches[0].shape[1],
-            out=out, **options,
         )  # fmt: skip
+        plan = step.plans.plan(group, layer, query, *caches, options)
+        jit.flash_attention_varlen(query, *caches, out=out, plan=plan, **options)
         return
     together = (-1, step.queries)
-    jit.flash_attention_with_kvcache(
-        query.unflatten(0, together), *caches, cache_seqlens=places.lengths, block_table=table,
-        out=out.unflatten(0, together), **options,
-    )  # fmt: skip
+    query, out = query.unflatten(0, together), out.unflatten(0, together)
+    options.update(cache_seqlens=places.lengths, block_table=table)
+    plan = step.plans.plan(group, layer, query, *caches, options)
+    jit.flash_attention_with_kvcache(query, *caches, out=out, plan=plan, **options)

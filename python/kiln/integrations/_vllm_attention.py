@@ -8,12 +8,13 @@ are passed as they are, because Kiln neither reads nor writes rows behind the la
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from .. import jit
+from ._plans import Plans
 
 _HALF = (torch.float16, torch.bfloat16)
 # None: the keys have the queries' dtype.
@@ -49,6 +50,7 @@ class Metadata:
     # Decode context parallelism: how many keys of each request this rank has, and a bound of them.
     local_seq_lens: torch.Tensor | None = None
     max_local_seq_len: int = 0
+    plans: Plans = field(default_factory=Plans)
 
 
 def supports_head_size(head_size: int) -> bool:
@@ -115,11 +117,14 @@ class Builder:
     def update_block_table(self, metadata: Any, blk_table: Any, slot_mapping: Any) -> Any:
         """Returns the metadata of another group, whose requests have the same lengths."""
         other = copy.copy(metadata)
+        other.plans = Plans()
         other.block_table, other.slot_mapping = blk_table, slot_mapping
         return other
 
     def update_draft_decode_metadata(self, metadata: Any) -> None:
-        """Does nothing, because the metadata refers to the tensors that vLLM updates in place."""
+        """Drops the plans, which are of the lengths before; all else that the metadata has are
+        references to the tensors that vLLM updates in place."""
+        metadata.plans.clear()
 
     def _tell_local_lengths(self, metadata: Metadata, buffer: torch.Tensor) -> None:
         run = self.dcp_interleave
@@ -172,6 +177,7 @@ class Impl:
         is_symmetric = self.attn_type in ENCODERS
         self.sliding_window = (before, before if is_symmetric or before < 0 else 0)
         self._both_sides = (before, before)  # where a request's queries see later keys, too
+        self._group = (before, self.logits_soft_cap > 0, alibi_slopes is not None)
 
     def _check(self) -> None:
         """Raises ValueError for a layer that has no kernels, so that forward() has none to find."""
@@ -256,7 +262,9 @@ class Impl:
         if attn_metadata.local_seq_lens is not None:
             return self._forward_part(query, keys, values, attn_metadata, options)
         options.update(seqused_k=attn_metadata.seq_lens, max_seqlen_k=attn_metadata.max_seq_len)
-        jit.flash_attention_varlen(query, keys, values, **options)
+        group = (*self._group, output_scale is None)
+        plan = attn_metadata.plans.plan(group, self, query, keys, values, options)
+        jit.flash_attention_varlen(query, keys, values, plan=plan, **options)
         return output
 
     def _forward_part(

@@ -48,7 +48,9 @@ def layer_specs(impl: attention.Impl, dtype: torch.dtype) -> list[dict[str, Any]
     if is_encoder:
         return [{**attend, "cache_dtype": None, "aligned": True}]
     specs = [attend, {**common, "op": "append_kv"}]
-    if is_parallel:  # a single causal query sees all keys, wherever they are
+    if not is_parallel:
+        specs.append({"op": "plan_attention", "mask": attend["mask"]})
+    else:  # a single causal query sees all keys, wherever they are
         specs.append({**attend, "context_parallel": True})
         if sinks:
             specs.append({"op": "merge_states", "dtype": common["dtype"], "sinks": sinks})
