@@ -17,7 +17,7 @@ MASKS = {
     "global_window": lambda draw: variants.global_window(draw(1, 300), draw(1, 500)),
     "neighborhood_2d": lambda draw: variants.neighborhood_2d(draw(14, 80), draw(1, 6)),
 }
-# Divisions and remainders of q beside those of kv are bounds of each, not of both together: 1.09 over
+# Divisions and remainders of q and of kv have bounds apart, not together: 1.09 over
 # 72 shapes, 1.9 for one of them.
 MOST = {"neighborhood_2d": 1.5 if SHAPES > 3 else 2.5}
 
