@@ -11,6 +11,7 @@ TRACED = "python/kiln/operators/_traced"  # a folder
 VARIANT = "variant"  # the parameter that operators of kiln/operators/_variants.py take
 # Those of kiln/operators/_epilogues.py: the epilogue, and the values of one that is a text.
 EPILOGUE, EPILOGUE_VALUES = "epilogue", ("params", "tensors")
+APPENDED = ("k_new", "v_new", "rotary_cos", "rotary_sin", "rotary_interleaved")
 CLASSES = ("Epilogue", "Variant")  # of kiln._core
 # Operations that are Python, and their modules.
 PYTHON = {"flex_attention": "flex", "grouped_mm": "grouped_mm"}
@@ -122,9 +123,8 @@ def _traced(operation: Operation) -> str:
     results = f"from .. import {operation.name} as _{operation.name}\n"
     converters = {p.type.convert for p in operation.parameters} - {None}
     traces_variants = _traces_variants(operation)
-    unknown = [p for p in operation.parameters if p.type.torch is None and p.is_optional]
     traces_epilogues = _traces_epilogues(operation)
-    refuses = len(unknown) > traces_variants + traces_epilogues * len(EPILOGUE_VALUES)
+    refuses = bool(_refused(operation))
     values = ", ".join(sorted([*map(str, converters), "check", *["refuse"] * refuses]))
     return f'''\
 {OPENING}"""What stands for jit.{operation.name} where PyTorch traces."""
@@ -136,6 +136,7 @@ from typing import Any
 import torch
 
 {results if _makes_results(operation) else ""}\
+{"from .._appends import call as call_with_append" + chr(10) if _traces_appends(operation) else ""}\
 {"from .._epilogues import call as call_with_epilogue" + chr(10) if traces_epilogues else ""}\
 from .._values import {values}
 {"from .._variants import call as call_with_variant" + chr(10) if traces_variants else ""}\
@@ -155,6 +156,20 @@ def _traces_epilogues(operation: Operation) -> bool:
     """Whether operators beside the operation's own take an epilogue with values."""
     names = {p.name for p in operation.parameters}
     return {EPILOGUE, *EPILOGUE_VALUES} <= names
+
+
+def _traces_appends(operation: Operation) -> bool:
+    """Whether operators beside the operation's own take new keys."""
+    return set(APPENDED) <= {p.name for p in operation.parameters}
+
+
+def _refused(operation: Operation) -> list[str]:
+    """The arguments that no operator takes."""
+    names = [p.name for p in operation.parameters if p.type.torch is None and p.is_optional]
+    taken = {VARIANT} if _traces_variants(operation) else set()
+    taken |= set(EPILOGUE_VALUES) if _traces_epilogues(operation) else set()
+    taken |= set(APPENDED) if _traces_appends(operation) else set()
+    return [name for name in names if name not in taken]
 
 
 def _schemas(operations: tuple[Operation, ...]) -> str:
@@ -223,12 +238,7 @@ def _function(operation: Operation) -> str:
     body = [_head(operation, "", "Any", annotated=False)]
     add = body.append
     add(f'    """kiln.jit.{operation.name} as operators of PyTorch."""')
-    unknown = [p.name for p in operation.parameters if p.type.torch is None and p.is_optional]
-    if _traces_variants(operation):
-        unknown.remove(VARIANT)
-    if _traces_epilogues(operation):
-        unknown = [name for name in unknown if name not in EPILOGUE_VALUES]
-    body += [f'    refuse("{operation.name}", {name}={name})' for name in unknown]
+    body += [f'    refuse("{operation.name}", {name}={name})' for name in _refused(operation)]
     add("    given = {")
     body += [f'        "{t.name}": {t.name},' for t in operation.tensors if t.is_traced]
     add("    }")
@@ -238,6 +248,14 @@ def _function(operation: Operation) -> str:
         f'        "{p.name}": {_value(operation, p)},' for p in operation.inputs if p.is_keyword
     ]
     add("    }")
+    if _traces_appends(operation):
+        inputs = ", ".join(p.name for p in operation.inputs if not p.is_keyword)
+        add("    new = {")
+        body += [f'        "{name}": {name},' for name in APPENDED]
+        add("    }")
+        add(f"    if any(x is not None for x in ({', '.join(APPENDED[:-1])})):")
+        arguments = f"({inputs}), new, {VARIANT}, options, out, lse, return_lse"
+        body += _call("        return ", "call_with_append", arguments)
     if _traces_variants(operation):
         inputs = ", ".join(p.name for p in operation.inputs if not p.is_keyword)
         add(f"    if {VARIANT} is not None:")

@@ -177,18 +177,60 @@ def test_a_decoding_step_is_compiled_once_for_all_lengths():
                                            atol=2e-3, rtol=1e-2)  # fmt: skip
 
 
-def test_what_is_eager_is_refused_where_pytorch_traces():
-    """New keys and causal flags; what operators take works there."""
+def test_flags_of_requests_are_refused_where_pytorch_traces():
+    """What operators take works there."""
     arguments = cached()
     flags, new = torch.ones(2, dtype=torch.int32), half(2, 1, 2, 64)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fake = {name: mode.from_tensor(tensor) for name, tensor in arguments.items()}
-        entries = mode.from_tensor(flags)
+        entries, new = mode.from_tensor(flags), mode.from_tensor(new)
         assert jit.flash_attention_with_kvcache(**fake, cache_batch_idx=entries).shape[0] == 2
-        for name, value in (("causal", entries), ("k_new", mode.from_tensor(new))):
-            with pytest.raises(TypeError) as error:
-                jit.flash_attention_with_kvcache(**fake, **{name: value})
-            check(error.value, TypeError, "outside of torch.compile")
+        out, lse = jit.flash_attention_with_kvcache(**fake, k_new=new, v_new=new, return_lse=True)
+        assert out.shape == (2, 1, 4, 64) and lse.shape == (2, 4, 1)
+        with pytest.raises(TypeError) as error:
+            jit.flash_attention_with_kvcache(**fake, causal=entries)
+        check(error.value, TypeError, "outside of torch.compile")
+
+
+CAPPED = jit.Variant("capped", params={"cap": "f32"}, logits="cap * tanh(logit / cap)")
+
+
+@pytest.mark.parametrize("variant", [None, CAPPED(cap=2.0)], ids=["plain", "variant"])
+@pytest.mark.parametrize("results", ["out", "lse", "into"])
+def test_a_compiled_step_appends_new_keys(variant, results):
+    """What it writes to the caches and what it returns are those of the eager call."""
+    torch._dynamo.reset()
+    angles = torch.randn(16, 32)
+    lengths = torch.tensor([3, 6], dtype=torch.int32)
+    arguments = cached(q=half(2, 2, 4, 64), k_cache=half(2, 12, 2, 64), v_cache=half(2, 12, 2, 64),
+                       cache_seqlens=lengths, k_new=half(2, 2, 2, 64), v_new=half(2, 2, 2, 64),
+                       rotary_cos=angles.cos(), rotary_sin=angles.sin())  # fmt: skip
+
+    def step(given):
+        words = {"causal": True, "rotary_interleaved": False, "variant": variant}
+        if results == "into":
+            out, lse = torch.empty_like(given["q"]), given["q"].new_empty(2, 4, 2).float()
+            jit.flash_attention_with_kvcache(**given, **words, out=out, lse=lse, return_lse=True)
+            return out, lse
+        return jit.flash_attention_with_kvcache(**given, **words, return_lse=results == "lse")
+
+    def run(call):
+        given = {name: x.clone() for name, x in arguments.items()}
+        found = call(given)
+        return [*(found if isinstance(found, tuple) else (found,)), given["k_cache"],
+                given["v_cache"]]  # fmt: skip
+
+    found = run(torch.compile(step, fullgraph=True, backend="aot_eager"))
+    expected = run(step)
+    assert not torch.equal(expected[-1], arguments["v_cache"])
+    for x, y in zip(found, expected, strict=True):
+        assert torch.equal(x, y)
+
+
+def test_an_operator_refuses_half_of_what_it_appends():
+    with pytest.raises(ValueError) as error:
+        torch.ops.kiln.flash_attention_with_kvcache_append(**cached(), k_new=half(2, 1, 2, 64))
+    check(error.value, ValueError, "goes with v_new: give both, or none")
 
 
 def test_results_of_8_bit_queries_are_bfloat16():

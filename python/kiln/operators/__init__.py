@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from .. import _core, jit
+from ._appends import APPEND_SCHEMAS, APPEND_VARIANT_SCHEMAS
 from ._epilogues import EPILOGUE_SCHEMAS
 from ._epilogues import kernel as epilogue_kernel
 from ._schemas import SCHEMAS, Schema
@@ -68,8 +69,10 @@ def register(library: Any, native: str = "libtorch_cpu.so") -> tuple[str, ...]:
     """Defines the operators in a library, with C++ kernels where the loaded libtorch takes them;
     returns the dispatch keys that these stand under."""
     kernels = {
-        **{schema: _kernel(schema) for schema in SCHEMAS},
-        **{schema: variant_kernel(schema) for schema in VARIANT_SCHEMAS},
+        **{schema: _kernel(schema) for schema in (*SCHEMAS, *APPEND_SCHEMAS)},
+        **{
+            schema: variant_kernel(schema) for schema in (*VARIANT_SCHEMAS, *APPEND_VARIANT_SCHEMAS)
+        },
         **{schema: epilogue_kernel(schema) for schema in EPILOGUE_SCHEMAS},
     }
     for schema, compute in kernels.items():

@@ -168,7 +168,16 @@ def call(
 ) -> Any:  # fmt: skip
     """Calls the operator of an operation with a variant; the last three are the operation's."""
     options = {**options, **parts(op, variant)}
-    with_out, with_lse, into = _operators(op)
+    return call_one_of(_operators(op), op, inputs, options, out, lse, return_lse)
+
+
+def call_one_of(
+    operators: tuple[Any, Any, Any], op: str, inputs: tuple[Any, ...], options: dict[str, Any],
+    out: Any, lse: Any, return_lse: Any,
+) -> Any:  # fmt: skip
+    """Calls that of an operation's operators (its result; with the log-sum-exp; writing to both)
+    which the last three arguments ask for."""
+    with_out, with_lse, into = operators
     if out is None and lse is None:
         return with_lse(*inputs, **options) if return_lse else with_out(*inputs, **options)
     shapes = _SHAPES[op]

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from .. import flash_attention_with_kvcache as _flash_attention_with_kvcache
-from .._values import check, flag, numbers, refuse
+from .._appends import call as call_with_append
+from .._values import check, flag, numbers
 from .._variants import call as call_with_variant
 
 _OPS = torch.ops.kiln
@@ -53,10 +54,6 @@ def flash_attention_with_kvcache(
     return_lse: Any = False,
 ) -> Any:
     """kiln.jit.flash_attention_with_kvcache as operators of PyTorch."""
-    refuse("flash_attention_with_kvcache", k_new=k_new)
-    refuse("flash_attention_with_kvcache", v_new=v_new)
-    refuse("flash_attention_with_kvcache", rotary_cos=rotary_cos)
-    refuse("flash_attention_with_kvcache", rotary_sin=rotary_sin)
     given = {
         "q": q,
         "k_cache": k_cache,
@@ -105,6 +102,15 @@ def flash_attention_with_kvcache(
         "num_splits": num_splits,
         "plan": plan,
     }
+    new = {
+        "k_new": k_new,
+        "v_new": v_new,
+        "rotary_cos": rotary_cos,
+        "rotary_sin": rotary_sin,
+        "rotary_interleaved": rotary_interleaved,
+    }
+    if any(x is not None for x in (k_new, v_new, rotary_cos, rotary_sin)):
+        return call_with_append((q, k_cache, v_cache), new, variant, options, out, lse, return_lse)
     if variant is not None:
         first = (q, k_cache, v_cache)
         return call_with_variant(
