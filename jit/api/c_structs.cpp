@@ -61,6 +61,7 @@ KILN_SAME(KILN_BOOL, DType::boolean);
 KILN_SAME(KILN_F8_E4M3, DType::f8_e4m3);
 KILN_SAME(KILN_F8_E5M2, DType::f8_e5m2);
 KILN_SAME(KILN_I8, DType::i8);
+KILN_SAME(KILN_F8_E8M0, DType::f8_e8m0);
 KILN_SAME(KILN_CPU, DeviceType::cpu);
 KILN_SAME(KILN_CUDA, DeviceType::cuda);
 static_assert(KILN_MAX_RANK == kMaxRank);

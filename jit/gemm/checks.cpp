@@ -63,6 +63,15 @@ struct ScaleOf {
                   "with w.t()");
 }
 
+bool is_bytes(const ScaleOf& given) { return given.scale.dtype == DType::f8_e8m0; }
+
+[[noreturn]] void refuse_bytes(const ScaleOf& given) {
+  throw_type(given.subject(),
+             "must be float32, as only scales of blocks, one for each 128 of K, may be "
+             "float8_e8m0fnu, got shape " +
+                 shape_text(given.scale));
+}
+
 // Which dimension of a scale has an entry for each row or column; -1: its shape is none of those.
 int long_dimension(const ScaleOf& given) {
   const TensorView& scale = given.scale;
@@ -125,19 +134,28 @@ CheckedScales check_scales(const GemmOptions& options, const GemmProblem& proble
   for (const ScaleOf* scale : {&a, &b}) {
     if (!scale->given()) continue;
     check_tensor(scale->subject(), scale->scale, problem.device_ordinal);
-    check_dtype(scale->subject(), scale->scale, DType::f32, "");
+    const bool may_be_bytes = is_f8(problem.traits.input);
+    if (!may_be_bytes || !is_bytes(*scale)) {
+      check_dtype(scale->subject(), scale->scale, DType::f32, "");
+    }
     check_data(scale->subject(), scale->scale, problem.may_be_null);
   }
+  const bool bytes = is_bytes(a) || is_bytes(b);
+  if (a.given() && b.given() && bytes) {
+    check_dtype(b.subject(), b.scale, a.scale.dtype, " like scale_a");
+  }
   // Where K is up to 128, a vector is a scale of blocks, too, and means the same. It is taken for
-  // one where it is beside such a scale, or is not dense, as only scales of blocks may be.
+  // one where it is beside such a scale, or is not dense or of bytes, as only scales of blocks may
+  // be.
   const Scale form_a = block_form(a), form_b = block_form(b);
   const bool both = form_a != Scale::none && form_b != Scale::none;
-  const auto is_of_blocks = [both](const ScaleOf& given, Scale form) {
+  const auto is_of_blocks = [both, bytes](const ScaleOf& given, Scale form) {
     if (form == Scale::none) return false;
     const int dimension = long_dimension(given);
-    return dimension < 0 || (both && !is_dense(given.scale, dimension));
+    return dimension < 0 || (both && (bytes || !is_dense(given.scale, dimension)));
   };
   if (!is_of_blocks(a, form_a) && !is_of_blocks(b, form_b)) {
+    if (bytes) refuse_bytes(is_bytes(a) ? a : b);
     return {check_vector(a), check_vector(b)};
   }
   if (options.fast) {

@@ -124,6 +124,14 @@ constexpr Field kFields[] = {
              "column and 128 of K; blocks: one for each 128 columns and 128 of K",
      .says = " scale_b {}",
      .when = Says::when_set},
+    {.name = "scale_dtype",
+     .kind = FieldKind::choice,
+     .offset = offsetof(GemmTraits, scale_dtype),
+     .values = kScaleDTypeNames,
+     .otherwise = "float32",
+     .help = "of scale_a and scale_b; float8_e8m0fnu: only where scale_a is groups",
+     .says = " scales {}",
+     .when = Says::when_set},
     {.name = "bias",
      .kind = FieldKind::choice,
      .offset = offsetof(GemmTraits, bias),
@@ -271,7 +279,10 @@ void settle_scales(const GemmTraits& t) {
   if (is_of_blocks(t.scale_a) != is_of_blocks(t.scale_b)) {
     refuse_field("scale_a", "must be groups where scale_b is groups or blocks, and only there");
   }
-  if (!t.block_scaled()) return;
+  if (!t.block_scaled()) {
+    if (t.scale_dtype == DType::none) return;
+    refuse_field("scale_dtype", "float8_e8m0fnu needs scale_a groups");
+  }
   if (!is_f8(t.input)) refuse_field("scale_a", "groups needs a dtype of 8-bit floats");
   if (t.fast) refuse_field("precision", "fast is not for scales of groups or blocks");
   if (is_gated(t.activation)) {

@@ -285,6 +285,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   if (groups.rows != nullptr) p.group_rows = static_cast<const int*>(groups.rows->data);
   const auto [scale_a, scale_b] = check_scales(options, problem, batched, batched || b.rank == 3);
   traits.scale_a = scale_a.scale, traits.scale_b = scale_b.scale;
+  if (options.scale_a.dtype == DType::f8_e8m0) traits.scale_dtype = DType::f8_e8m0;
   p.scale_a = static_cast<const float*>(options.scale_a.data);
   p.scale_b = static_cast<const float*>(options.scale_b.data);
   p.scale_a_batch = scale_a.batch_stride, p.scale_b_batch = scale_b.batch_stride;

@@ -21,6 +21,9 @@ inline constexpr Named kScaleBNames[] = {{"none", Scale::none},
                                          {"groups", Scale::groups},
                                          {"blocks", Scale::blocks}};
 inline constexpr auto kScaleANames = std::span(kScaleBNames).first<4>();
+// Of scales of blocks; all others are float32.
+inline constexpr Named kScaleDTypeNames[] = {{"float32", DType::none},
+                                             {"float8_e8m0fnu", DType::f8_e8m0}};
 inline bool is_of_blocks(Scale scale) { return scale >= Scale::groups; }
 
 // How rows of a belong to the matrices of b: each batch entry of a has its own; or rows in groups,
@@ -53,7 +56,8 @@ struct GemmTraits {
   bool fast = false;       // f8 sums stay in the tensor cores
   Gate gate = Gate::none;  // not none: the activation is gated
   Grouping grouping = Grouping::none;
-  std::uint8_t reserved[16] = {};
+  DType scale_dtype = DType::none;  // of scales of blocks; none: f32
+  std::uint8_t reserved[15] = {};
   Digest128 epilogue{};  // of the user's expression; zero = none
 
   bool block_scaled() const { return is_of_blocks(scale_a); }

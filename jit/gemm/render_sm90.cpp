@@ -60,6 +60,8 @@ std::string render_gemm_sm90(const Specialization& spec, const UserTexts& texts)
        << (traits.block_scaled() ? std::string("  static constexpr bool kHasBias = ") +
                                        boolean(traits.bias != DType::none) + ";\n"
                                  : "")
+       << (traits.scale_dtype == DType::f8_e8m0 ? "  static constexpr bool kByteScales = true;\n"
+                                                : "")
        << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__((Config::kGroups + 1) * 128, "

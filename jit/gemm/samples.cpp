@@ -33,7 +33,9 @@ std::vector<GemmTraits> block_scaled() {
   columns.output = DType::f32;
   columns.bias = DType::f32, columns.residual = DType::bf16;
   columns.stores = Access::elements;
-  return {blocks, columns};
+  GemmTraits bytes = blocks;
+  bytes.scale_dtype = DType::f8_e8m0;
+  return {blocks, columns, bytes};
 }
 
 std::vector<GemmTraits> f8_traits() {
@@ -157,6 +159,11 @@ std::vector<GemmTraits> gemm_traits() {
 // bf16, and of these two.
 bool is_listed(const GemmTraits& traits, GemmRow row) {
   if (!row.is_sm90()) return true;
+  // UE8M0 scales differ from floats in their loader alone: three warps and whole K, one and parts.
+  if (traits.scale_dtype != DType::none) {
+    const GemmSm90Config& config = row.sm90();
+    return config.block_m == 256 || (config.block_m == 16 && config.splits);
+  }
   if (traits.activation == Activation::none || traits.gate != Gate::none) return true;
   return traits.input == DType::bf16 &&
          (traits.activation == Activation::gelu || traits.activation == Activation::silu);

@@ -31,6 +31,8 @@ const char* name(DType dtype) {
       return "int8";
     case DType::u64:
       return "uint64";
+    case DType::f8_e8m0:
+      return "float8_e8m0fnu";
     case DType::other:
       return "an unsupported dtype";
   }

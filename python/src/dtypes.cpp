@@ -9,7 +9,7 @@
 namespace kiln::python {
 namespace {
 
-constexpr std::array<std::pair<DType, DlDataType>, 12> kTypes = {{
+constexpr std::array<std::pair<DType, DlDataType>, 13> kTypes = {{
     {DType::f16, {kDlFloat, 16, 1}},
     {DType::bf16, {kDlBfloat, 16, 1}},
     {DType::f32, {kDlFloat, 32, 1}},
@@ -22,9 +22,10 @@ constexpr std::array<std::pair<DType, DlDataType>, 12> kTypes = {{
     {DType::f8_e5m2, {kDlFloat8E5m2, 8, 1}},
     {DType::i8, {kDlInt, 8, 1}},
     {DType::u64, {kDlUInt, 64, 1}},
+    {DType::f8_e8m0, {kDlFloat8E8m0fnu, 8, 1}},
 }};
 
-constexpr std::array<std::pair<std::string_view, DType>, 22> kNames = {{
+constexpr std::array<std::pair<std::string_view, DType>, 23> kNames = {{
     {"float16", DType::f16},
     {"f16", DType::f16},
     {"half", DType::f16},
@@ -45,6 +46,7 @@ constexpr std::array<std::pair<std::string_view, DType>, 22> kNames = {{
     {"boolean", DType::boolean},
     {"float8_e4m3fn", DType::f8_e4m3},
     {"float8_e5m2", DType::f8_e5m2},
+    {"float8_e8m0fnu", DType::f8_e8m0},
     {"int8", DType::i8},
     {"i8", DType::i8},
 }};

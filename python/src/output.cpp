@@ -55,7 +55,8 @@ py::object allocate_torch(const TensorArgument& like, TensorView& view) {
 // Of NumPy's or CuPy's.
 py::object array_dtype(const TensorArgument& like, DType dtype) {
   if (dtype == like.view.dtype) return py::handle(like.object).attr("dtype");
-  const bool is_own = dtype == DType::bf16 || dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2;
+  const bool is_own = dtype == DType::bf16 || dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2 ||
+                      dtype == DType::f8_e8m0;
   if (!is_own) return py::str(name(dtype));
   try {
     return py::module_::import("ml_dtypes").attr(name(dtype));

@@ -50,7 +50,8 @@ struct GemmParams {
   const float* scale_a;  // one value, [M] or [batch, M], contiguous; null when absent
   const float* scale_b;  // one value, [N] or [batch, N], contiguous; null when absent
                          // or both are scales of blocks: [M, K / 128], and [K / 128, N] or
-                         // [K / 128, N / 128], rounded up, with the strides at the end
+                         // [K / 128, N / 128], rounded up, with the strides at the end; they
+                         // may be bytes instead of floats (sm90/block_scales.cuh)
   void* workspace;       // gemm_workspace_bytes() bytes of any content; unused if splits is 1
   unsigned long long nonce;                   // of this launch, not 0; see base/ticket.cuh
   long long a_ld, b_ld, out_ld, residual_ld;  // strides in elements

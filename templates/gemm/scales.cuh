@@ -1,6 +1,7 @@
 // The scales of a GEMM's operands. They multiply its sums and are read in the epilogue, except for
 // scales of blocks (sm90/block_scales.cuh), which this file does not read.
 #pragma once
+#include "/kiln/base/byte_scales.cuh"
 #include "/kiln/gemm/params.h"
 
 namespace kiln {

@@ -239,6 +239,30 @@ TEST_CASE("gemm: scales of blocks of 8-bit floats are known by their shapes") {
   }
 }
 
+TEST_CASE("gemm: both scales of blocks may be bytes") {
+  Gemm call = f8_gemm(6, 200, 304);
+  TensorView& a = call.options.scale_a;
+  TensorView& b = call.options.scale_b;
+  a = half({6, 3}, DType::f32), b = half({3, 2}, DType::f32);
+  CHECK(call.check().scale_dtype == DType::none);
+  b.dtype = DType::f8_e8m0;
+  CHECK(contains(call.error(), "scale_b must be float32 like scale_a, got float8_e8m0fnu"));
+  std::swap(a.dtype, b.dtype);
+  CHECK(contains(call.error(), "scale_b must be float8_e8m0fnu like scale_a, got float32"));
+  b.dtype = DType::f8_e8m0;
+  CHECK(call.check().scale_dtype == DType::f8_e8m0);
+  a = {};
+  CHECK(contains(call.error(), "as scale_b has one for each 128 of K, got none"));
+  b = half({200}, DType::f8_e8m0);
+  CHECK(contains(call.error(),
+                 "scale_b must be float32, as only scales of blocks, one for each 128 of K, may be "
+                 "float8_e8m0fnu, got shape [200]"));
+  call = f8_gemm(6, 200, 128);  // where vectors of floats are none of blocks
+  call.options.scale_a = half({6, 1}, DType::f8_e8m0);
+  call.options.scale_b = half({1, 200}, DType::f8_e8m0);
+  CHECK(call.check().scale_b == Scale::groups);
+}
+
 TEST_CASE("gemm: scales of blocks are of both operands, and of 8-bit floats alone") {
   Gemm call = f8_gemm(6, 200, 304);
   TensorView& a = call.options.scale_a;

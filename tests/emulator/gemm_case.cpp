@@ -76,8 +76,9 @@ void KernelCase::make_gemm(int size) {
   if (traits.block_scaled()) {
     const int groups = (problem.k + 127) / 128;
     const int columns = traits.scale_b == Scale::groups ? problem.n : (problem.n + 127) / 128;
-    add_scale(tensor(DType::f32, {problem.m, groups}, true), options.scale_a, problem.scale_a);
-    add_scale(tensor(DType::f32, {groups, columns}, true), options.scale_b, problem.scale_b);
+    const DType dtype = traits.scale_dtype == DType::none ? DType::f32 : traits.scale_dtype;
+    add_scale(tensor(dtype, {problem.m, groups}, true), options.scale_a, problem.scale_a);
+    add_scale(tensor(dtype, {groups, columns}, true), options.scale_b, problem.scale_b);
   }
   options.activation = traits.activation;
   options.gate = traits.gate;

@@ -46,6 +46,7 @@ float value_at(const std::byte* at, DType dtype) {
   if (dtype == DType::i64) return NAN;  // nobody reads these as numbers
   if (dtype == DType::f8_e4m3) return byte_value(bits, 3);
   if (dtype == DType::f8_e5m2) return byte_value(bits, 2);
+  if (dtype == DType::f8_e8m0) return std::ldexp(1.0f, static_cast<int>(bits) - 127);
   return float_of(dtype == DType::bf16 ? bits << 16 : bits);
 }
 
@@ -57,6 +58,7 @@ std::uint32_t random_bits(DType dtype, std::mt19937& random) {
                                    : (sign_and_digits & 0x83) | (10 + exponent) << 2;
   }
   if (dtype == DType::i8) return random() % 256;
+  if (dtype == DType::f8_e8m0) return 122 + random() % 6;
   const int sixty_fourths = static_cast<int>(random() % 129) - 64;
   const float value = static_cast<float>(sixty_fourths) / 64;
   std::uint32_t bits;

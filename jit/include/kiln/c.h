@@ -77,7 +77,8 @@ typedef enum kiln_dtype {
   KILN_BOOL = 8,    /* one byte, 0 or 1 */
   KILN_F8_E4M3 = 9, /* no infinity, one NaN of each sign ("e4m3fn") */
   KILN_F8_E5M2 = 10,
-  KILN_I8 = 11
+  KILN_I8 = 11,
+  KILN_F8_E8M0 = 13 /* 2^(byte - 127), 255 is NaN: scales alone ("e8m0fnu") */
 } kiln_dtype;
 
 /* Tensors in host memory are computed in place on the emulated device; see kiln_set_device. */

@@ -92,7 +92,8 @@ struct GemmOptions {
 //
 // Scales of blocks are of f8 inputs: scale_a is [m, k / 128], one for each row and 128 of k, and
 // scale_b is [k / 128, n / 128], one for each 128 x 128 block of b, or [k / 128, n], one for each
-// column and 128 of k. Quotients are rounded up. A batch may come first, and strides are any.
+// column and 128 of k. Quotients are rounded up. A batch may come first, and strides are any. Both
+// are f32, or both f8_e8m0, whose results are the same bits as those of the same numbers in f32.
 // trans_a and trans_b count for them as for their operands. The products of each 128 of k are
 // multiplied by their two factors and added up in f32. It takes neither `fast` nor a gated
 // activation. Where k is up to 128, a vector beside such a scale is one, too.

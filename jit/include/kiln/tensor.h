@@ -7,7 +7,8 @@
 
 namespace KILN_PUBLIC kiln {
 
-// f8_e4m3 is PyTorch's float8_e4m3fn: it has no infinity, and one NaN of each sign.
+// f8_e4m3 is PyTorch's float8_e4m3fn: it has no infinity, and one NaN of each sign. f8_e8m0 is its
+// float8_e8m0fnu, for scales alone: the byte x is 2^(x - 127), and 255 is NaN.
 enum class DType : std::uint8_t {
   none,
   f16,
@@ -22,6 +23,7 @@ enum class DType : std::uint8_t {
   f8_e5m2,
   i8,
   u64,
+  f8_e8m0,
   other
 };
 const char* name(DType dtype);  // "float16", "bfloat16", "float8_e4m3fn", …
@@ -43,6 +45,7 @@ constexpr int size_of(DType dtype) {
     case DType::f8_e4m3:
     case DType::f8_e5m2:
     case DType::i8:
+    case DType::f8_e8m0:
       return 1;
     case DType::none:
     case DType::other:

@@ -2,8 +2,10 @@
 // B. A K-tile is 128 of K, so a stage of the ring has one factor for each of its rows and columns,
 // which the products are multiplied by when they are added to the sums (promote.cuh).
 //
-// One or two warps of the producer's warpgroup copy a stage's factors into shared memory, word by
-// word: a tensor map would need rows of scales that begin at multiples of 16 bytes.
+// One to three warps of the producer's warpgroup copy a stage's factors into shared memory, word by
+// word: a tensor map would need rows of scales that begin at multiples of 16 bytes. No asynchronous
+// copy is of single bytes: UE8M0 scales are loaded into registers, those of four stages at a time,
+// and stored as floats, so that what follows is the same for both.
 #pragma once
 #include "/kiln/gemm/copy.cuh"
 #include "/kiln/gemm/sm90/schedule.cuh"
@@ -12,13 +14,16 @@
 namespace kiln {
 
 // Copies the factors of the stages of every tile; called by kScaleThreads threads. A stage is full
-// when the copies of each have landed, too.
+// when the copies of each have landed, or its stores are done, too.
 template <class Config>
 class ScaleLoader {
   using Shape = Sm90Shape<Config>;
   static constexpr int kWords = Shape::kScaledColumns + Shape::kScaledRows;
   static constexpr int kThreads = Shape::kScaleThreads;
   static constexpr int kCopies = ceil_div(kWords, kThreads);  // of a thread, for each stage
+  static constexpr bool kBytes = kByteScales<Config>;
+  static constexpr int kAhead = 4;  // stages whose bytes are loaded at a time
+  using Source = conditional<kBytes, u8, float>;
 
  public:
   __device__ __forceinline__ explicit ScaleLoader(const GemmParams& params)
@@ -32,27 +37,39 @@ class ScaleLoader {
       find(schedule.tile(), k_tiles.begin);
 #pragma unroll 1
       for (int k_tile = k_tiles.begin; k_tile < k_tiles.end; ++k_tile) {
+        if constexpr (kBytes) {
+          if ((k_tile - k_tiles.begin) % kAhead == 0) load_ahead(k_tiles.end - k_tile);
+        }
         wait(ring.empty(position.stage), position.parity);
-        copy(Shape::scales(position.stage));
-        arrive_after_copies(ring.full(position.stage));
+        if constexpr (kBytes) {
+          store(Shape::scales(position.stage));
+          arrive(ring.full(position.stage));
+        } else {
+          copy(Shape::scales(position.stage));
+          arrive_after_copies(ring.full(position.stage));
+        }
         position.advance();
       }
     }
   }
 
  private:
-  // Finds this thread's factors of the tile at `at`. What lies outside the matrices becomes zero.
+  // Finds this thread's factors of the tile at `at`. What lies outside the matrices becomes zero,
+  // or the last byte inside: no stored output depends on it, and loads need no conditions.
   __device__ __forceinline__ void find(const TilePosition& at, int k_tile) {
-    const float* a = params_.scale_a + at.batch * params_.scale_a_batch;
-    const float* b = params_.scale_b + at.batch * params_.scale_b_batch;
+    const auto* a =
+        reinterpret_cast<const Source*>(params_.scale_a) + at.batch * params_.scale_a_batch;
+    const auto* b =
+        reinterpret_cast<const Source*>(params_.scale_b) + at.batch * params_.scale_b_batch;
     exists_ = 0;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int word = thread_ + i * kThreads;
       const bool is_column = word < Shape::kScaledColumns;
-      const int mn = is_column ? at.column + word * Shape::kColumnRun
-                               : at.row + (word - Shape::kScaledColumns) * Shape::kRowRun;
+      int mn = is_column ? at.column + word * Shape::kColumnRun
+                         : at.row + (word - Shape::kScaledColumns) * Shape::kRowRun;
       const bool is_of_a = is_column == Config::kSwapped;
+      if constexpr (kBytes) mn = min(mn, (is_of_a ? params_.m : params_.n) - 1);
       constexpr int kBlock = Config::kScaleB == Scale::blocks ? kGemmScaleBlock : 1;
       sources_[i] = is_of_a
                         ? a + mn * params_.scale_a_row + k_tile * params_.scale_a_group
@@ -66,15 +83,45 @@ class ScaleLoader {
     for (int i = 0; i < kCopies; ++i) {
       const int word = thread_ + i * kThreads;
       if (word < kWords) copy_async_4(scales + word * 4, sources_[i], exists_ >> i & 1 ? 4 : 0);
-      const bool is_of_a = (word < Shape::kScaledColumns) == Config::kSwapped;
-      sources_[i] += is_of_a ? params_.scale_a_group : params_.scale_b_group;
+      sources_[i] += group_stride(word);
     }
+  }
+
+  // Loads the bytes of kAhead stages, or those of the `left` stages there are and the last of these
+  // again, all before the first is used: the time of one load is then spent once.
+  __device__ __forceinline__ void load_ahead(int left) {
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const i64 stride = group_stride(thread_ + i * kThreads);
+      u32 bytes[kAhead];
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) {
+        bytes[j] = *sources_[i];
+        if (j + 1 < left) sources_[i] += stride;
+      }
+      ahead_[i] = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | bytes[3] << 24;
+    }
+  }
+
+  __device__ __forceinline__ void store(u32 scales) {
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const int word = thread_ + i * kThreads;
+      if (word < kWords) store_shared_4(scales + word * 4, float_of_scale(ahead_[i] & 255));
+      ahead_[i] >>= 8;
+    }
+  }
+
+  __device__ __forceinline__ i64 group_stride(int word) const {
+    const bool is_of_a = (word < Shape::kScaledColumns) == Config::kSwapped;
+    return is_of_a ? params_.scale_a_group : params_.scale_b_group;
   }
 
   const GemmParams& params_;
   int thread_;
-  const float* sources_[kCopies];  // of the next stage
-  u32 exists_;                     // bit i: that copy i reads memory
+  const Source* sources_[kCopies];   // of the next stage, or the next to be loaded ahead
+  u32 exists_;                       // bit i: that copy i reads memory
+  u32 ahead_[kBytes ? kCopies : 1];  // bytes of the next stages, the first in the lowest
 };
 
 // The factors of one thread's products of a stage, in registers. Without scales of blocks there are

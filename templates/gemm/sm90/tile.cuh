@@ -134,11 +134,13 @@ struct Sm90Shape {
   static constexpr int kScaleWords =
       kBlockScaled<Config> ? gemm_scale_words(kScaledColumns, kScaledRows) : 0;
   // A stage is full when its producer has arrived, and each thread that copies scales: of at most
-  // five of them, since more addresses would spill.
-  static constexpr int kScaleThreads = kScaleWords == 0     ? 0
-                                       : kScaleWords <= 160 ? 32
-                                       : kScaleWords <= 256 ? 64
-                                                            : 96;
+  // five of them, since more addresses would spill, or three of bytes, which are in registers, too.
+  static constexpr int kOneWarp = kByteScales<Config> ? 96 : 160;
+  static constexpr int kTwoWarps = kByteScales<Config> ? 192 : 256;
+  static constexpr int kScaleThreads = kScaleWords == 0           ? 0
+                                       : kScaleWords <= kOneWarp  ? 32
+                                       : kScaleWords <= kTwoWarps ? 64
+                                                                  : 96;
   static constexpr u32 kProducerArrivals = 1 + kScaleThreads;
   static constexpr u32 kScalesAt = kBarriersAt + StageRing::kBytes;
 
