@@ -11,6 +11,8 @@
 namespace kiln {
 namespace {
 
+constexpr Named kScaleDTypes[] = {{"float32", false}, {"float8_e8m0fnu", true}};
+
 constexpr Field kQuantizeFields[] = {
     {.name = "dtype",
      .kind = FieldKind::choice,
@@ -42,6 +44,14 @@ constexpr Field kQuantizeFields[] = {
      .otherwise = "false",
      .help = "scales are rounded up to powers of two",
      .says = " powers of two",
+     .when = Says::when_set},
+    {.name = "scale_dtype",
+     .kind = FieldKind::choice,
+     .offset = offsetof(QuantizeTraits, byte_scales),
+     .values = kScaleDTypes,
+     .otherwise = "float32",
+     .help = "of scale_out; float8_e8m0fnu rounds scales up to powers of two",
+     .says = " scales {}",
      .when = Says::when_set},
     {.name = "counts",
      .kind = FieldKind::flag,
@@ -99,6 +109,7 @@ constexpr Template kQuantizeTemplates[] = {
 void settle_quantize(Traits& words, const UserTexts&, int) {
   auto t = as<QuantizeTraits>(words);
   if (t.vector == 0) t.vector = 8;
+  if (t.byte_scales) t.power_of_two = true;
   if (!std::has_single_bit(t.vector)) {
     refuse_field("vector", "must be a power of two up to 8, got " + std::to_string(t.vector));
   }

@@ -141,7 +141,7 @@ void set_arguments(const TensorView& x, const TensorView& out, const TensorView&
                    const QuantizeOptions& options, QuantizeProblem& problem) {
   QuantizeParams p{};
   p.x = x.data, p.counts = static_cast<const int*>(options.counts.data);
-  p.out = out.data, p.scale = static_cast<float*>(scale.data);
+  p.out = out.data, p.scale = scale.data;
   p.x_rows = rows_of(x), p.out_rows = rows_of(out), p.scale_rows = rows_of(scale);
   p.scale_groups = quantize_stride(scale, scale.rank - 1);
   if (options.counts.given()) p.counts_stride = quantize_stride(options.counts, 0);
@@ -183,12 +183,14 @@ void check_quantize(const TensorView& x, const TensorView& out, const TensorView
   }
   check_last_stride(of_out, out);
   check_like_x("scale_out", scale, x, problem.groups, problem);
-  check_dtype({problem.op, "scale_out"}, scale, DType::f32, "");
+  const bool bytes = scale.dtype == DType::f8_e8m0;
+  if (!bytes) check_dtype({problem.op, "scale_out"}, scale, DType::f32, " or float8_e8m0fnu");
   check_counts(options.counts, x, problem);
   QuantizeTraits& traits = problem.traits;
   traits.input = x.dtype, traits.output = out.dtype;
   traits.activation = options.activation;
-  traits.power_of_two = options.scale_power_of_two;
+  traits.power_of_two = options.scale_power_of_two || bytes;
+  traits.byte_scales = bytes;
   traits.counts = options.counts.given();
   traits.vector = static_cast<std::uint16_t>(vector_of(x, out, problem));
   set_arguments(x, out, scale, options, problem);

@@ -24,7 +24,7 @@ struct QuantizeTraits {
   Activation activation = Activation::none;
   bool power_of_two = false;
   bool counts = false;
-  std::uint8_t reserved_byte = 0;
+  bool byte_scales = false;  // float8_e8m0fnu, which are powers of two
   std::uint16_t vector = 8;  // elements that an access has of each tensor: 1, 2, 4 or 8
   std::uint8_t reserved[40] = {};
 

@@ -8,19 +8,20 @@
 namespace kiln {
 
 std::vector<Specialization> quantize_samples(int arch) {
-  QuantizeTraits base, gated, masked, quads, single, other;
+  QuantizeTraits base, gated, masked, quads, single, other, bytes;
   gated.activation = Activation::swiglu;
   masked.activation = Activation::geglu_tanh, masked.counts = true;
   quads.input = DType::f32, quads.vector = 4, quads.power_of_two = true;
   single.input = DType::f16, single.output = DType::i8, single.vector = 1;
   other.output = DType::f8_e5m2, other.vector = 2, other.activation = Activation::geglu;
+  bytes.power_of_two = bytes.byte_scales = true;
   std::vector<Specialization> specs;
   const auto add = [&](int row, const QuantizeTraits& traits) {
     specs.emplace_back(quantize_template(), arch, row, traits);
   };
   add(0, base), add(0, masked), add(0, quads);
   add(1, base), add(1, gated), add(1, single);
-  add(2, base);
+  add(2, base), add(2, bytes);
   add(3, gated), add(3, other);
   return specs;
 }

@@ -17,7 +17,7 @@ struct QuantizeParams {
   const void* x;      // [outer, inner, columns], or twice the columns: gates first
   const int* counts;  // [outer]: rows of each run that exist; unused unless Config::kCounts
   void* out;          // [outer, inner, columns]
-  float* scale;       // [outer, inner, groups]
+  void* scale;        // [outer, inner, groups], floats or UE8M0 bytes
   QuantizeRows x_rows, out_rows, scale_rows;
   long long scale_groups;   // between the scales of a row
   long long counts_stride;  // between the counts

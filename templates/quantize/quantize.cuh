@@ -5,6 +5,7 @@
 //   kGate            Activation::none; else x has gates, which it is applied to, before the values
 //                    that they multiply
 //   kPowerOfTwo      whether scales are rounded up to powers of two
+//   kByteScales      only where scales are UE8M0 (base/byte_scales.cuh): true; needs kPowerOfTwo
 //   kCounts          whether runs of rows have counts, beyond which nothing is read or written
 //   kVector          elements of an access; it divides the columns and the group. Tensors begin,
 //   and
@@ -19,6 +20,7 @@
 // The launch has quantize_blocks() CTAs of quantize_threads() threads.
 #pragma once
 #include "/kiln/base/activation.cuh"
+#include "/kiln/base/byte_scales.cuh"
 #include "/kiln/base/quantize.cuh"
 #include "/kiln/quantize/params.h"
 
@@ -44,14 +46,18 @@ struct QuantizeShape {
   static_assert(Config::kVector >= 1 && Config::kVector <= 8 &&
                     (Config::kVector & (Config::kVector - 1)) == 0,
                 "quantize: kVector must be a power of two up to 8");
+  static_assert(!kByteScales<Config> || Config::kPowerOfTwo,
+                "quantize: scales of bytes are rounded up to powers of two");
 };
 
 // Where one group of columns lies.
 template <class Config>
 struct ColumnGroup {
+  using Scale = conditional<kByteScales<Config>, u8, float>;
+
   const typename Config::Input* from;  // the thread's first column
   u8* to;
-  float* scale;
+  Scale* scale;
   int columns;  // from the thread's first one to the group's end; 0 or less: it has none
   bool exists;
 };
@@ -93,7 +99,8 @@ __device__ __forceinline__ ColumnGroup<Config> group_at(const QuantizeParams& p,
   at.columns = at.exists ? end - first : 0;
   at.from = static_cast<const typename Config::Input*>(p.x) + (place(p.x_rows) + first);
   at.to = static_cast<u8*>(p.out) + (place(p.out_rows) + first);
-  at.scale = p.scale + (place(p.scale_rows) + number.group * p.scale_groups);
+  using Scale = typename ColumnGroup<Config>::Scale;
+  at.scale = static_cast<Scale*>(p.scale) + (place(p.scale_rows) + number.group * p.scale_groups);
   return at;
 }
 
@@ -206,7 +213,13 @@ __device__ __forceinline__ void quantize_groups(const QuantizeParams& p) {
     }
     const float scale = scale_of<Config>(most_of_lanes<Config>(most));
     const GroupDivisor divisor(scale);
-    if (at[i].exists && lane == 0) *at[i].scale = scale;
+    if (at[i].exists && lane == 0) {
+      if constexpr (kByteScales<Config>) {
+        *at[i].scale = scale_of_float(scale);
+      } else {
+        *at[i].scale = scale;
+      }
+    }
     if constexpr (Config::kTurns) {
       for (int start = 0; start < at[i].columns; start += Shape::kTurn) {
         values[i].load(at[i], start, p.columns);

@@ -41,7 +41,7 @@ void KernelCase::make_quantize(int size) {
   const bool gated = traits.activation != Activation::none;
   Tensor& x = tensor(traits.input, {runs, inner, gated ? 2 * columns : columns});
   Tensor& out = tensor(traits.output, {runs, inner, columns});
-  Tensor& scale = tensor(DType::f32, {runs, inner, 3});
+  Tensor& scale = tensor(traits.byte_scales ? DType::f8_e8m0 : DType::f32, {runs, inner, 3});
   QuantizeOptions options;
   options.group = group, options.activation = traits.activation;
   options.scale_power_of_two = traits.power_of_two;

@@ -68,6 +68,25 @@ def test_powers_of_two():
         assert made.item() == scale, (factor, made)
 
 
+@pytest.mark.parametrize("columns_first", [False, True])
+@pytest.mark.parametrize("group", [32, 128, None])
+def test_scales_of_bytes(group, columns_first):
+    """The same numbers as in float32, and the same results."""
+    x = QuantizeCase((ROWS, 384), spread=4.0).x()
+    wanted, scale = jit.quantize(x, group=group, scale_power_of_two=True)
+    shape = list(scale.shape)
+    stored = torch.zeros(shape[::-1] if columns_first else shape, dtype=torch.uint8, device=DEVICE)
+    made = stored.view(torch.float8_e8m0fnu)
+    made = made.mT if columns_first else made
+    out, same = jit.quantize(x, group=group, scale_out=made)
+    assert same is made
+    assert torch.equal(made.float(), scale)
+    assert torch.equal(out.view(torch.uint8), wanted.view(torch.uint8))
+    x[0, 0] = math.inf
+    jit.quantize(x, group=group, scale_out=made)
+    assert made[0, 0].float().isnan()
+
+
 @pytest.mark.parametrize("storage", ["guarded", "offset", "odd", "head_slice"])
 def test_strides(storage):
     case = QuantizeCase((2, 3, 256), storage=storage)
@@ -170,7 +189,7 @@ def zeros(*shape, dtype=torch.float32):
          dict(activation="geglu", out=zeros(2, 8, dtype=torch.int8))),
         (ValueError, "scale_out must have shape [2, 2], got [2, 1]", zeros(2, 200),
          dict(scale_out=zeros(2, 1))),
-        (TypeError, "scale_out must be float32", zeros(2, 128),
+        (TypeError, "scale_out must be float32 or float8_e8m0fnu", zeros(2, 128),
          dict(scale_out=zeros(2, 1, dtype=torch.float16))),
         (ValueError, "counts count rows of x [experts, capacity, columns], got x [2, 128]",
          zeros(2, 128), dict(counts=zeros(2, dtype=torch.int32))),

@@ -25,8 +25,8 @@ typedef struct kiln_quantize_options {
   int32_t scale_power_of_two; /* rounds scales up */
 } kiln_quantize_options;
 
-/* Quantises x [rows, columns] into out, KILN_F8_E4M3, KILN_F8_E5M2 or KILN_I8, with a scale, f32,
- * for each group of columns: x is about out * scale. */
+/* Quantises x [rows, columns] into out, KILN_F8_E4M3, KILN_F8_E5M2 or KILN_I8, with a scale, f32
+ * or KILN_F8_E8M0, for each group of columns: x is about out * scale. */
 kiln_status kiln_quantize(const kiln_tensor* x, const kiln_tensor* out, const kiln_tensor* scale,
                           const kiln_quantize_options* options, void* stream);
 kiln_status kiln_plan_quantize(const kiln_tensor* x, const kiln_tensor* out,

@@ -28,6 +28,7 @@ struct QuantizeOptions {
 // columns, where a gated activation comes first) in f8_e4m3, f8_e5m2 or i8. x may also have one
 // dimension or three. `scale`, f32, has a row's groups in place of its columns, the last of which
 // may be of fewer columns; its strides are free, so that it may be stored by rows or by columns.
+// It may also be f8_e8m0: scales are then rounded up to powers of two, and an infinite one is NaN.
 // The last stride of x and out must be 1.
 //
 // Of each group, in f32: scale = max(max(|x|), 1e-4) / M and out = x / scale, rounded to nearest
