@@ -30,6 +30,7 @@ RELEASE = "tests/compile/test_fences.py::test_the_residuals_stages_are_released_
 AFTER_ANOTHER = f"{FOLDER}/test_gemm_pdl.py::test_everything_may_come_from_the_launch_before -k "
 TILE_F8 = f"{FOLDER}/test_gemm_f8.py::test_8_bit_floats -k "
 BLOCKS = f"{FOLDER}/test_gemm_blocks.py::test_scales_of_blocks -k "
+BYTES = f"{FOLDER}/test_gemm_byte_scales.py"
 GATED = f"{FOLDER}/test_gemm_gated.py::test_gated -k bf16-swiglu-full"
 SM90 = f"{FOLDER}/test_attention_sm90.py::"
 SM90_BATCH = f"{SM90}test_edges -k batch"
@@ -205,6 +206,15 @@ FAULTS = [
     fault("scales-are-waited-for-by-nobody", SCALES,
           "arrive_after_copies(ring.full(position.stage));", "arrive(ring.full(position.stage));",
           f"{BLOCKS}blocks-layouts"),
+    fault("four-stages-have-the-bytes-of-the-first", SCALES,
+          "      ahead_[i] >>= 8;\n", "", f"{BYTES}::test_the_bits_are_those_of_floats"),
+    fault("bytes-are-loaded-ahead-by-the-stages-of-all-of-k", SCALES,
+          "(k_tile - k_tiles.begin) % kAhead", "k_tile % kAhead",
+          f"{BYTES}::test_the_bits_are_those_of_floats"),
+    fault("the-largest-byte-is-infinite", "base/byte_scales.cuh",
+          "kNan = 0x7fffffff", "kNan = 0x7f800000", f"{BYTES}::test_every_byte_is_its_number"),
+    fault("the-least-byte-is-zero", "base/byte_scales.cuh",
+          "kLeast = 0x00400000", "kLeast = 0", f"{BYTES}::test_every_byte_is_its_number"),
     # Attention of sm_90a.
     fault("sm90-zeros-without-a-fence", f"{SM90_FOLDER}load.cuh",
           "  fence_async_proxy();\n  __syncwarp();\n  if (lane == 0) arrive(full);",
