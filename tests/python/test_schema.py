@@ -30,7 +30,7 @@ def test_every_enumerated_value_is_taken(op):
             extra = {"dtype": "float16"} if value == "float16" else {}
             if op == "gemm" and value in ("float8_e4m3fn", "float8_e5m2", "fast"):
                 extra = {"dtype": "float8_e4m3fn"}
-            elif value in ("groups", "blocks"):
+            elif value in ("groups", "blocks") or (op == "gemm" and name == "scale_dtype"):
                 extra = {"dtype": "float8_e4m3fn", "scale_a": "groups", "scale_b": "groups"}
             elif name == "dtype_b":
                 extra = {"dtype": value}
