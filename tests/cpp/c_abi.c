@@ -240,7 +240,6 @@ static const int kValues[] = {KILN_OK,
                               KILN_F8_E4M3,
                               KILN_F8_E5M2,
                               KILN_I8,
-                              KILN_F8_E8M0,
                               -1,
                               KILN_CPU,
                               KILN_CUDA,
@@ -277,6 +276,7 @@ int main(void) {
   check("KILN_ABI_VERSION", 1, KILN_ABI_VERSION);
   check("kiln_abi_version()", KILN_ABI_VERSION, (size_t)kiln_abi_version());
   check("KILN_MAX_RANK", 5, KILN_MAX_RANK);
+  check("KILN_F8_E8M0", 13, KILN_F8_E8M0); /* 12 is a dtype that C cannot pass */
   CHECK_FIELDS(kTensor, kTensorOffsets);
   CHECK_FIELDS(kAttention, kAttentionOffsets);
   CHECK_FIELDS(kSdpa, kSdpaOffsets);
