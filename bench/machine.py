@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import importlib.util
 import platform
 import time
 
@@ -12,6 +13,18 @@ from nvml import Nvml
 PEERS = ("flash-attn-4", "flashinfer-python")  # packages; FlashAttention-3 may be a folder
 COPY_BYTES = 1 << 30
 CEILING_SIZE = 8192
+
+
+def lacking(program, *packages):
+    """Returns a sentence about what a program with a model of a framework lacks here, or None."""
+    for package in ("kiln", "torch", *packages):
+        if importlib.util.find_spec(package) is None:
+            return f"{program} needs the package {package}; pip install it first."
+    import torch
+
+    if not torch.cuda.is_available():
+        return f"{program} needs a CUDA GPU, and PyTorch finds none."
+    return None
 
 
 def machine():

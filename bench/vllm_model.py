@@ -14,8 +14,6 @@ prints a table; exits with 4 where the machine lacks something.
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
 import os
 import pathlib
@@ -55,18 +53,6 @@ def parse(arguments=None):
     return parser.parse_args(arguments)
 
 
-def lacking():
-    """One sentence about what the machine lacks, or None."""
-    for package in ("kiln", "torch", "vllm"):
-        if importlib.util.find_spec(package) is None:
-            return f"bench/vllm_model.py needs the package {package}; pip install it first."
-    import torch
-
-    if not torch.cuda.is_available():
-        return "bench/vllm_model.py needs a CUDA GPU, and PyTorch finds none."
-    return None
-
-
 def write_config(folder, layers):
     from transformers import LlamaConfig
     from transformers_model import SHAPE
@@ -81,6 +67,7 @@ def serve(options):
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     import kiln.integrations.vllm
     import torch
+    import vllm
     from vllm import LLM, SamplingParams
 
     kiln.integrations.vllm.register()
@@ -101,7 +88,7 @@ def serve(options):
         llm.generate([{"prompt_token_ids": row} for row in ids], how, use_tqdm=False)
         return time.perf_counter() - start
 
-    print(MARK + json.dumps({"vllm": importlib.import_module("vllm").__version__}), flush=True)
+    print(MARK + json.dumps({"vllm": vllm.__version__}), flush=True)
     for line in sys.stdin:
         requests, prompt, tokens = WORKLOADS[line.strip()]
         seconds = [run(requests, prompt, 1)]
@@ -125,7 +112,7 @@ class Engine:
             )  # fmt: skip
 
     def answer(self):
-        """What the process tells next."""
+        """Returns what the process tells next."""
         for line in self._process.stdout:
             if line.startswith(MARK):
                 return json.loads(line[len(MARK) :])
@@ -186,11 +173,12 @@ def main(arguments=None):
     if options.engine:
         serve(options)
         return OK
-    if why := lacking():
-        print(why, file=sys.stderr)
-        return ENVIRONMENT
     import machine
     import report
+
+    if why := machine.lacking("bench/vllm_model.py", "vllm"):
+        print(why, file=sys.stderr)
+        return ENVIRONMENT
 
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

@@ -21,7 +21,7 @@ inline constexpr Named kScaleBNames[] = {{"none", Scale::none},
                                          {"groups", Scale::groups},
                                          {"blocks", Scale::blocks}};
 inline constexpr auto kScaleANames = std::span(kScaleBNames).first<4>();
-// Of scales of blocks; all others are float32.
+// Scales of blocks have one of these dtypes; all others are float32.
 inline constexpr Named kScaleDTypeNames[] = {{"float32", DType::none},
                                              {"float8_e8m0fnu", DType::f8_e8m0}};
 inline bool is_of_blocks(Scale scale) { return scale >= Scale::groups; }

@@ -178,7 +178,7 @@ def test_a_decoding_step_is_compiled_once_for_all_lengths():
 
 
 def test_flags_of_requests_are_refused_where_pytorch_traces():
-    """What operators take works there."""
+    """All else works there."""
     arguments = cached()
     flags, new = torch.ones(2, dtype=torch.int32), half(2, 1, 2, 64)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
@@ -198,7 +198,7 @@ CAPPED = jit.Variant("capped", params={"cap": "f32"}, logits="cap * tanh(logit /
 @pytest.mark.parametrize("variant", [None, CAPPED(cap=2.0)], ids=["plain", "variant"])
 @pytest.mark.parametrize("results", ["out", "lse", "into"])
 def test_a_compiled_step_appends_new_keys(variant, results):
-    """What it writes to the caches and what it returns are those of the eager call."""
+    """It writes to the caches and returns what the eager call does."""
     torch._dynamo.reset()
     angles = torch.randn(16, 32)
     lengths = torch.tensor([3, 6], dtype=torch.int32)

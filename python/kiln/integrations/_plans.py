@@ -11,22 +11,20 @@ import torch
 from .. import jit
 
 # The options of a call of attention that its plan depends on.
-_OPTIONS = frozenset(
-    {
-        "cu_seqlens_q",
-        "max_seqlen_q",
-        "seqused_k",
-        "cache_seqlens",
-        "max_seqlen_k",
-        "block_table",
-        "causal",
-        "window",
-        "tree_mask",
-        "softcap",
-        "alibi_slopes",
-        "out_scale",
-        "num_splits",
-    }
+_OPTIONS = (
+    "cu_seqlens_q",
+    "max_seqlen_q",
+    "seqused_k",
+    "cache_seqlens",
+    "max_seqlen_k",
+    "block_table",
+    "causal",
+    "window",
+    "tree_mask",
+    "softcap",
+    "alibi_slopes",
+    "out_scale",
+    "num_splits",
 )
 
 
@@ -34,6 +32,15 @@ _OPTIONS = frozenset(
 class _Pass:
     plan: torch.Tensor
     layers: set[int]  # those that have attended by the plan
+
+
+def _group(query: Any, keys: Any, values: Any, planned: dict[str, Any]) -> Hashable:
+    """Returns what calls of one step have in common that one plan serves: numbers, the layouts of
+    tensors, and the tensor of lengths itself, of which there is another for cross attention."""
+    options = [getattr(value, "shape", value) for value in planned.values()]
+    lengths = planned.get("seqused_k", planned.get("cache_seqlens"))
+    layouts = query.shape, keys.shape, keys.stride(), keys.dtype, values.shape
+    return (id(lengths), layouts, *options)
 
 
 class Plans:
@@ -54,19 +61,18 @@ class Plans:
         self._passes.clear()
 
     def plan(
-        self, group: Hashable, layer: object, query: Any, keys: Any, values: Any, options: Any
+        self, layer: object, query: Any, keys: Any, values: Any, options: dict[str, Any]
     ) -> torch.Tensor:
         """Returns the plan of a layer's call.
 
-        group     what tells layers apart that need other plans, beside the tensors' layouts
         layer     the layer; told from others by its identity
         options   the keywords of the call
         """
-        layouts = (query.shape, keys.shape, keys.stride(), keys.dtype, values.shape)
-        running = self._passes.get((group, layouts))
+        planned = {name: options[name] for name in _OPTIONS if name in options}
+        group = _group(query, keys, values, planned)
+        running = self._passes.get(group)
         if running is None or id(layer) in running.layers:
-            planned = {name: value for name, value in options.items() if name in _OPTIONS}
             running = _Pass(jit.plan_attention(query, keys, values, **planned), set())
-            self._passes[group, layouts] = running
+            self._passes[group] = running
         running.layers.add(id(layer))
         return running.plan

@@ -164,19 +164,17 @@ def attend(
         options["tree_mask"] = step.words
     else:
         options["causal"] = layer.causal
-    group = (layer.causal, layer.is_cross, layer.has_window_pool, layer.options.get("window"),
-             bool(layer.options.get("softcap")))  # fmt: skip
     if step.queries == 0:
         assert table is not None
         options.update(
             cu_seqlens_q=step.starts, seqused_k=places.lengths, block_table=table,
             max_seqlen_q=step.max_queries, max_seqlen_k=table.shape[1] * caches[0].shape[1],
         )  # fmt: skip
-        plan = step.plans.plan(group, layer, query, *caches, options)
+        plan = step.plans.plan(layer, query, *caches, options)
         jit.flash_attention_varlen(query, *caches, out=out, plan=plan, **options)
         return
     together = (-1, step.queries)
     query, out = query.unflatten(0, together), out.unflatten(0, together)
     options.update(cache_seqlens=places.lengths, block_table=table)
-    plan = step.plans.plan(group, layer, query, *caches, options)
+    plan = step.plans.plan(layer, query, *caches, options)
     jit.flash_attention_with_kvcache(query, *caches, out=out, plan=plan, **options)

@@ -177,7 +177,6 @@ class Impl:
         is_symmetric = self.attn_type in ENCODERS
         self.sliding_window = (before, before if is_symmetric or before < 0 else 0)
         self._both_sides = (before, before)  # where a request's queries see later keys, too
-        self._group = (before, self.logits_soft_cap > 0, alibi_slopes is not None)
 
     def _check(self) -> None:
         """Raises ValueError for a layer that has no kernels, so that forward() has none to find."""
@@ -262,8 +261,7 @@ class Impl:
         if attn_metadata.local_seq_lens is not None:
             return self._forward_part(query, keys, values, attn_metadata, options)
         options.update(seqused_k=attn_metadata.seq_lens, max_seqlen_k=attn_metadata.max_seq_len)
-        group = (*self._group, output_scale is None)
-        plan = attn_metadata.plans.plan(group, self, query, keys, values, options)
+        plan = attn_metadata.plans.plan(self, query, keys, values, options)
         jit.flash_attention_varlen(query, keys, values, plan=plan, **options)
         return output
 
