@@ -129,7 +129,10 @@ std::string user_variants(const Variant& variant) {
 std::string type_of(const BuiltinVariant& variant, const AttentionTraits& traits) {
   std::string type = variant.type;
   if (const std::size_t at = type.find("{}"); at != std::string::npos) {
-    type.replace(at, 2, device_type(static_cast<DType>(byte_at(&traits, variant.field))));
+    type.replace(at, 2,
+                 variant.field.kind == FieldKind::choice
+                     ? device_type(static_cast<DType>(byte_at(&traits, variant.field)))
+                     : (traits.mask == Mask::causal ? "true" : "false"));
   }
   return type;
 }

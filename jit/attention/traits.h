@@ -80,7 +80,8 @@ enum class Hook : std::uint8_t { logits, row_finish };
 struct BuiltinVariant {
   Field field;  // of the traits: a flag, or a choice of dtypes
   Hook hook;
-  const char* type;  // in the template's source; {} stands for the dtype
+  const char*
+      type;  // in the template's source; {}: the dtype, or of a flag whether the mask is causal
   // A number of the call's, of which 0 stands for none.
   float AttentionOptions::* number = nullptr;
   bool negative = false;  // it may be
@@ -104,8 +105,8 @@ inline constexpr BuiltinVariant kBuiltinVariants[] = {
      .hook = Hook::logits,
      .type = "kiln::Softcap",
      .number = &AttentionOptions::softcap,
-     // tanh is computed to 1.2e-7: at this cap that is 0.00012 of a logit, less than what rounding
-     // weights to 16 bits loses.
+     // tanh has a relative error of up to 2^-16.4: at this cap that is 0.011 of the largest logits;
+     // float16 rounds such logits by up to 0.25.
      .most = 1000.0f,
      .sample = 1},
     {.field = {.name = "alibi",
@@ -116,7 +117,7 @@ inline constexpr BuiltinVariant kBuiltinVariants[] = {
                .says = " alibi",
                .when = Says::when_set},
      .hook = Hook::logits,
-     .type = "kiln::Alibi",
+     .type = "kiln::Alibi<{}>",
      .add = add_alibi,
      .sample = 1},
     {.field = {.name = "sinks",

@@ -101,26 +101,29 @@ struct Softcap : DefaultHooks<Softcap> {
   static constexpr bool kIndexesByKey = false;
   Slot<float> cap;
   static constexpr bool kTransformsLogits = true;
-  static constexpr bool kNarrows = true;
 
+  __device__ __forceinline__ float factor_before() const { return reciprocal_approx(cap); }
+  __device__ __forceinline__ float factor_after() const { return cap; }
   __device__ __forceinline__ float logits(float logit, const Position&) const {
-    return cap * tanh_fast(logit * reciprocal_approx(cap));
+    return tanh_of_logit(logit);
   }
-  // tanh takes two operations of the unit that computes exponents, and a weight takes a third, so
-  // that this unit would bound the kernel. Up to 0.4 of the cap, a minimax polynomial without any
-  // has a relative error of 1.7e-7. Powers of 1 / cap overflow where the cap is tiny.
-  __device__ __forceinline__ float narrow_limit() const { return cap < 1e-4f ? -1.0f : 0.4f * cap; }
+  // Without an instruction for it, tanh takes two operations of the unit that computes exponents,
+  // and a weight takes a third, so that this unit would bound the kernel. Up to 0.4, a minimax
+  // polynomial without any has a relative error of 1.7e-7.
+  static constexpr bool kNarrows = !kHasTanh;
+  __device__ __forceinline__ float narrow_limit() const { return 0.4f; }
   __device__ __forceinline__ float narrow_logits(float logit, const Position&) const {
-    const float reciprocal = reciprocal_approx(cap), step = reciprocal * reciprocal;
-    const float c1 = -0.333318823f * step, c2 = 0.13277629f * step * step,
-                c3 = -0.0477942192f * step * step * step;
     const float square = logit * logit;
-    return fmaf(logit * square, fmaf(square, fmaf(square, c3, c2), c1), logit);
+    const float series = fmaf(square, fmaf(square, -0.0477942192f, 0.13277629f), -0.333318823f);
+    return fmaf(logit * square, series, logit);
   }
 };
 
-// Computes logit - slope * |q - kv|, with one slope for each head.
-struct Alibi : DefaultHooks<Alibi> {
+// Computes logit - slope * |q - kv|, with one slope for each head. kPast: no query sees a key
+// behind itself, so that the difference needs no magnitude and is an addition within a
+// multiplication for each logit.
+template <bool kPast>
+struct Alibi : DefaultHooks<Alibi<kPast>> {
   static constexpr bool kIndexesByKey = false;
   Slot<const float*> slopes;
   Slot<i64> batch_stride, head_stride;
@@ -128,7 +131,9 @@ struct Alibi : DefaultHooks<Alibi> {
 
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
     const i64 offset = at.b * batch_stride.value + at.h * head_stride.value;
-    return logit - load_constant(slopes.value + offset) * fabsf(at.distance);
+    const float slope = load_constant(slopes.value + offset);
+    if constexpr (kPast) return logit + fmaf(slope, at.column, -slope * at.row_distance);
+    return logit - slope * fabsf(at.distance);
   }
 };
 

@@ -89,20 +89,23 @@ __device__ __forceinline__ RowScales<Map::kRows> row_scales(const float* factors
   return scales;
 }
 
-// Their factors in the exponent, which takes the logits themselves if a hook has seen them. A 0
-// is replaced by a tiny scale, because 0 * -inf is NaN.
-template <bool kAreLogits>
+// Their factors in the exponent, which takes the logits themselves if a hook has seen them, but for
+// the variant's last factor. A 0 is replaced by a tiny scale, because 0 * -inf is NaN.
 __device__ __forceinline__ float exponent_scales(float size) {
-  return kAreLogits ? kLog2e : fmaxf(size * kLog2e, 1e-30f);
+  return fmaxf(size * kLog2e, 1e-30f);
 }
-template <bool kAreLogits, int kRows>
-__device__ __forceinline__ auto exponent_scales(RowScales<kRows> sizes) {
-  if constexpr (kAreLogits) {
-    return kLog2e;
-  } else {
+template <int kRows>
+__device__ __forceinline__ RowScales<kRows> exponent_scales(RowScales<kRows> sizes) {
 #pragma unroll
-    for (float& size : sizes.row) size = exponent_scales<false>(size);
-    return sizes;
+  for (float& size : sizes.row) size = exponent_scales(size);
+  return sizes;
+}
+template <class Variant, class Sizes>
+__device__ __forceinline__ auto exponent_scales(const Variant& variant, const Sizes& sizes) {
+  if constexpr (Variant::kTransformsLogits) {
+    return exponent_scales(variant.factor_after());
+  } else {
+    return exponent_scales(sizes);
   }
 }
 

@@ -176,7 +176,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     commit_copies<Config::kAligned>();
   }
   const auto sizes = settle_queries<Config, kAhead>(shared_memory, place, scale, rows);
-  const auto exponent_scale = exponent_scales<Variant::kTransformsLogits>(sizes);
+  const auto exponent_scale = exponent_scales(variant, sizes);
   u32 read = 0;
   while (tiles[0] != Walk::kEnd) {
     wait_copies<Config::kAligned, kAhead - 1>();

@@ -20,7 +20,9 @@ class RowPositions {
     at.kv = first_ + offset;
     // Without this minimum, what an expression computes of keys is shared by all columns.
     if constexpr (Variant::kIndexesByKey) at.kv = min(at.kv, at.len_kv - 1);
-    at.distance = distance_ - to_float(offset);
+    at.row_distance = distance_;
+    at.column = to_float(offset);
+    at.distance = at.row_distance - at.column;
     return at;
   }
 
@@ -53,12 +55,13 @@ __device__ __forceinline__ void transform_each(Fragment<Map>& scores, const Vari
   }
 }
 
-// Computes logits = hooks(|scale| * score) for every element, even padding, which is masked later.
-// Called by a whole warp.
+// Computes logits = hooks(|scale| * score), but for the variant's factor_after(), for every
+// element, even padding, which is masked later. Called by a whole warp.
 template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Variant& variant,
                                                  const Addressing& addressing, int tile_row,
                                                  int kv_first, float scale) {
+  scale *= variant.factor_before();
   if constexpr (Variant::kNarrows) {
     float largest = 0.0f;
 #pragma unroll

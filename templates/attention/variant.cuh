@@ -20,6 +20,9 @@ struct Position {
   float distance;   // q - kv, exact up to 2^24. An addition for each logit, where a conversion of
                     // the integers takes as long as an exponent. Padding may have another one
   int first_q = 0;  // packed queries: the sequence's first one
+  // distance = row_distance - column; the column is a constant where neighbouring logits are at
+  // neighbouring keys.
+  float row_distance, column;
 };
 
 // Values for a key and for the next one.
@@ -96,12 +99,16 @@ struct DefaultHooks {
   // masks that compute more of the row.
   static constexpr bool kKeepsByColumn = true;
 
-  // Hides CUDA's function in hooks, which takes three times as long: the absolute error of 2e-7 is
-  // that of a logit of 1 in float32.
-  __device__ __forceinline__ static float tanh(float x) { return tanh_fast(x); }
+  // Hides CUDA's function in hooks, which takes three times as long.
+  __device__ __forceinline__ static float tanh(float x) { return tanh_of_logit(x); }
 
   // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
+  // Logits are multiplied by factor_before() ahead of logits() and by factor_after() > 0 behind it.
+  // The first variant's former and the last one's latter cost nothing: they go into the scale and
+  // into the exponents.
+  __device__ __forceinline__ float factor_before() const { return 1.0f; }
+  __device__ __forceinline__ float factor_after() const { return 1.0f; }
 
   // Returns whether the key is visible. Called only for tiles that tile() calls partial.
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
@@ -181,6 +188,17 @@ struct Variants : Vs... {
     return static_cast<const V&>(*this);
   }
 
+  // The factors that logits() leaves out: of what it is given, and of what it returns.
+  __device__ __forceinline__ float factor_before() const {
+    float factor = 1.0f;
+    ((factor = is_first<Vs>() ? get<Vs>().factor_before() : factor), ...);
+    return factor;
+  }
+  __device__ __forceinline__ float factor_after() const {
+    float factor = 1.0f;
+    ((factor = is_last<Vs>() ? get<Vs>().factor_after() : factor), ...);
+    return factor;
+  }
   // kNarrow: no logit of the warp exceeds narrow_limit().
   template <bool kNarrow>
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
@@ -244,15 +262,32 @@ struct Variants : Vs... {
   }
 
  private:
+  // Whether V is the first, or the last, of those that transform logits.
+  template <class V>
+  __device__ __forceinline__ static constexpr bool is_first() {
+    bool found = false, is = false;
+    ((is = is || (is_same<V, Vs> && Vs::kTransformsLogits && !found),
+      found = found || Vs::kTransformsLogits),
+     ...);
+    return is;
+  }
+  template <class V>
+  __device__ __forceinline__ static constexpr bool is_last() {
+    bool is = false;
+    ((is = Vs::kTransformsLogits ? is_same<V, Vs> : is), ...);
+    return is;
+  }
   template <class V, bool kNarrow>
   __device__ __forceinline__ float transform(float logit, const Position& at) const {
+    if constexpr (!V::kTransformsLogits) return logit;
+    if constexpr (!is_first<V>()) logit *= get<V>().factor_before();
     if constexpr (V::kNarrows && kNarrow) {
-      return get<V>().narrow_logits(logit, at);
-    } else if constexpr (V::kTransformsLogits) {
-      return get<V>().logits(logit, at);
+      logit = get<V>().narrow_logits(logit, at);
     } else {
-      return logit;
+      logit = get<V>().logits(logit, at);
     }
+    if constexpr (!is_last<V>()) logit *= get<V>().factor_after();
+    return logit;
   }
   template <class V, bool kNarrow>
   __device__ __forceinline__ void transform_two(Two<float>& logits, const Position& at,

@@ -52,6 +52,8 @@ class SpreadVariant {
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
     return variant_.template logits<kNarrow>(logit, whole(at));
   }
+  __device__ __forceinline__ float factor_before() const { return variant_.factor_before(); }
+  __device__ __forceinline__ float factor_after() const { return variant_.factor_after(); }
   __device__ __forceinline__ float narrow_limit() const { return variant_.narrow_limit(); }
   __device__ __forceinline__ bool keep(const Position& at) const {
     return variant_.keep(whole(at));
@@ -81,7 +83,8 @@ class SpreadVariant {
     Position at = own;
     at.kv = spread_position(spread_, own.kv);
     at.len_kv = length(own);
-    at.distance = to_float(at.q - at.kv);
+    at.row_distance = at.distance = to_float(at.q - at.kv);
+    at.column = 0.0f;
     return at;
   }
   __device__ __forceinline__ TileRows whole(const TileRows& own) const {

@@ -10,7 +10,7 @@ struct Config {
   static constexpr bool kPacked = false, kSplits = false;
   static constexpr bool kAligned = false;
 };
-using Variant = kiln::Variants<kiln::Softcap, kiln::Alibi, kiln::BiasTensor<float, true>, kiln::Window, kiln::Sinks<kiln::bf16>>;
+using Variant = kiln::Variants<kiln::Softcap, kiln::Alibi<false>, kiln::BiasTensor<float, true>, kiln::Window, kiln::Sinks<kiln::bf16>>;
 
 extern "C" __global__ void __launch_bounds__(Config::kWarps * 32, 1)
 kiln_kernel(const __grid_constant__ kiln::AttentionArgs<Variant> args) {
