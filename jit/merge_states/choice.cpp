@@ -9,16 +9,19 @@ std::string tile_name(const MergeConfig& config) {
          std::to_string(config.parts);
 }
 
-int choose_merge(const MergeTraits& traits, std::int64_t columns) {
+int choose_merge(const MergeTraits& traits, std::int64_t columns, int parts) {
   const std::int64_t accesses = (columns + traits.vector - 1) / traits.vector;
   const auto configs = merge_configs();
   std::size_t row = 0;
-  while (row + 1 < configs.size() && accesses > configs[row].accesses()) ++row;
+  const auto serves = [&](const MergeConfig& config) {
+    return accesses <= config.accesses() && config.serves(parts);
+  };
+  while (row + 1 < configs.size() && !serves(configs[row])) ++row;
   return static_cast<int>(row);
 }
 
 void resolve(MergeProblem& problem, const runtime::Device& device, bool) {
-  const int row = choose_merge(problem.traits, problem.columns);
+  const int row = choose_merge(problem.traits, problem.columns, static_cast<int>(problem.parts));
   const MergeConfig& config = merge_configs()[static_cast<std::size_t>(row)];
   Step& step = problem.recipe.first();
   step.spec = Specialization(merge_template(), arch_of(device), row, problem.traits);

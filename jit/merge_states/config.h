@@ -15,16 +15,18 @@ struct MergeConfig {
   int lanes;    // threads that share the columns of a token's head
   int vectors;  // accesses of each of them at a time
   int parts;    // parts that are read at a time
+  bool few;     // only for as many parts as are read at a time
   std::string_view reason;
 
   int accesses() const { return lanes * vectors; }  // of a row of columns at a time
+  bool serves(int all_parts) const { return !few || all_parts <= parts; }
 };
 
 std::span<const MergeConfig> merge_configs();
 std::string tile_name(const MergeConfig& config);  // "16x1x4"
 
-// By the columns and the vector alone, so that a row has the same result in every batch. The last
-// row of the table serves any number of columns.
-int choose_merge(const MergeTraits& traits, std::int64_t columns);
+// By the columns, the vector and the parts alone, so that a row has the same result in every batch.
+// The last row of the table serves any number of columns.
+int choose_merge(const MergeTraits& traits, std::int64_t columns, int parts);
 
 }  // namespace kiln

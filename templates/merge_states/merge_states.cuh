@@ -122,7 +122,7 @@ __device__ __forceinline__ void store_columns(const MergedColumns<Config>& merge
     for (int j = 0; j < Config::kVector; ++j) values[j] = merged.columns[v][j] * scale;
     Pack<Output, Config::kVector> pack;
     pack.set(values);
-    if (first + column < params.columns) pack.store_to(out + column);
+    if (first + column < params.columns) pack.store_whole_to(out + column);
   }
 }
 
