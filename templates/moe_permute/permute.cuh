@@ -3,7 +3,7 @@
 //   Index      the dtype of the experts: int or i64
 //   kAccess    bytes of an access: 1, 2, 4, 8 or 16; it divides rows, their distances and addresses
 //   kOverlaps  sm_90 and later: moe_permute is a programmatic dependent launch after moe_count
-// moe_count(params) counts the pairs of each CTA's tokens. moe_permute(params) sorts them and
+// moe_count(params) counts the pairs of CTAs' tokens. moe_permute(params) sorts them and
 // copies their rows. Where params.counts is null it is the only launch: each CTA then counts all
 // pairs itself, which takes less time than another launch if they are few. Both launches have a CTA
 // of kPermuteThreads threads for each params.tokens_each tokens. Atomic additions are of whole
@@ -30,25 +30,49 @@ __device__ __forceinline__ int expert_of(const PermuteParams& p, u32 pair) {
 struct PairRange {
   u32 begin, end;
 
-  __device__ __forceinline__ explicit PairRange(const PermuteParams& p) {
+  __device__ __forceinline__ PairRange(const PermuteParams& p, u32 cta) {
     const i64 all = static_cast<i64>(p.tokens) * p.top_k;
     const i64 each = static_cast<i64>(p.tokens_each) * p.top_k;
-    begin = static_cast<u32>(min(blockIdx.x * each, all));
-    end = static_cast<u32>(min((blockIdx.x + 1) * each, all));
+    begin = static_cast<u32>(min(cta * each, all));
+    end = static_cast<u32>(min((cta + 1) * each, all));
   }
 };
 
+// Thread blocks whose counts run on from the first of them. moe_permute reads one count of an
+// expert for each such run instead of one for each thread block, which were 256 KB for 256 of each;
+// and a thread block counts the pairs of up to this many.
+inline constexpr u32 kRunBlocks = 8;
+
+// Calls `of(pair, expert)` for the thread's pairs from `begin` to `end` that have an expert. Eight
+// loads of a thread are under way: in a loop with a condition for each, every one waits for the one
+// before.
+template <class Config, class Of>
+__device__ __forceinline__ void each_expert(const PermuteParams& p, u32 begin, u32 end, Of of) {
+  constexpr int kBatch = 8;
+  for (u32 first = begin + threadIdx.x; first < end; first += kBatch * kPermuteThreads) {
+    int experts[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      experts[i] = expert_of<Config>(p, min(first + i * kPermuteThreads, end - 1));
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const u32 pair = first + i * kPermuteThreads;
+      if (pair < end && experts[i] >= 0) of(pair, experts[i]);
+    }
+  }
+}
+
+// counts[i] becomes the pairs of thread block i and of those before it in its run.
 template <class Config>
 __device__ __forceinline__ void moe_count(const PermuteParams& p) {
   __shared__ u32 counts[kMostSortedExperts];
   if constexpr (Config::kOverlaps) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   counts[threadIdx.x] = 0;
   __syncthreads();
-  const PairRange range(p);
-  for (u32 pair = range.begin + threadIdx.x; pair < range.end; pair += kPermuteThreads) {
-    const int expert = expert_of<Config>(p, pair);
-    if (expert >= 0) atomicAdd(counts + expert, 1u);
-  }
+  const u32 begin = PairRange(p, blockIdx.x - blockIdx.x % kRunBlocks).begin;
+  each_expert<Config>(p, begin, PairRange(p, blockIdx.x).end,
+                      [&](u32, int expert) { atomicAdd(counts + expert, 1u); });
   __syncthreads();
   if (static_cast<int>(threadIdx.x) < p.num_experts) {
     p.counts[static_cast<i64>(blockIdx.x) * p.num_experts + threadIdx.x] = counts[threadIdx.x];
@@ -72,22 +96,35 @@ __device__ __forceinline__ void count_pairs(const PermuteParams& p, const PairRa
   __syncthreads();
   if (p.counts == nullptr) {
     const u32 all = static_cast<u32>(p.tokens) * static_cast<u32>(p.top_k);
-    for (u32 pair = threadIdx.x; pair < all; pair += kPermuteThreads) {
-      const int expert = expert_of<Config>(p, pair);
-      if (expert < 0) continue;
+    each_expert<Config>(p, 0, all, [&](u32 pair, int expert) {
       atomicAdd(memory.totals + expert, 1u);
       if (pair < range.begin) atomicAdd(memory.before + expert, 1u);
-    }
+    });
   } else {
     // As many threads as there are of each expert, so that a thread adds up one expert's counts.
     const u32 experts = p.num_experts, rows = kPermuteThreads / experts;
     const u32 expert = threadIdx.x % experts, row = threadIdx.x / experts;
+    // The last of each run has the run's pairs; the block before this one in its run, the rest of
+    // those before this one.
     u32 total = 0, before = 0;
-#pragma unroll 8
-    for (u32 cta = row; cta < gridDim.x; cta += rows) {
-      const u32 count = row < rows ? __ldcg(p.counts + cta * experts + expert) : 0;
-      total += count;
-      before += cta < blockIdx.x ? count : 0;
+    constexpr int kBatch = 8;
+    const u32 step = rows * kRunBlocks, ends = row < rows ? gridDim.x : 0;
+    for (u32 first = row * kRunBlocks; first < ends; first += kBatch * step) {
+      u32 counts[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const u32 last = min(first + i * step + kRunBlocks, gridDim.x) - 1;
+        counts[i] = __ldcg(p.counts + last * experts + expert);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (first + i * step >= gridDim.x) break;
+        total += counts[i];
+        before += first + i * step + kRunBlocks <= blockIdx.x ? counts[i] : 0;
+      }
+    }
+    if (row == 0 && blockIdx.x % kRunBlocks != 0) {
+      before += __ldcg(p.counts + (blockIdx.x - 1) * experts + expert);
     }
     atomicAdd(memory.totals + expert, total);
     atomicAdd(memory.before + expert, before);
@@ -213,7 +250,7 @@ template <class Config>
 __device__ __forceinline__ void moe_permute(const PermuteParams& p) {
   static_assert(kMostSortedExperts == kPermuteThreads, "moe_permute: a thread has an expert");
   __shared__ SortMemory memory;
-  const PairRange range(p);
+  const PairRange range(p, blockIdx.x);
   if constexpr (Config::kOverlaps) asm volatile("griddepcontrol.wait;" ::: "memory");
   count_pairs<Config>(p, range, memory);
   const uint2 rows = scan_experts(memory);
