@@ -184,9 +184,27 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
     if (column == 0) to.set_sum(all.sum);
     *reinterpret_cast<float4*>(to.at + column) = all.outputs;
   });
-  if (arrives_last<CtaThreads>(shared.flags, nonce, shared.index, shared.count)) {
-    store_combined<Config>(variant, addressing, shared.count, of_split);
+  if (!arrives_last<CtaThreads>(shared.flags, nonce, shared.index, shared.count)) return;
+  const int rows = addressing.rows();
+  if (shared.count * rows > Config::kTeams * Config::kBlockQ) {
+    return store_combined<Config>(variant, addressing, shared.count, of_split);
   }
+  // Few rows come to shared memory first: all reads are under way at once, which would take too
+  // many registers otherwise. attention_shared_bytes() has room for as many rows as all teams have.
+  constexpr int kChunks = Row::kFloats / 4;
+  for (int i = threadIdx.x / 32; i < shared.count; i += Config::kWarps) {
+#pragma unroll 4
+    for (int chunk = threadIdx.x % 32; chunk < rows * kChunks; chunk += 32) {
+      copy_async_16(shared_address(in_shared + i * rows * Row::kFloats + chunk * 4),
+                    of_split(i, 0).at + chunk * 4, 16);
+    }
+  }
+  commit_copies<true>();
+  wait_copies<true, 0>();
+  __syncthreads();
+  store_combined<Config>(variant, addressing, shared.count, [&](int i, int row) {
+    return Row{in_shared + (i * rows + row) * Row::kFloats};
+  });
 }
 
 }  // namespace kiln

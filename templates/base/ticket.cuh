@@ -49,8 +49,9 @@ __device__ __forceinline__ bool arrives_last(u64* flags, u64 nonce, int index, i
   bool elected = true;  // among the CTAs that saw all flags
   if (Threads::index() == 0) elected = atomicCAS(flags, nonce, u64{0}) == nonce;
   if (!Threads::all(elected)) return false;
-  for (int i = Threads::index() + 1; i < count; i += Threads::count()) raised[i] = 0;
+  // The reads that follow need the fence, and it would wait for the writes if they came before it.
   __threadfence();
+  for (int i = Threads::index() + 1; i < count; i += Threads::count()) raised[i] = 0;
   return true;
 }
 

@@ -33,6 +33,16 @@ std::uint32_t ticket_line(std::string_view ptx) {
   return fences.empty() ? ~std::uint32_t{0} : fences.front();
 }
 
+// The barrier behind which a CTA reads partial results that it copied to shared memory.
+bool is_after_copies_of_partials(const Mutant& mutant, std::string_view ptx) {
+  const auto waits = lines_of(ptx, "cp.async.wait_group");
+  if (waits.empty() || waits.back() < ticket_line(ptx)) return false;
+  for (const std::uint32_t line : lines_of(ptx, "bar.sync")) {
+    if (line > waits.back()) return mutant.line == line;
+  }
+  return false;
+}
+
 // The barrier between a GEMM's main loop and its epilogue.
 bool is_after_main_loop(const Mutant& mutant, std::string_view ptx) {
   std::uint32_t last = 0;
@@ -221,7 +231,8 @@ std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, co
 std::string_view why_not_modelled(const Specialization& spec, const Mutant& mutant,
                                   std::string_view ptx) {
   if (mutant.line >= ticket_line(ptx) &&
-      (starts(mutant, "membar.gl") || starts(mutant, "bar.sync"))) {
+      (starts(mutant, "membar.gl") || starts(mutant, "bar.sync")) &&
+      !is_after_copies_of_partials(mutant, ptx)) {
     return "order of global memory, which the device keeps and does not check for races";
   }
   if (&spec.kernel() == &kGemmSm90) {
