@@ -90,7 +90,7 @@ __device__ __forceinline__ RowScales<Map::kRows> row_scales(const float* factors
 }
 
 // Their factors in the exponent, which takes the logits themselves if a hook has seen them, but for
-// the variant's last factor. A 0 is replaced by a tiny scale, because 0 * -inf is NaN.
+// a factor that was left out. A 0 is replaced by a tiny scale, because 0 * -inf is NaN.
 __device__ __forceinline__ float exponent_scales(float size) {
   return fmaxf(size * kLog2e, 1e-30f);
 }
@@ -100,10 +100,10 @@ __device__ __forceinline__ RowScales<kRows> exponent_scales(RowScales<kRows> siz
   for (float& size : sizes.row) size = exponent_scales(size);
   return sizes;
 }
-template <class Variant, class Sizes>
-__device__ __forceinline__ auto exponent_scales(const Variant& variant, const Sizes& sizes) {
-  if constexpr (Variant::kTransformsLogits) {
-    return exponent_scales(variant.factor_after());
+template <bool kAreLogits, class Sizes>
+__device__ __forceinline__ auto exponent_scales(const Sizes& sizes, float left_out) {
+  if constexpr (kAreLogits) {
+    return exponent_scales(left_out);
   } else {
     return exponent_scales(sizes);
   }

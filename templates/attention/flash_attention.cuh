@@ -176,7 +176,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     commit_copies<Config::kAligned>();
   }
   const auto sizes = settle_queries<Config, kAhead>(shared_memory, place, scale, rows);
-  const auto exponent_scale = exponent_scales(variant, sizes);
+  const auto exponent_scale = exponent_scales<Variant::kTransformsLogits>(sizes, 1.0f);
   u32 read = 0;
   while (tiles[0] != Walk::kEnd) {
     wait_copies<Config::kAligned, kAhead - 1>();
@@ -213,7 +213,8 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     if (kind != Tile::skip) {
       if constexpr (Variant::kTransformsLogits) {
         const float all = multiply_rows(scores, sizes);
-        transform_logits(scores, variant, rows, place.row, tiles[0] + place.key(), all);
+        // With the variant's last factor, for which the exponent's scale would take a register.
+        transform_logits<false>(scores, variant, rows, place.row, tiles[0] + place.key(), all);
       }
       // This is one loop with a branch: two loops, with and without mask, compile 40 % longer.
       if (kind == Tile::partial) {

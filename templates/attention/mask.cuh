@@ -32,10 +32,11 @@ class RowPositions {
   float distance_;
 };
 
-template <bool kNarrow, class Map, class Variant, class Addressing>
+template <bool kNarrow, bool kLeavesFactor, class Map, class Variant, class Addressing>
 __device__ __forceinline__ void transform_each(Fragment<Map>& scores, const Variant& variant,
                                                const Addressing& addressing, int tile_row,
                                                int kv_first, float scale) {
+  const float after = kLeavesFactor ? 1.0f : variant.factor_after();
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
     const RowPositions<Map, Variant> position(addressing.position(tile_row + Map::row(r), 0),
@@ -46,18 +47,19 @@ __device__ __forceinline__ void transform_each(Fragment<Map>& scores, const Vari
       if constexpr (Variant::kTakesTwo) {
         const Two<float> logits = variant.template logits_of_two<kNarrow>(
             {scores.at(r, c) * scale, scores.at(r, c + 1) * scale}, position(c), position(c + 1));
-        scores.at(r, c) = logits.first;
-        scores.at(r, c + 1) = logits.second;
+        scores.at(r, c) = logits.first * after;
+        scores.at(r, c + 1) = logits.second * after;
       } else {
-        scores.at(r, c) = variant.template logits<kNarrow>(scores.at(r, c) * scale, position(c));
+        scores.at(r, c) =
+            variant.template logits<kNarrow>(scores.at(r, c) * scale, position(c)) * after;
       }
     }
   }
 }
 
-// Computes logits = hooks(|scale| * score), but for the variant's factor_after(), for every
-// element, even padding, which is masked later. Called by a whole warp.
-template <class Map, class Variant, class Addressing>
+// Computes logits = hooks(|scale| * score) for every element, even padding, which is masked later.
+// Called by a whole warp. kLeavesFactor: but for the variant's factor_after().
+template <bool kLeavesFactor, class Map, class Variant, class Addressing>
 __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Variant& variant,
                                                  const Addressing& addressing, int tile_row,
                                                  int kv_first, float scale) {
@@ -70,11 +72,11 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
       for (int c = 0; c < Map::kCols; ++c) largest = fmaxf(largest, fabsf(scores.at(r, c)));
     }
     if (!__any_sync(~0u, largest * scale > variant.narrow_limit())) {
-      transform_each<true>(scores, variant, addressing, tile_row, kv_first, scale);
+      transform_each<true, kLeavesFactor>(scores, variant, addressing, tile_row, kv_first, scale);
       return;
     }
   }
-  transform_each<false>(scores, variant, addressing, tile_row, kv_first, scale);
+  transform_each<false, kLeavesFactor>(scores, variant, addressing, tile_row, kv_first, scale);
 }
 
 // Hides keys column by column: mask_scores() below.

@@ -105,8 +105,8 @@ struct DefaultHooks {
   // Returns the new logit. `logit` is already scaled.
   __device__ __forceinline__ float logits(float logit, const Position&) const { return logit; }
   // Logits are multiplied by factor_before() ahead of logits() and by factor_after() > 0 behind it.
-  // The first variant's former and the last one's latter cost nothing: they go into the scale and
-  // into the exponents.
+  // The first variant's former costs nothing, as it goes into the scale; nor, on Hopper, the last
+  // one's latter, which goes into the exponents.
   __device__ __forceinline__ float factor_before() const { return 1.0f; }
   __device__ __forceinline__ float factor_after() const { return 1.0f; }
 

@@ -159,6 +159,20 @@ def test_every_modelled_architecture(device, arch):
             case.check()
 
 
+@pytest.mark.emulated
+def test_softcap_without_an_instruction_for_tanh(device):
+    """Where a warp's logits are far below the cap, a polynomial; scripts/plant_faults.py counts on
+    the scale."""
+    with device.on("sm_80"):
+        shape = dict(head_dim=64, len_q=40, len_kv=75)
+        AttentionCase(softcap=3.0, scale=2.0**10, magnitude=2.0**-12, **shape).check()
+        AttentionCase(softcap=50.0, **shape).check()
+
+
+def test_alibi_of_a_causal_call():
+    AttentionCase(head_dim=64, len_q=70, len_kv=90, causal=True, alibi="h").check()
+
+
 @pytest.mark.parametrize("return_lse", [False, True])
 def test_given_outputs_are_used(return_lse):
     case = AttentionCase(len_q=77, len_kv=90)

@@ -23,6 +23,7 @@ BUILTINS = """
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#define __CUDA_ARCH__ 0
 #define __device__
 #define __host__
 #define __forceinline__ inline

@@ -38,6 +38,7 @@ SM90_TURNS = f"{SM90}test_edges -k several-tiles-a-block"
 SM90_NO_KEY = f"{SM90}test_edges -k rows-of-no-key"
 SM90_HOLES = f"{SM90}test_tiles_that_some_warpgroups_skip -k 64"
 SM90_UNSEEN = f"{SM90}test_values_that_no_query_sees_may_be_nan"
+SOFTCAP = f"{FOLDER}/test_attention.py::test_softcap_without_an_instruction_for_tanh"
 SM90_SPLIT = f"{SM90}test_splits -k split-d64"
 SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
 NORM = f"{FOLDER}/test_norm.py::"
@@ -264,9 +265,19 @@ FAULTS = [
     fault("sm90-next-tile-has-the-same-stage", f"{SM90_FOLDER}main_loop.cuh",
           "      ahead.advance();\n",
           "", SM90_SPLIT),
-    fault("sm90-softcap-takes-scores-for-logits", "attention/mask.cuh",
+    fault("softcap-takes-scores-for-logits", "attention/mask.cuh",
           "largest * scale > variant.narrow_limit()",
-          "largest > variant.narrow_limit()", f"{SM90}test_options -k softcap-scale"),
+          "largest > variant.narrow_limit()", SOFTCAP),
+    fault("softcap-loses-its-factor", "attention/mask.cuh",
+          "kLeavesFactor ? 1.0f : variant.factor_after()", "1.0f", SOFTCAP),
+    fault("sm90-softcap-loses-its-factor", f"{SM90_FOLDER}main_loop.cuh",
+          "exponent_scales<Variant::kTransformsLogits>(sizes, args_.call.variant().factor_after())",
+          "exponent_scales<Variant::kTransformsLogits>(sizes, 1.0f)",
+          f"{SM90}test_options -k softcap-scale"),
+    fault("alibi-of-the-past-adds-the-distance", "attention/builtin_variants.cuh",
+          "fmaf(slope, at.column, -slope * at.row_distance)",
+          "fmaf(slope, at.column, slope * at.row_distance)",
+          f"{FOLDER}/test_attention.py::test_alibi_of_a_causal_call"),
     fault("sm90-scale-of-zero-stays", "attention/cache.cuh",
           "fmaxf(size * kLog2e, 1e-30f)", "size * kLog2e", f"{SM90}test_options -k scale-zero"),
     fault("sm90-rows-go-to-the-next-tile", f"{SM90_FOLDER}flash_attention.cuh",

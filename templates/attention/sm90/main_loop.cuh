@@ -187,7 +187,8 @@ class KeyLoop {
     } else {
       sizes = fabsf(scale);
     }
-    exponent_scale_ = exponent_scales(args_.call.variant(), sizes);
+    exponent_scale_ =
+        exponent_scales<Variant::kTransformsLogits>(sizes, args_.call.variant().factor_after());
     if constexpr (kHasHeadScales) sizes_ = sizes, is_negative_ = scale < 0.0f ? 1 : 0;
   }
   __device__ __forceinline__ Sizes sizes() const {
@@ -245,7 +246,7 @@ class KeyLoop {
     if constexpr (Variant::kTransformsLogits) {
       if (negative) negate_scores();
       const float size = multiply_rows(scores_, sizes());
-      transform_logits(scores_, variant, tile, row, keys_.kv_first, size);
+      transform_logits<true>(scores_, variant, tile, row, keys_.kv_first, size);
       if (keys_.partial) mask(tile, row);
     } else if (keys_.partial | negative) {  // one branch, as both are rare
       if (negative) negate_scores();

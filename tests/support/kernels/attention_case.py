@@ -7,7 +7,14 @@ import math
 
 import kiln
 import torch
-from compare import BYTE_WEIGHTS_GATE, GATES, check_lse, check_quantized_rows, check_rows
+from compare import (
+    BYTE_WEIGHTS_GATE,
+    GATES,
+    TANH_ERROR,
+    check_lse,
+    check_quantized_rows,
+    check_rows,
+)
 from kiln import jit
 from reference import attention
 from storage import DEVICE, DTYPES, Placed, filled, place, randn
@@ -143,8 +150,7 @@ def judge(what, q, k, v, out, lse, logits_off=None, out_scale=0.0, weights_dtype
     rows_off = 0.0
     # Tensor cores cut sums of products of bytes to 13 bits, the emulated device at the worst place.
     lse_off = 0.0 if weights_dtype is None else 3e-3
-    # The relative error of Hopper's tanh, of the largest logit that a softcap leaves.
-    lse_off += options.get("softcap", 0.0) * 2**-16.4
+    lse_off += options.get("softcap", 0.0) * TANH_ERROR
     if logits_off is not None:
         lse_off = lse_off + logits_off
         rows_off = 2 * v.double().abs().max() * logits_off.transpose(1, 2)

@@ -109,6 +109,10 @@ def _unravel(flat, shape):
     return tuple(reversed(index))
 
 
+# The relative error of Hopper's tanh, by which a softcap's logits may be off.
+TANH_ERROR = 2**-16.4
+
+
 def check_lse(actual, expected, *, what, excused=0.0):
     """-inf must be -inf; the rest is close to float64 by the special-function unit's precision.
 
