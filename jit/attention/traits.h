@@ -80,8 +80,8 @@ enum class Hook : std::uint8_t { logits, row_finish };
 struct BuiltinVariant {
   Field field;  // of the traits: a flag, or a choice of dtypes
   Hook hook;
-  const char*
-      type;  // in the template's source; {}: the dtype, or of a flag whether the mask is causal
+  // In the template's source. {} stands for the dtype; for a flag, whether the mask is causal.
+  const char* type;
   // A number of the call's, of which 0 stands for none.
   float AttentionOptions::* number = nullptr;
   bool negative = false;  // it may be

@@ -10,10 +10,10 @@ import torch
 from compare import (
     BYTE_WEIGHTS_GATE,
     GATES,
-    TANH_ERROR,
     check_lse,
     check_quantized_rows,
     check_rows,
+    tanh_error,
 )
 from kiln import jit
 from reference import attention
@@ -150,7 +150,7 @@ def judge(what, q, k, v, out, lse, logits_off=None, out_scale=0.0, weights_dtype
     rows_off = 0.0
     # Tensor cores cut sums of products of bytes to 13 bits, the emulated device at the worst place.
     lse_off = 0.0 if weights_dtype is None else 3e-3
-    lse_off += options.get("softcap", 0.0) * TANH_ERROR
+    lse_off += tanh_error(options.get("softcap", 0.0))
     if logits_off is not None:
         lse_off = lse_off + logits_off
         rows_off = 2 * v.double().abs().max() * logits_off.transpose(1, 2)
