@@ -122,7 +122,9 @@ void KernelCase::make_attention(int size) {
   const bool splits_sm90 = config.splits && is_sm90;
   const int splits = splits_sm90 && size == 2 ? 3 : config.splits && (size != 1 || is_sm90) ? 2 : 1;
   const int stride = config.block_kv * config.teams;
-  problem.len_q = config.splits ? config.block_q / 2 + 5 : config.block_q + 9;
+  // Two heads' rows in the tiles of splits: the first is full, and the last has so few that two
+  // splits of them have room in shared memory, where the join then reads them.
+  problem.len_q = config.splits ? config.block_q / 2 + 3 : config.block_q + 9;
   problem.len_kv = std::max(config.block_q + 2 * stride, splits * stride * (config.stages + 1)) + 5;
   if (size == 2) problem.len_kv = traits.mask == Mask::none && !is_sm90 ? 0 : 3;
   // The last queries alone see the second tile of keys under a causal mask.
