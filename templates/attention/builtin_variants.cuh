@@ -8,6 +8,7 @@ namespace kiln {
 // Keeps the keys with kv <= q.
 struct Causal : DefaultHooks<Causal> {
   static constexpr bool kIndexesByKey = false;
+  static constexpr bool kShowsFirstKeys = true;
   static constexpr bool kMasks = true;
   static constexpr bool kMasksByRange = true;
 

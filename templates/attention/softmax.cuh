@@ -12,6 +12,8 @@ template <class Map, bool kShares = false, bool kToBytes = false>
 struct OnlineSoftmax {
   static constexpr int kRows = Map::kRows;
   RowSum row[Map::kRows];  // until finish(), the sums cover only this lane's columns
+  // The bits of scores beyond which a row's maximum is raised; for grow_by_limits().
+  int limit[Map::kRows];
 
   // Called before any tile; `initial(r)` returns the RowSum from which the lane's row r starts.
   template <class Initial>
@@ -67,16 +69,55 @@ struct OnlineSoftmax {
     for (int r = 0; r < Map::kRows; ++r) grows = grows || maximum[r] > row[r].max + kSlack;
     // The lanes of a row need not compare their maxima first: one that grows too much is enough.
     grows = __any_sync(~0u, grows);
-    if (grows) {
+    if (grows) raise(maximum, shrink);
+    return grows;
+  }
+
+  // Does what grow() does, in most tiles with half of the comparisons: Hopper has an instruction
+  // for the largest of three integers, and none for that of three floats. Positive floats are
+  // ordered as integers are, so that scores can be compared with limits as integers. A row whose
+  // limit is not positive always exceeds it, and is searched by floats.
+  template <class Scale, class Shrink>
+  __device__ __forceinline__ bool grow_by_limits(Fragment<Map>& scores, const Scale& scale,
+                                                 Shrink shrink) {
+    static_assert(!kShares, "softmax: limits hold for rows of one warp");
+    int largest[Map::kRows];
+    bool exceeds = false;
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      largest[r] = largest_bits(scores, r);
+      exceeds = exceeds || largest[r] > limit[r];
+    }
+    if (!__any_sync(~0u, exceeds)) return false;
+    bool ordered = true;
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) ordered = ordered && limit[r] != kNoLimit;
+    bool grows = true;
+    if (__all_sync(~0u, ordered)) {
+      float maximum[Map::kRows];
 #pragma unroll
       for (int r = 0; r < Map::kRows; ++r) {
-        if constexpr (!kShares) maximum[r] = Map::row_max(maximum[r]);
-        const float factor = exp2_approx(row[r].max - finite(maximum[r]));
-        row[r] = {maximum[r], row[r].sum * factor};
-        shrink(r, factor);
+        const float most = largest[r] < 0 ? -KILN_INFINITY : __int_as_float(largest[r]);
+        maximum[r] = fmaxf(row[r].max, most * scale_of(scale, r) - kLift);
       }
+      raise(maximum, shrink);
+    } else {
+      grows = grow(scores, scale, [](auto&) {}, shrink);
     }
+    set_limits(scale);
     return grows;
+  }
+
+  // Called when step() has raised maxima, ahead of grow_by_limits().
+  template <class Scale>
+  __device__ __forceinline__ void set_limits(const Scale& scale) {
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      // A little less than the quotient, so that no rounding lets a larger score pass.
+      const float inverse = reciprocal_approx(scale_of(scale, r)) * (1.0f - 0x1p-20f);
+      const float most = (row[r].max + (kLift + kSlack)) * inverse;
+      limit[r] = most > 0.0f ? __float_as_int(most) : kNoLimit;
+    }
   }
 
   // The second half turns the scores into weights and adds these up.
@@ -113,6 +154,30 @@ struct OnlineSoftmax {
   // as exact as others.
   static constexpr float kLift = kToBytes ? 5.0f : 0.0f;
   static constexpr float kSlack = kToBytes ? 3.0f : 8.0f;
+  static constexpr int kNoLimit = -0x7fffffff - 1;
+
+  // Raises maxima to those of all lanes, and sums accordingly.
+  template <class Shrink>
+  __device__ __forceinline__ void raise(float (&maximum)[Map::kRows], Shrink shrink) {
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      if constexpr (!kShares) maximum[r] = Map::row_max(maximum[r]);
+      const float factor = exp2_approx(row[r].max - finite(maximum[r]));
+      row[r] = {maximum[r], row[r].sum * factor};
+      shrink(r, factor);
+    }
+  }
+
+  // The bits of the lane's largest score of row r if that is positive, else some negative number.
+  __device__ __forceinline__ static int largest_bits(Fragment<Map>& scores, int r) {
+    int largest = __float_as_int(scores.at(r, 0)), other = __float_as_int(scores.at(r, 1));
+#pragma unroll
+    for (int c = 2; c < Map::kCols; c += 2) {
+      largest = max(largest, __float_as_int(scores.at(r, c)));
+      other = max(other, __float_as_int(scores.at(r, c + 1)));
+    }
+    return max(largest, other);
+  }
 
   // Returns what is subtracted from a row's logits: 0 if it has seen no key, as -inf - -inf is NaN.
   __device__ __forceinline__ static float finite(float maximum) {

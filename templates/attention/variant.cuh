@@ -98,6 +98,8 @@ struct DefaultHooks {
   // of a key serves all rows, where row by row ptxas keeps it for every key, and spills. False for
   // masks that compute more of the row.
   static constexpr bool kKeepsByColumn = true;
+  // The mask shows each row the first keys, so that its maximum is found in its first tile.
+  static constexpr bool kShowsFirstKeys = false;
 
   // Hides CUDA's function in hooks, which takes three times as long.
   __device__ __forceinline__ static float tanh(float x) { return tanh_of_logit(x); }
@@ -174,6 +176,7 @@ struct Variants : Vs... {
   static constexpr bool kKeeps = ((Vs::kMasks && !Vs::kMasksByRange) || ...);
   static constexpr bool kKeepsByColumn =
       ((Vs::kMasks && !Vs::kMasksByRange && Vs::kKeepsByColumn) || ...);
+  static constexpr bool kShowsFirstKeys = ((!Vs::kMasks || Vs::kShowsFirstKeys) && ...);
   static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);

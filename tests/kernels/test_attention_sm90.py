@@ -192,6 +192,31 @@ def test_values_that_no_query_sees_may_be_nan(head_dim):
     judge("top-left", q, *seen, out, lse, causal=True)
 
 
+# Courses of the logits along the keys, x from 0 to 1: rows' maxima are compared as integers once
+# they are positive, and as floats until then.
+COURSES = {
+    "negative": lambda x: -1 - 0 * x,
+    "rising-below-zero": lambda x: -12 * (1.1 - x),
+    "rising-beyond-zero": lambda x: 24 * x - 12,
+    "late-positive": lambda x: torch.where(x < 0.8, -4.0, 4.0),
+}
+
+
+@pytest.mark.parametrize("opposite", [False, True], ids=["alike", "every-other-row-opposite"])
+@pytest.mark.parametrize("course", COURSES)
+def test_maxima_of_either_sign(course, opposite):
+    """Weights of float16 overflow where a maximum that has to grow does not."""
+    case = AttentionCase(dtype="f16", len_q=66, len_kv=300, **MANY)
+    q, k, v = case.inputs()
+    q, k = q.abs(), k.abs()
+    if opposite:
+        q[:, ::2] *= -1
+    k *= COURSES[course](torch.linspace(0, 1, case.len_kv, device=DEVICE)).view(1, -1, 1, 1)
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse)
+    judge(course, q, k, v, out, lse)
+
+
 # A mask of blocks of 64 by 64; which of them are shown stands where SHOWN is.
 BLOCKS = """
 struct UserVariant : kiln::VariantDefaults {
