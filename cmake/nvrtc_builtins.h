@@ -53,6 +53,7 @@ __device__ void __trap();
 __device__ float __uint_as_float(unsigned);
 __device__ float __int_as_float(int);
 __device__ unsigned long long __cvta_generic_to_shared(const void*);
+__device__ unsigned long long __cvta_generic_to_global(const void*);
 template <class T>
 __device__ T __ldg(const T*);
 template <class T>
@@ -60,12 +61,14 @@ __device__ T __ldcg(const T*);
 
 __device__ void __syncthreads();
 __device__ int __syncthreads_and(int);
+__device__ int __syncthreads_or(int);
 __device__ void __syncwarp(unsigned = 0xffffffff);
 __device__ void __threadfence();
 __device__ int __all_sync(unsigned, int);
 __device__ int __any_sync(unsigned, int);
 __device__ unsigned __ballot_sync(unsigned, int);
 __device__ unsigned __match_any_sync(unsigned, int);
+__device__ unsigned __reduce_add_sync(unsigned, unsigned);
 __device__ unsigned __reduce_max_sync(unsigned, unsigned);
 __device__ unsigned __reduce_min_sync(unsigned, unsigned);
 __device__ int __clz(int);

@@ -86,6 +86,50 @@ __device__ __forceinline__ CombinedOutputs combine_partials(int count, int colum
   return all;
 }
 
+// The same of partial results in the workspace, of which 16 are read at once.
+template <class Row>
+__device__ __forceinline__ CombinedOutputs combine_distant(int count, int column, Row row) {
+  constexpr int kHalf = 8, kMost = 2 * kHalf;
+  CombinedOutputs all;
+  all.clear(-KILN_INFINITY);
+#pragma unroll 1
+  for (int first = 0; first < count; first += kMost) {
+    RowSum sums[kMost];
+    float4 outputs[kMost];
+    float largest = all.sum.max;
+    const auto read = [&](int begin) {
+#pragma unroll
+      for (int i = begin; i < begin + kHalf; ++i) {
+        sums[i] = {-KILN_INFINITY, 0.0f};
+        outputs[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (first + i < count) {
+          sums[i] = row(first + i).sum();
+          outputs[i] = row(first + i).outputs(column);
+        }
+      }
+    };
+    const auto for_each = [&](int begin, auto visit) {
+#pragma unroll
+      for (int i = begin; i < begin + kHalf; ++i) visit(sums[i], outputs[i]);
+    };
+    const auto raise = [&](RowSum sum, float4) { largest = fmaxf(largest, sum.max); };
+    const auto add = [&](RowSum sum, float4 values) { all.add(sum, values); };
+    const bool are_more = first + kHalf < count;
+    read(0);
+    if (are_more) {
+      read(kHalf);
+      for_each(kHalf, raise);
+    }
+    for_each(0, raise);
+    const CombinedOutputs before = all;
+    all.clear(largest);
+    all.add(before.sum, before.outputs);
+    for_each(0, add);
+    if (are_more) for_each(kHalf, add);
+  }
+  return all;
+}
+
 // Calls `visit(row, column)` for every four columns of every row of the query tile that exists,
 // spread over the CTA's threads.
 template <class Config, class Addressing, class Visit>
@@ -96,17 +140,17 @@ __device__ __forceinline__ void for_each_quad(const Addressing& addressing, Visi
   }
 }
 
-template <class Config, class Variant, class Addressing, class Row>
-__device__ __forceinline__ void store_combined(const Variant& variant, const Addressing& addressing,
-                                               int count, Row row_of) {
+// `join(row, column)` returns the CombinedOutputs of four columns.
+template <class Config, class Variant, class Addressing, class Join>
+__device__ __forceinline__ void store_quads(const Variant& variant, const Addressing& addressing,
+                                            Join join) {
   float scale = 1.0f;
   if constexpr (KeysOf<Config>::kQuantized) scale = addressing.value_scale();
   // Calls `store(all, at, row, column)` for four columns of a row with what has been joined.
   const auto for_each = [&](auto store) {
     for_each_quad<Config>(addressing, [&](int row, int column) {
-      const CombinedOutputs all =
-          combine_partials(count, column, [&](int i) { return row_of(i, row); });
       const Position at = addressing.position(row, 0);
+      const CombinedOutputs all = join(row, column);
       if (addressing.wants_lse() && column == 0) *addressing.lse(row) = lse_of(all.sum);
       store(all, at, row, column);
     });
@@ -130,13 +174,49 @@ __device__ __forceinline__ void store_combined(const Variant& variant, const Add
   }
 }
 
-// Where the CTAs that share a query tile's keys meet: a flag and a partial result for each, and
+template <class Config, class Variant, class Addressing, class Row>
+__device__ __forceinline__ void store_combined(const Variant& variant, const Addressing& addressing,
+                                               int count, Row row_of) {
+  store_quads<Config>(variant, addressing, [&](int row, int column) {
+    return combine_partials(count, column, [&](int i) { return row_of(i, row); });
+  });
+}
+
+// Where the CTAs that share a query tile's keys meet: a counter, a partial result for each, and
 // this one's place among them.
 struct PartialPlace {
-  u64* flags;
+  u64* counter;
   float* partials;
   int index, count;
 };
+
+// Writes the rows of which `count` partial results are in the workspace; `of_split(i, row)` returns
+// a PartialRow. Few of them come to shared memory first, where attention_shared_bytes() has room
+// for as many rows as all teams have: all reads are under way at once.
+template <class Config, class Variant, class Addressing, class Row>
+__device__ __forceinline__ void join_partials(float* in_shared, int count, Row of_split,
+                                              const Variant& variant,
+                                              const Addressing& addressing) {
+  using Partial = PartialRow<Config::kHeadDimV>;
+  const int rows = addressing.rows();
+  if (count * rows > Config::kTeams * Config::kBlockQ) {
+    return store_combined<Config>(variant, addressing, count, of_split);
+  }
+  constexpr int kChunks = Partial::kFloats / 4;
+  for (int i = threadIdx.x / 32; i < count; i += Config::kWarps) {
+#pragma unroll 4
+    for (int chunk = threadIdx.x % 32; chunk < rows * kChunks; chunk += 32) {
+      copy_async_16(shared_address(in_shared + i * rows * Partial::kFloats + chunk * 4),
+                    of_split(i, 0).at + chunk * 4, 16);
+    }
+  }
+  commit_copies<true>();
+  wait_copies<true, 0>();
+  __syncthreads();
+  store_combined<Config>(variant, addressing, count, [&](int i, int row) {
+    return Partial{in_shared + (i * rows + row) * Partial::kFloats};
+  });
+}
 
 // Called after softmax.finish(). Partners hold equal maxima and sums. `is_shared`: other CTAs have
 // keys of the same rows; `shared_place()` then returns the PartialPlace.
@@ -151,9 +231,14 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
   const auto of_team = [&](int i, int row) {
     return Row{in_shared + (i * Config::kBlockQ + row) * Row::kFloats};
   };
+  // The counter is opened while this CTA is busy with its teams, so that nobody waits for it.
+  u64 seen = 0;
+  if (is_shared && threadIdx.x == 0) seen = Arrivals::look(shared_place().counter);
   __syncthreads();  // all warps have finished reading Q, K and V
 #pragma unroll
   for (int r = 0; r < OutMap::kRows; ++r) {
+    // Mostly a quarter of the rows exist, and all of them would take half a microsecond.
+    if (place.row + OutMap::row(r) >= addressing.rows()) continue;
     const Row row = of_team(place.team, place.row + OutMap::row(r));
     if (OutMap::leads_row() && place.partner == 0) row.set_sum(softmax.row[r]);
     float* const columns = row.at + place.column();
@@ -174,6 +259,8 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
   if (!is_shared) return store_combined<Config>(variant, addressing, Config::kTeams, of_team);
 
   const PartialPlace shared = shared_place();
+  const Arrivals arrivals(shared.counter, nonce, shared.count);
+  if (threadIdx.x == 0) arrivals.open(seen);
   const auto of_split = [&](int i, int row) {
     return Row{shared.partials + (i * Config::kBlockQ + row) * Row::kFloats};
   };
@@ -184,27 +271,15 @@ __device__ __forceinline__ void combine_rows(u8* shared_memory, Fragment<OutMap>
     if (column == 0) to.set_sum(all.sum);
     *reinterpret_cast<float4*>(to.at + column) = all.outputs;
   });
-  if (!arrives_last<CtaThreads>(shared.flags, nonce, shared.index, shared.count)) return;
-  const int rows = addressing.rows();
-  if (shared.count * rows > Config::kTeams * Config::kBlockQ) {
-    return store_combined<Config>(variant, addressing, shared.count, of_split);
+  if (!arrivals.is_last()) return;
+  if constexpr (Config::kBlockQ == 16 && Config::kHeadDimV <= 128) {
+    return store_quads<Config>(variant, addressing, [&](int row, int column) {
+      return combine_distant(shared.count, column, [&](int i) { return of_split(i, row); });
+    });
+  } else {
+    // Others have no registers for it.
+    join_partials<Config>(in_shared, shared.count, of_split, variant, addressing);
   }
-  // Few rows come to shared memory first: all reads are under way at once, which would take too
-  // many registers otherwise. attention_shared_bytes() has room for as many rows as all teams have.
-  constexpr int kChunks = Row::kFloats / 4;
-  for (int i = threadIdx.x / 32; i < shared.count; i += Config::kWarps) {
-#pragma unroll 4
-    for (int chunk = threadIdx.x % 32; chunk < rows * kChunks; chunk += 32) {
-      copy_async_16(shared_address(in_shared + i * rows * Row::kFloats + chunk * 4),
-                    of_split(i, 0).at + chunk * 4, 16);
-    }
-  }
-  commit_copies<true>();
-  wait_copies<true, 0>();
-  __syncthreads();
-  store_combined<Config>(variant, addressing, shared.count, [&](int i, int row) {
-    return Row{in_shared + (i * rows + row) * Row::kFloats};
-  });
 }
 
 }  // namespace kiln

@@ -56,8 +56,8 @@ constexpr long long attention_tiles(long long batch, long long heads, long long 
   return batch * (packed ? heads_kv : heads) * ((rows + block_q - 1) / block_q);
 }
 
-// The workspace of a launch with splits: an 8-byte flag for each (query tile, split), see
-// base/ticket.cuh, then their partial results.
+// The workspace of a launch with splits: 8 bytes for each (query tile, split), which are flags or
+// begin with the tile's counter, see base/ticket.cuh, then their partial results.
 constexpr long long attention_flag_bytes(long long tiles, int splits) {
   return (tiles * splits * 8 + 15) / 16 * 16;
 }

@@ -55,4 +55,49 @@ __device__ __forceinline__ bool arrives_last(u64* flags, u64 nonce, int index, i
   return true;
 }
 
+// The same for the threads of CTAs that can open a counter ahead of their arrival, one of 8 bytes
+// for all `count` < 2^16 - 1 of them: the last one knows itself by one round trip to memory, which
+// takes 0.65 us on an H200, instead of several, which take 1.75 us. The counter's value is the
+// nonce in the upper 48 bits and, below, one more than have arrived; 0 and whatever an old launch
+// has left is no value of this launch. The last to arrive leaves it at 0, so that a replayed graph
+// may reuse its nonce. What is said above about programmatic launches holds here, too.
+class Arrivals {
+ public:
+  __device__ __forceinline__ Arrivals(u64* counter, u64 nonce, int count)
+      : counter_(counter), opened_(nonce << 16 | 1), count_(count) {}
+
+  // Called by a CTA's first thread: look() early, but behind all copies that it is going to wait
+  // for anyway, and open() with what it has seen before it arrives, when that is there. Whichever
+  // CTA is the first opens the counter, and it stays open until all have arrived, hence have called
+  // this.
+  __device__ __forceinline__ static u64 look(const u64* counter) {
+    return *static_cast<const volatile u64*>(counter);
+  }
+  __device__ __forceinline__ void open(u64 seen) const {
+    if (seen - opened_ >= static_cast<u64>(count_)) atomicCAS(counter_, seen, opened_);
+  }
+
+  // Called by all threads of a CTA, once. Returns true in the CTA that is the last to arrive, which
+  // may then read what the others wrote to global memory before the call.
+  __device__ __forceinline__ bool is_last() const {
+    __syncthreads();  // the atomic operation below releases what all threads have written
+    bool last = false;
+    if (threadIdx.x == 0) {
+      u64 before;
+      asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;"
+                   : "=l"(before)
+                   : "l"(__cvta_generic_to_global(counter_))
+                   : "memory");
+      last = before - opened_ == static_cast<u64>(count_ - 1);
+      if (last) *static_cast<volatile u64*>(counter_) = 0;
+    }
+    return __syncthreads_or(last);
+  }
+
+ private:
+  u64* counter_;
+  u64 opened_;
+  int count_;
+};
+
 }  // namespace kiln

@@ -27,10 +27,19 @@ std::vector<std::uint32_t> lines_of(std::string_view ptx, std::string_view text)
   return lines;
 }
 
-// arrives_last() of base/ticket.cuh begins at the first fence of global memory.
+// arrives_last() of base/ticket.cuh begins at the first fence of global memory, and its
+// Arrivals::is_last() with the barrier before the atomic operation.
 std::uint32_t ticket_line(std::string_view ptx) {
   const auto fences = lines_of(ptx, "membar.gl");
-  return fences.empty() ? ~std::uint32_t{0} : fences.front();
+  if (!fences.empty()) return fences.front();
+  const std::size_t arrival = ptx.find("atom.acq_rel");
+  if (arrival == std::string_view::npos) return ~std::uint32_t{0};
+  const auto line = static_cast<std::uint32_t>(std::ranges::count(ptx.substr(0, arrival), '\n'));
+  std::uint32_t last = 0;
+  for (const std::uint32_t barrier : lines_of(ptx, "bar.sync")) {
+    if (barrier <= line) last = barrier;
+  }
+  return last;
 }
 
 // The barrier behind which a CTA reads partial results that it copied to shared memory.

@@ -230,6 +230,8 @@ def test_values_before_a_window_may_be_anything():
 
 REPEATED = {
     "cut one by one": VarlenCase(lens_q=(1, 1, 1), lens_k=(1500, 90, 700), heads=8),
+    # More parts of a tile than are read at once, and more than half as many.
+    "many parts": VarlenCase(lens_q=(1, 1), lens_k=(5000, 2500), heads=2, heads_kv=1),
     "equal shares": VarlenCase(lens_q=(1,) * 80, lens_k=tuple(range(20, 500, 6)), heads=8),
     "prefill": VarlenCase(lens_q=(1, 40, 9), lens_k=(900, 40, 300)),
     "drawn tiles": VarlenCase(

@@ -21,6 +21,8 @@ EVERY_LSE = f"{FOLDER}/test_lse.py::"
 SINKS = f"{ATTENTION}test_options -k sinks-f32"
 STRIDES = f"{FOLDER}/test_attention_layouts.py::test_layouts_and_strides -k bhsd-plain"
 SPLIT_KEYS = f"{FOLDER}/test_attention_split.py::test_shapes -k f16-d64x64-full"
+REPEATS = f"{FOLDER}/test_attention_varlen.py::test_repeats_are_bit_identical -k "
+DIRTY = f"{FOLDER}/test_attention_varlen.py::test_what_lies_in_the_workspace_does_not_matter -k "
 SIZES = f"{GEMM}test_layouts_and_sizes -k bf16-nt"
 EPILOGUES = f"{GEMM}test_epilogues -k bf16-relu"
 EPILOGUE_VALUES = f"{FOLDER}/test_gemm_epilogues.py::"
@@ -131,6 +133,19 @@ FAULTS = [
     fault("every-cta-is-the-last", "base/ticket.cuh",
           "all = all && raised[i] == nonce;", "all = all && raised[index] == nonce;",
           SPLIT_K),
+    # Attention: the counter and the parts of a tile in the workspace.
+    fault("what-an-old-launch-left-counts-as-open", "base/ticket.cuh",
+          "if (seen - opened_ >= static_cast<u64>(count_))", "if (seen == 0)", f"{DIRTY}127-cut"),
+    fault("the-last-but-one-finishes-the-tile", "base/ticket.cuh",
+          "static_cast<u64>(count_ - 1);", "static_cast<u64>(count_ - 2);", f"{REPEATS}cut"),
+    fault("parts-behind-the-sixteenth-are-lost", "attention/combine.cuh",
+          "first < count; first += kMost", "first < min(count, kMost); first += kMost",
+          f"{REPEATS}many"),
+    fault("parts-behind-the-eighth-are-lost", "attention/combine.cuh",
+          "if (are_more) for_each(kHalf, add);", "", f"{REPEATS}many"),
+    fault("the-last-row-of-a-team-stays-in-registers", "attention/combine.cuh",
+          "OutMap::row(r) >= addressing.rows()", "OutMap::row(r) >= addressing.rows() - 1",
+          f"{REPEATS}cut"),
     # The GEMM of sm_90a.
     fault("parity-stays", "sm90/ring.cuh",
           "if (++stage == kStages) stage = 0, parity ^= 1;", "if (++stage == kStages) stage = 0;",
