@@ -61,8 +61,9 @@ __device__ __forceinline__ void load_tile(u32 tile, int first, Range valid, int 
   const int first_row = thread / kSharing;
   // An unaligned load passes through registers; unrolled, it would take those of the accumulators.
   constexpr int kUnroll = Shape::kAligned ? 64 : 1;
-  // Where an address takes long to form, the column is part of its base.
-  constexpr bool kShifts = Shape::kPerChunk == 16;
+  // The column is part of the base where it makes addresses shorter: of a row's chunks, they then
+  // differ by what an instruction adds. Other tiles have no registers for it.
+  constexpr bool kShifts = Shape::kPerChunk == 16 || Shape::kThreads == 32;
   if constexpr (kShifts) rows.shift(column * Shape::kPerChunk);
   rows.seek(first + first_row);
 #pragma unroll(kUnroll)
