@@ -40,6 +40,7 @@ struct DealtTile {
 struct SequenceShare {
   Sequence sequence;
   u32 count = 0, tiles = 1;  // query tiles, and those of a KV head
+  u32 steps = 0;             // of keys, of the last query tile
   u32 cost = 1;              // of a query tile, in units
   int unit_steps = 0;        // steps of keys in a unit
 
@@ -56,8 +57,11 @@ class Deal : Shape {
  public:
   // Reads all lengths.
   __device__ __forceinline__ void begin() {
-    settle();
-    find();
+    SequenceShare own;  // of the lane's sequence among the first 32
+    const int lane = threadIdx.x % 32;
+    if (lane < p_.call.batch) own = measure(lane);
+    settle(own);
+    find(own);
   }
 
   // Requires: `entry` was written by a Deal of the same call for this CTA.
@@ -112,7 +116,8 @@ class Deal : Shape {
     return ceil_div(keys.end - first, Shape::step_keys());
   }
 
-  __device__ __forceinline__ SequenceShare load(int b) const {
+  // Reads the lengths of a sequence.
+  __device__ __forceinline__ SequenceShare measure(int b) const {
     SequenceShare all;
     all.sequence = sequence_at(p_, b);
     if constexpr (Shape::kSpread) all.sequence.total = __ldg(p_.spread.totals + b);
@@ -120,15 +125,23 @@ class Deal : Shape {
     if (rows < p_.least_rows || rows > p_.most_rows || rows == 0) return all;
     all.tiles = ceil_div(rows, Shape::block_q());
     all.count = all.tiles * p_.call.heads_kv;
-    if (p_.whole_tiles != 0) return all;
-    const u32 steps = steps_of(all.sequence);
+    if (p_.whole_tiles == 0) all.steps = steps_of(all.sequence);
+    return all;
+  }
+  // Cuts the query tiles of a sequence as longest_ says.
+  __device__ __forceinline__ void cut(SequenceShare& all) const {
+    if (all.count == 0 || p_.whole_tiles != 0) return;
     if (longest_ == 0) {
-      all.cost = ends_ + steps;
+      all.cost = ends_ + all.steps;
       all.unit_steps = 1;
     } else {
-      all.cost = share_of(steps, longest_);
-      all.unit_steps = ceil_div(steps, all.cost);
+      all.cost = share_of(all.steps, longest_);
+      all.unit_steps = ceil_div(all.steps, all.cost);
     }
+  }
+  __device__ __forceinline__ SequenceShare load(int b) const {
+    SequenceShare all = measure(b);
+    cut(all);
     return all;
   }
 
@@ -137,31 +150,29 @@ class Deal : Shape {
     u32 units = 0, tiles = 0;
     u32 longest = 0;  // units of a tile
   };
-  __device__ __forceinline__ Tally tally() const {
+  // `own`: of the lane's sequence among the first 32.
+  __device__ __forceinline__ Tally tally(SequenceShare own) const {
+    cut(own);
     Tally all;
-    for (int b = threadIdx.x % 32; b < p_.call.batch; b += 32) {
-      const SequenceShare one = load(b);
-      all.units += one.units();
-      all.tiles += one.count;
-      if (one.count != 0) all.longest = max(all.longest, one.cost);
+    for (int b = threadIdx.x % 32;;) {
+      all.units += own.units();
+      all.tiles += own.count;
+      if (own.count != 0) all.longest = max(all.longest, own.cost);
+      if ((b += 32) >= p_.call.batch) break;
+      own = load(b);
     }
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-      all.units += __shfl_xor_sync(~0u, all.units, step);
-      all.tiles += __shfl_xor_sync(~0u, all.tiles, step);
-      all.longest = max(all.longest, __shfl_xor_sync(~0u, all.longest, step));
-    }
-    return all;
+    return {__reduce_add_sync(~0u, all.units), __reduce_add_sync(~0u, all.tiles),
+            __reduce_max_sync(~0u, all.longest)};
   }
 
   // Decides how tiles are cut, and this CTA's share.
-  __device__ __forceinline__ void settle() {
+  __device__ __forceinline__ void settle(const SequenceShare& own) {
     const u32 few = p_.few_ctas;
     u32 least = 0, serves = 0;  // bounds of longest_
     Tally all;
 #pragma unroll 1
     do {
-      all = tally();
+      all = tally(own);
       if (p_.whole_tiles != 0 || all.tiles == 0 || all.tiles > few) break;
       if (longest_ == 0) {
         // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
@@ -188,14 +199,15 @@ class Deal : Shape {
   }
 
   // Finds the sequence that holds the share's beginning, 32 at a time.
-  __device__ __forceinline__ void find() {
+  __device__ __forceinline__ void find(SequenceShare own) {
     const int lane = threadIdx.x % 32, batch = p_.call.batch;
     if (at_ == end_) return;
-    for (int first = 0; first < batch; first += 32) {
-      const u32 units = first + lane < batch ? load(first + lane).units() : 0;
+    cut(own);
+    for (int first = 0;;) {
+      const u32 units = own.units();
       u32 up_to = units;  // of the sequences up to this lane's
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
+#pragma unroll 1
+      for (int step = 1; step < min(32, batch - first); step *= 2) {
         const u32 below = __shfl_up_sync(~0u, up_to, step);
         if (lane >= step) up_to += below;
       }
@@ -203,12 +215,27 @@ class Deal : Shape {
       if (reaches != 0) {
         const int found = __ffs(reaches) - 1;
         before_ += __shfl_sync(~0u, up_to - units, found);
-        current_ = load(first + found);
+        current_ = of_lane(own, first + found, found);
         return;
       }
       before_ += __shfl_sync(~0u, up_to, 31);
+      if ((first += 32) >= batch) break;
+      own = first + lane < batch ? load(first + lane) : SequenceShare();
     }
     at_ = end_;
+  }
+
+  // What a lane has of sequence `b`.
+  __device__ __forceinline__ static SequenceShare of_lane(const SequenceShare& own, int b,
+                                                          int lane) {
+    const auto get = [&](auto value) { return __shfl_sync(~0u, value, lane); };
+    const Sequence& s = own.sequence;
+    SequenceShare all;
+    all.sequence = {b, get(s.entry), get(s.first_q), get(s.len_q), get(s.first_k), get(s.len_kv)};
+    if constexpr (Shape::kSpread) all.sequence.total = get(s.total);
+    all.count = get(own.count), all.tiles = get(own.tiles), all.cost = get(own.cost);
+    all.unit_steps = get(own.unit_steps);
+    return all;
   }
 
   const AttentionVarlenParams& p_;

@@ -42,16 +42,19 @@ class Work : Deal<DealtTile<Config>, Variant> {
     const u32 begins = before_ + item * current_.cost, ends = begins + current_.cost;
     const u32 stop = min(ends, end_);
     piece.sequence = current_.sequence;
-    piece.h_kv = item / current_.tiles;
+    // Decoding has one tile for each KV head and, mostly, one unit for each CTA: it is spared the
+    // quotients, each of which waits for the one before.
+    const u32 tiles = current_.tiles;
+    piece.h_kv = tiles == 1 ? item : item / tiles;
     // The last tile comes first, as a causal mask makes it the slowest.
-    piece.first_row = (current_.tiles - 1 - item % current_.tiles) * Config::kBlockQ;
+    piece.first_row = (tiles - 1 - (item - piece.h_kv * tiles)) * Config::kBlockQ;
     const auto step_at = [&](u32 unit) {
       return max(static_cast<int>(unit - begins) - ends_, 0) * current_.unit_steps;
     };
     // The tile's own keys end where its mask says.
     piece.steps = {step_at(at_), stop == ends ? kAllSteps : step_at(stop)};
-    piece.first_cta = begins / share_;
-    piece.pieces = (ends - 1) / share_ - piece.first_cta + 1;
+    piece.first_cta = share_ == 1 ? begins : begins / share_;
+    piece.pieces = (share_ == 1 ? ends - 1 : (ends - 1) / share_) - piece.first_cta + 1;
     piece.index = blockIdx.x - piece.first_cta;
     at_ = stop;
     return true;
