@@ -148,24 +148,51 @@ template <class Keys, int kDim, bool kAligned>
 struct QueryGroup {
   using Element = typename Keys::Query;
   static constexpr int kSize = 16;
+  static constexpr int kPerWord = 4 / sizeof(Element);
+  u32 words[kSize / kPerWord];  // as they are in memory
   float values[kSize];
 
-  // Columns behind the row's last are 0, and so are all if `exists` is false.
-  __device__ __forceinline__ void load(const Element* row, int column, bool exists) {
+  // Reads them. Columns behind the row's last are 0, and so are all if `exists` is false.
+  __device__ __forceinline__ void fetch(const Element* row, int column, bool exists) {
     static_assert(kDim % 8 == 0, "QueryGroup: head dims are multiples of 8");
 #pragma unroll
     for (int half = 0; half < kSize; half += 8) {
       const bool has = exists && column + half < kDim;
-      if constexpr (sizeof(Element) == 1) {
-        load_bytes(half, row + column + half, has);
-      } else if constexpr (kAligned) {
-        uint4 words{0, 0, 0, 0};
-        if (has) words = *reinterpret_cast<const uint4*>(row + column + half);
-        set_pair(half, words.x), set_pair(half + 2, words.y);
-        set_pair(half + 4, words.z), set_pair(half + 6, words.w);
-      } else {
+      const Element* const from = row + column + half;
+      u32* const to = words + half / kPerWord;
+      if constexpr (!kAligned) {
 #pragma unroll
-        for (int i = half; i < half + 8; ++i) values[i] = has ? to_float(row[column + i]) : 0.0f;
+        for (int i = 0; i < 8; ++i) {
+          const u32 bits = has ? from[i].bits : 0;
+          to[i / kPerWord] =
+              (i % kPerWord == 0 ? 0 : to[i / kPerWord]) | bits << i % kPerWord * (32 / kPerWord);
+        }
+      } else if constexpr (sizeof(Element) == 1) {
+        uint2 both{0, 0};
+        if (has) both = *reinterpret_cast<const uint2*>(from);
+        to[0] = both.x, to[1] = both.y;
+      } else {
+        uint4 all{0, 0, 0, 0};
+        if (has) all = *reinterpret_cast<const uint4*>(from);
+        to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
+      }
+    }
+  }
+  // Makes values of what has been read.
+  __device__ __forceinline__ void unpack() {
+#pragma unroll
+    for (int i = 0; i < kSize / kPerWord; ++i) {
+      if constexpr (sizeof(Element) == 1) {
+        u32 pairs[2];
+        widen<Keys, false>(words[i], pairs[0], pairs[1]);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const f16 value{static_cast<u16>(pairs[k / 2] >> k % 2 * 16)};
+          values[4 * i + k] = to_float(value) * Keys::kUnit;
+        }
+      } else {
+        values[2 * i] = to_float(Element{static_cast<u16>(words[i])});
+        values[2 * i + 1] = to_float(Element{static_cast<u16>(words[i] >> 16)});
       }
     }
   }
@@ -187,70 +214,64 @@ struct QueryGroup {
     *reinterpret_cast<uint4*>(chunk) = {words[0], words[1], words[2], words[3]};
     *reinterpret_cast<uint4*>(next) = {words[4], words[5], words[6], words[7]};
   }
-
- private:
-  __device__ __forceinline__ void load_bytes(int begin, const Element* from, bool has) {
-    u32 words[2] = {0, 0};
-    if (has) {
-      if constexpr (kAligned) {
-        const uint2 both = *reinterpret_cast<const uint2*>(from);
-        words[0] = both.x, words[1] = both.y;
-      } else {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) words[i / 4] |= static_cast<u32>(from[i].bits) << i % 4 * 8;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i += 4) {
-      u32 pairs[2];
-      widen<Keys, false>(words[i / 4], pairs[0], pairs[1]);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const f16 value{static_cast<u16>(pairs[k / 2] >> k % 2 * 16)};
-        values[begin + i + k] = to_float(value) * Keys::kUnit;
-      }
-    }
-  }
-  __device__ __forceinline__ void set_pair(int i, u32 word) {
-    values[i] = to_float(Element{static_cast<u16>(word)});
-    values[i + 1] = to_float(Element{static_cast<u16>(word >> 16)});
-  }
 };
 
-// Loads the query tile's rows into its swizzled place as f16 with `sign`, and puts down for each
-// row what its scores must be multiplied by. Rows from `count` on become zeros.
-template <class Config, class Layout, class Rows>
-__device__ __forceinline__ void load_queries(u8* tile, float* factors, int count, float sign,
-                                             Rows rows) {
+// The query tile's rows: read ahead of the keys, behind whose copies a read would wait, and put
+// into their swizzled place while these are under way. Rows from `count` on become zeros.
+template <class Config, class Rows>
+class CacheQueries {
   using Group = QueryGroup<KeysOf<Config>, Config::kHeadDim, Config::kAligned>;
-  constexpr int kGroups = ceil_div(Config::kHeadDim, Group::kSize);
+  static constexpr int kGroups = ceil_div(Config::kHeadDim, Group::kSize);
   // Lanes that share a row, a power of two.
-  constexpr int kLanes = kGroups > 16  ? 32
-                         : kGroups > 8 ? 16
-                         : kGroups > 4 ? 8
-                         : kGroups > 2 ? 4
-                                       : kGroups;
-  constexpr int kStep = Config::kWarps * 32 / kLanes;
-  const int group = threadIdx.x % kLanes;
+  static constexpr int kLanes = kGroups > 16  ? 32
+                                : kGroups > 8 ? 16
+                                : kGroups > 4 ? 8
+                                : kGroups > 2 ? 4
+                                              : kGroups;
+  static constexpr int kStep = Config::kWarps * 32 / kLanes;
+
+ public:
+  // Reads the first of this thread's rows.
+  __device__ __forceinline__ CacheQueries(Rows rows, int count)
+      : rows_(rows), count_(count), group_(threadIdx.x % kLanes) {
+    fetch(threadIdx.x / kLanes);
+  }
+
+  // Puts the rows into `tile` as f16 with `sign`, and puts down for each what its scores must be
+  // multiplied by.
+  template <class Layout>
+  __device__ __forceinline__ void store(u8* tile, float* factors, float sign) {
+    int row = threadIdx.x / kLanes;
 #pragma unroll 1
-  for (int row = threadIdx.x / kLanes; row < ceil_div(Config::kBlockQ, kStep) * kStep;
-       row += kStep) {
-    Group queries;
-    const bool exists = row < count && group < kGroups;
-    if (exists) rows.seek(row);
-    queries.load(rows.pointer, group * Group::kSize, exists);
-    float largest = queries.largest();
+    while (true) {
+      queries_.unpack();
+      float largest = queries_.largest();
 #pragma unroll
-    for (int step = 1; step < kLanes; step *= 2) {
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
-    }
-    const int up = query_exponent(largest);
-    if (group < kGroups && row < Config::kBlockQ) {
-      queries.store(tile + Layout::offset(row, 2 * group),
-                    tile + Layout::offset(row, 2 * group + 1), sign * power_of_two(up));
-      if (group == 0) factors[row] = power_of_two(-up);
+      for (int step = 1; step < kLanes; step *= 2) {
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+      }
+      const int up = query_exponent(largest);
+      if (group_ < kGroups && row < Config::kBlockQ) {
+        queries_.store(tile + Layout::offset(row, 2 * group_),
+                       tile + Layout::offset(row, 2 * group_ + 1), sign * power_of_two(up));
+        if (group_ == 0) factors[row] = power_of_two(-up);
+      }
+      row += kStep;
+      if (row >= ceil_div(Config::kBlockQ, kStep) * kStep) break;
+      fetch(row);
     }
   }
-}
+
+ private:
+  __device__ __forceinline__ void fetch(int row) {
+    const bool exists = row < count_ && group_ < kGroups;
+    if (exists) rows_.seek(row);
+    queries_.fetch(rows_.pointer, group_ * Group::kSize, exists);
+  }
+
+  Rows rows_;
+  int count_, group_;
+  Group queries_;
+};
 
 }  // namespace kiln

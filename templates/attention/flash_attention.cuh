@@ -111,16 +111,31 @@ __device__ __forceinline__ void sync_team() {
   }
 }
 
-// Waits for Q where the main loop will not, or loads it. Q takes the sign of the scale. Returns its
-// magnitude, by which scores are multiplied: in the exponent, if no hook sees the logits.
-template <class Config, int kAhead, class Place, class Addressing>
-__device__ __forceinline__ auto settle_queries(u8* shared_memory, const Place& place, float scale,
-                                               const Addressing& rows) {
+// Starts to load Q; returns what settle_queries() then needs.
+template <class Config, class Addressing>
+__device__ __forceinline__ auto ask_queries(u8* shared_memory, const Addressing& rows) {
   using Tiles = AttentionTiles<Config>;
   if constexpr (Tiles::Keys::kQuantized) {
+    return CacheQueries<Config, decltype(rows.q_rows())>(rows.q_rows(), rows.rows());
+  } else {
+    load_tile<typename Tiles::Q>(shared_address(shared_memory), 0, {0, rows.rows()}, threadIdx.x,
+                                 rows.q_rows());
+    commit_copies<Config::kAligned>();
+    return 0;
+  }
+}
+
+// Waits for Q where the main loop will not. Q takes the sign of the scale. Returns its magnitude,
+// by which scores are multiplied: in the exponent, if no hook sees the logits.
+template <class Config, int kAhead, class Place, class Scale, class Queries>
+__device__ __forceinline__ auto settle_queries(u8* shared_memory, const Place& place,
+                                               const Scale& given, Queries& queries) {
+  using Tiles = AttentionTiles<Config>;
+  const float scale = static_cast<float>(given);
+  if constexpr (Tiles::Keys::kQuantized) {
     float* const factors = reinterpret_cast<float*>(shared_memory + Tiles::kFactorsOffset);
-    load_queries<Config, typename Tiles::Q::Layout>(shared_memory, factors, rows.rows(),
-                                                    scale < 0.0f ? -1.0f : 1.0f, rows.q_rows());
+    queries.template store<typename Tiles::Q::Layout>(shared_memory, factors,
+                                                      scale < 0.0f ? -1.0f : 1.0f);
     __syncthreads();
     return row_scales<typename Tiles::ScoreMap>(factors + place.row, fabsf(scale));
   } else {
@@ -137,9 +152,10 @@ __device__ __forceinline__ auto settle_queries(u8* shared_memory, const Place& p
 }
 
 // The main loop, generic over the variant, the addressing and the walk over the keys.
-template <class Config, class Place, class Variant, class Addressing, class Walk, class Softmax,
-          class Out>
-__device__ __forceinline__ void attend(u8* shared_memory, const Place& place, float scale,
+// `scale` becomes a float once the first tiles have been asked for.
+template <class Config, class Place, class Scale, class Variant, class Addressing, class Walk,
+          class Softmax, class Out>
+__device__ __forceinline__ void attend(u8* shared_memory, const Place& place, const Scale& scale,
                                        const Variant& variant, const Addressing& rows, Walk walk,
                                        Softmax& softmax, Out& out) {
   using Tiles = AttentionTiles<Config>;
@@ -163,10 +179,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
   };
 
   using Keys = typename Tiles::Keys;
-  if constexpr (!Keys::kQuantized) {
-    load_tile<typename Tiles::Q>(q_tile, 0, {0, rows.rows()}, threadIdx.x, rows.q_rows());
-    commit_copies<Config::kAligned>();
-  }
+  auto queries = ask_queries<Config>(shared_memory, rows);
   int tiles[kAhead + 1];  // first keys: tiles[0] is the current tile, the others are in flight
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
@@ -175,7 +188,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, fl
     if (kStages > 1) load_v(tiles[i], i * Tiles::kStageBytes);
     commit_copies<Config::kAligned>();
   }
-  const auto sizes = settle_queries<Config, kAhead>(shared_memory, place, scale, rows);
+  const auto sizes = settle_queries<Config, kAhead>(shared_memory, place, scale, queries);
   const auto exponent_scale = exponent_scales<Variant::kTransformsLogits>(sizes, 1.0f);
   u32 read = 0;
   while (tiles[0] != Walk::kEnd) {

@@ -129,8 +129,14 @@ class VarlenAddressing {
            at.h * p.out_head + static_cast<i64>(s_.first_q + at.row) * p.out_row;
   }
   // The factors of logits and of values of a quantised cache.
-  __device__ __forceinline__ float logit_scale() const {
-    return logit_scale_at(p_, s_.b, h_kv_) * Keys::kUnit;
+  struct LogitScale {
+    float call, q, k;
+    __device__ __forceinline__ explicit operator float() const {
+      return call * (q * k * Keys::kUnit);
+    }
+  };
+  __device__ __forceinline__ LogitScale logit_scale(float call) const {
+    return {call, scale_at(p_.q_scale, s_.b, h_kv_), scale_at(p_.k_scale, s_.b, h_kv_)};
   }
   __device__ __forceinline__ float value_scale() const {
     return scale_at(p_.v_scale, s_.b, h_kv_) * Keys::kUnit;

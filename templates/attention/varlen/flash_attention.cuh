@@ -32,6 +32,17 @@ __device__ __forceinline__ PartialPlace partial_place(const AttentionVarlenParam
       static_cast<int>(piece.index), static_cast<int>(piece.pieces)};
 }
 
+// What attend() multiplies logits by. The factors of a quantised cache are read before its keys,
+// and needed after these have been asked for.
+template <class Config>
+__device__ __forceinline__ auto call_scale(const VarlenAddressing<Config>& rows, float scale) {
+  if constexpr (KeysOf<Config>::kQuantized) {
+    return rows.logit_scale(scale);
+  } else {
+    return scale;
+  }
+}
+
 template <class Config, class Variant>
 __device__ __forceinline__ void compute_sequences(const AttentionVarlenParams& params,
                                                   const Variant& variant) {
@@ -57,10 +68,8 @@ __device__ __forceinline__ void compute_sequences(const AttentionVarlenParams& p
     });
     Fragment<typename Tiles::OutMap> out;
     out.clear();
-    float scale = params.call.scale;
-    if constexpr (KeysOf<Config>::kQuantized) scale *= rows.logit_scale();
     attend<Config>(
-        shared_memory, place, scale, variant, rows,
+        shared_memory, place, call_scale<Config>(rows, params.call.scale), variant, rows,
         TileIterator<Config::kBlockKv, Config::kTeams, Variant>(
             variant, rows.template tile_rows<true>(0, Config::kBlockQ), piece.steps, place.team),
         softmax, out);
