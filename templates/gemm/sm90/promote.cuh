@@ -46,7 +46,9 @@ struct Promotion {
 };
 
 // Processes one part after another with a single set of registers for products: one group adds up
-// while the others use the tensor cores.
+// while the others use the tensor cores. Whether the next stage is full is asked ahead of the last
+// additions, which take as long as the answer: a group that asks when it needs the stage is 1.5 to
+// 5 % slower.
 template <class Config>
 __device__ __forceinline__ void promote_in_turn(typename Promotion<Config>::Position& position,
                                                 int k_tiles, int group,
@@ -55,18 +57,22 @@ __device__ __forceinline__ void promote_in_turn(typename Promotion<Config>::Posi
   const auto ring = Sm90Shape<Config>::ring();
   typename Step::Registers products;
   typename Step::Scales scales(group);
+  bool is_full = false;
 #pragma unroll 1
   for (int i = 0; i < k_tiles; ++i) {
-    wait(ring.full(position.stage), position.parity);
+    if (!is_full) wait(ring.full(position.stage), position.parity);
 #pragma unroll
     for (int part = 0; part < Step::kParts; ++part) {
       Step::start(products, position, group, part);
       if (part == 0) scales.read(position.stage);
       Step::Products::finish(products);
       if (part == Step::kParts - 1) release_stage<Config>(ring.empty(position.stage));
+      if (part == Step::kParts - 1) {
+        position.advance();
+        is_full = test_wait(ring.full(position.stage), position.parity);
+      }
       Step::add(sums, products, part, scales);
     }
-    position.advance();
   }
 }
 
