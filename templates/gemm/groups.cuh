@@ -32,7 +32,8 @@ __device__ __forceinline__ GroupRows rows_of_group(const GemmParams& params, int
 }
 
 // Numbers the tiles of all groups, group by group, and finds one by its number. All 32 lanes of a
-// warp call together: each looks at one group, so that 256 groups take eight steps.
+// warp call together: each looks at one group, so that 256 groups take eight steps. Lanes keep what
+// they have read of their groups, as the next tile is mostly among the same.
 template <Grouping kGrouping, int kTileRows>
 class GroupSearch {
  public:
@@ -47,35 +48,42 @@ class GroupSearch {
   // same rows. The index must not be less than that of the call before.
   __device__ __forceinline__ bool find(const GemmParams& params, int tiles_across, int index,
                                        Found& found) {
-    const int lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (; first_group_ < params.batch; first_group_ += 32) {
-      const GroupRows rows = rows_of_group<kGrouping>(params, first_group_ + lane);
-      const int tiles = ceil_div(rows.end - rows.begin, kTileRows) * tiles_across;
-      int through = tiles;  // of all groups up to this lane's
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const int below = __shfl_up_sync(~0u, through, step);
-        if (lane >= step) through += below;
-      }
-      through += tiles_before_;
-      const u32 beyond = __ballot_sync(~0u, index < through);
+    for (;;) {
+      const u32 beyond = __ballot_sync(~0u, index < through_);
       if (beyond != 0) {
         const int owner = __ffs(static_cast<int>(beyond)) - 1;
         found.group = first_group_ + owner;
-        found.rows.begin = __shfl_sync(~0u, rows.begin, owner);
-        found.rows.end = __shfl_sync(~0u, rows.end, owner);
-        found.tile = index - __shfl_sync(~0u, through - tiles, owner);
+        found.rows.begin = __shfl_sync(~0u, rows_.begin, owner);
+        found.rows.end = __shfl_sync(~0u, rows_.end, owner);
+        const int tiles = ceil_div(found.rows.end - found.rows.begin, kTileRows) * tiles_across;
+        found.tile = index - __shfl_sync(~0u, through_, owner) + tiles;
         return true;
       }
-      tiles_before_ = __shfl_sync(~0u, through, 31);
+      first_group_ += 32;
+      if (first_group_ >= params.batch) return false;
+      load(params, tiles_across);
     }
-    return false;
   }
 
  private:
-  int first_group_ = 0;   // of those that the lanes look at
-  int tiles_before_ = 0;  // of all groups before it
+  // Loads the next groups.
+  __device__ __forceinline__ void load(const GemmParams& params, int tiles_across) {
+    const int lane = threadIdx.x % 32;
+    const int before = __shfl_sync(~0u, through_, 31);
+    rows_ = rows_of_group<kGrouping>(params, first_group_ + lane);
+    through_ = ceil_div(rows_.end - rows_.begin, kTileRows) * tiles_across;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const int below = __shfl_up_sync(~0u, through_, step);
+      if (lane >= step) through_ += below;
+    }
+    through_ += before;
+  }
+
+  int first_group_ = -32;    // of those that the lanes look at; they begin ahead of the first
+  GroupRows rows_ = {0, 0};  // of this lane's group
+  int through_ = 0;          // tiles of all groups up to this lane's
 };
 
 // Finds tile `index` of kTileRows rows and kTileColumns columns each; called by whole warps.

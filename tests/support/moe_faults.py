@@ -71,7 +71,7 @@ MOE_FAULTS = [
           "return kGrouping == Grouping::none ? params.m : at.row_end;", "return params.m;",
           f"{GROUPS}test_groups_of_rows -k counts-odd"),
     fault("groups-the-first-32-alone", GROUPS_FILE,
-          "tiles_before_ = __shfl_sync(~0u, through, 31);", "",
+          "    through_ += before;\n", "",
           f"{GROUPS}test_groups_of_rows -k offsets-sizes"),
     fault("groups-offsets-are-not-clamped", GROUPS_FILE,
           "return row < least ? least : row > params.m ? params.m : row;", "return row;",
