@@ -4,6 +4,7 @@
 #pragma once
 #include "/kiln/gemm/sm90/block_scales.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
+#include "/kiln/gemm/sm90/turns.cuh"
 
 namespace kiln {
 
@@ -46,35 +47,85 @@ struct Promotion {
 };
 
 // Processes one part after another with a single set of registers for products: one group adds up
-// while the others use the tensor cores. Whether the next stage is full is asked ahead of the last
-// additions, which take as long as the answer: a group that asks when it needs the stage is 1.5 to
-// 5 % slower.
-template <class Config>
-__device__ __forceinline__ void promote_in_turn(typename Promotion<Config>::Position& position,
-                                                int k_tiles, int group,
-                                                typename Promotion<Config>::Sums& sums) {
+// while the others use the tensor cores. With kTurns, two groups start their products in turns.
+template <class Config, bool kTurns = false>
+class PartsInTurn {
   using Step = Promotion<Config>;
-  const auto ring = Sm90Shape<Config>::ring();
-  typename Step::Registers products;
-  typename Step::Scales scales(group);
-  bool is_full = false;
+  using Position = typename Step::Position;
+
+ public:
+  __device__ __forceinline__ explicit PartsInTurn(int group) : group_(group), scales_(group) {
+    if (kTurns && group == 1) give_turn(0);
+  }
+
+  // Starts a part of the K-tile at `position`, whose stage must be full.
+  __device__ __forceinline__ void start(const Position& position, int part = 0) {
+    if constexpr (kTurns) wait_for_turn(group_);
+    Step::start(products_, position, group_, part);
+    if constexpr (kTurns) give_turn(group_ ^ 1);
+  }
+  __device__ __forceinline__ void finish() { Step::Products::finish(products_); }
+
+  // Adds a tile's products to the sums.
+  __device__ __forceinline__ void add_tile(Position& position, int k_tiles,
+                                           typename Step::Sums& sums) {
+    add_k_tiles(position, k_tiles, false, sums);
+  }
+  // Does the same, with the tile's first part under way. With turns the parts follow each other so
+  // across K-tiles, too: it is the loop to which turns bring something. Else the first K-tile has
+  // code of its own, as ptxas then prepares the others' descriptors ahead of their products.
+  __device__ __forceinline__ void add_started_tile(Position& position, int k_tiles,
+                                                   typename Step::Sums& sums) {
+    if constexpr (!kTurns) {
+      const bool is_full = add_k_tile(position, sums, true);
+      add_k_tiles(position, k_tiles - 1, is_full, sums);
+    } else {
 #pragma unroll 1
-  for (int i = 0; i < k_tiles; ++i) {
-    if (!is_full) wait(ring.full(position.stage), position.parity);
-#pragma unroll
-    for (int part = 0; part < Step::kParts; ++part) {
-      Step::start(products, position, group, part);
-      if (part == 0) scales.read(position.stage);
-      Step::Products::finish(products);
-      if (part == Step::kParts - 1) release_stage<Config>(ring.empty(position.stage));
-      if (part == Step::kParts - 1) {
-        position.advance();
-        is_full = test_wait(ring.full(position.stage), position.parity);
+      for (int left = k_tiles;;) {
+        const bool is_full = add_k_tile(position, sums, true);
+        if (--left == 0) break;
+        if (!is_full) wait(Sm90Shape<Config>::ring().full(position.stage), position.parity);
+        start(position);
       }
-      Step::add(sums, products, part, scales);
     }
   }
-}
+
+ private:
+  __device__ __forceinline__ void add_k_tiles(Position& position, int k_tiles, bool is_full,
+                                              typename Step::Sums& sums) {
+#pragma unroll 1
+    for (int i = 0; i < k_tiles; ++i) {
+      if (!is_full) wait(Sm90Shape<Config>::ring().full(position.stage), position.parity);
+      is_full = add_k_tile(position, sums, false);
+    }
+  }
+
+  // Returns whether the next stage is full. That is asked ahead of the last additions, which take
+  // as long as the answer: to ask when the stage is needed is 1.5 to 5 % slower.
+  __device__ __forceinline__ bool add_k_tile(Position& position, typename Step::Sums& sums,
+                                             bool is_started) {
+    const auto ring = Sm90Shape<Config>::ring();
+    const Position here = position;
+    position.advance();
+    bool is_full = false;
+#pragma unroll
+    for (int part = 0; part < Step::kParts; ++part) {
+      if (part > 0 || !is_started) start(here, part);
+      if (part == 0) scales_.read(here.stage);
+      finish();
+      if (part == Step::kParts - 1) release_stage<Config>(ring.empty(here.stage));
+      if (part == Step::kParts - 1) {
+        is_full = test_wait(ring.full(position.stage), position.parity);
+      }
+      Step::add(sums, products_, part, scales_);
+    }
+    return is_full;
+  }
+
+  int group_;
+  typename Step::Registers products_;
+  typename Step::Scales scales_;
+};
 
 // Uses two sets of registers for products: a K-tile is added up while the next is multiplied.
 template <class Config>
@@ -126,26 +177,36 @@ __device__ __forceinline__ void promote_behind(typename Promotion<Config>::Posit
   }
 }
 
-// Does the same as multiply_tile(), but adds up in fp32 after every K-tile.
+// Whether products have a single set of registers. Sums and two sets of products must leave
+// registers for the rest, such as the scales of columns of each 128 of K. CTAs that share a
+// multiprocessor have half as many registers, but keep the tensor cores busy for each other.
 template <class Config>
-__device__ __forceinline__ void multiply_tile_promoted(
-    typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
+constexpr bool has_parts_in_turn() {
+  constexpr bool kWideScales = StageScales<Config>::kColumns > 16 && Config::kGroups > 1;
+  return Promotion<Config>::kParts > 1 || Config::Products::kRegisters > 64 ||
+         Config::kResidents > 1 || kWideScales;
+}
+
+template <class Config>
+__device__ __forceinline__ void clear(
     float (&sums)[Sm90Shape<Config>::kTilesM][Sm90Shape<Config>::kRegisters]) {
 #pragma unroll
   for (int m = 0; m < Sm90Shape<Config>::kTilesM; ++m) {
 #pragma unroll
     for (int i = 0; i < Sm90Shape<Config>::kRegisters; ++i) sums[m][i] = 0.0f;
   }
-  // Sums and two sets of products must leave registers for the rest, such as the scales of columns
-  // of each 128 of K. CTAs that share a multiprocessor have half as many registers, but keep the
-  // tensor cores busy for each other.
-  constexpr bool kWideScales = StageScales<Config>::kColumns > 16 && Config::kGroups > 1;
-  constexpr bool kTwoSets =
-      Config::Products::kRegisters <= 64 && Config::kResidents == 1 && !kWideScales;
-  if constexpr (Promotion<Config>::kParts == 1 && kTwoSets) {
-    promote_behind<Config>(position, k_tiles, group, sums);
+}
+
+// Does the same as multiply_tile(), but adds up in fp32 after every K-tile.
+template <class Config>
+__device__ __forceinline__ void multiply_tile_promoted(
+    typename Sm90Shape<Config>::StageRing::Position& position, int k_tiles, int group,
+    float (&sums)[Sm90Shape<Config>::kTilesM][Sm90Shape<Config>::kRegisters]) {
+  clear<Config>(sums);
+  if constexpr (has_parts_in_turn<Config>()) {
+    PartsInTurn<Config>(group).add_tile(position, k_tiles, sums);
   } else {
-    promote_in_turn<Config>(position, k_tiles, group, sums);
+    promote_behind<Config>(position, k_tiles, group, sums);
   }
 }
 
