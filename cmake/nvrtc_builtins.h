@@ -48,6 +48,7 @@ __device__ float expf(float);
 __device__ int __float2int_rn(float);
 __device__ unsigned __float2uint_rn(float);
 __device__ unsigned __float_as_uint(float);
+__device__ int __float_as_int(float);
 __device__ unsigned __byte_perm(unsigned, unsigned, unsigned);
 __device__ void __trap();
 __device__ float __uint_as_float(unsigned);
