@@ -225,7 +225,7 @@ class Deal : Shape {
     at_ = end_;
   }
 
-  // What a lane has of sequence `b`.
+  // Returns what `lane` has read of sequence `b`.
   __device__ __forceinline__ static SequenceShare of_lane(const SequenceShare& own, int b,
                                                           int lane) {
     const auto get = [&](auto value) { return __shfl_sync(~0u, value, lane); };

@@ -32,8 +32,8 @@ __device__ __forceinline__ PartialPlace partial_place(const AttentionVarlenParam
       static_cast<int>(piece.index), static_cast<int>(piece.pieces)};
 }
 
-// What attend() multiplies logits by. The factors of a quantised cache are read before its keys,
-// and needed after these have been asked for.
+// Returns what attend() multiplies logits by. The factors of a quantised cache are read before its
+// keys, and needed after these have been asked for.
 template <class Config>
 __device__ __forceinline__ auto call_scale(const VarlenAddressing<Config>& rows, float scale) {
   if constexpr (KeysOf<Config>::kQuantized) {

@@ -34,6 +34,20 @@ __device__ __forceinline__ void sum_products(
   }
 }
 
+// Writes a group's sums of the tile at `at`, slab by slab.
+template <class Config, class Output>
+__device__ __forceinline__ void store_tile(
+    Output& output, const float (&sums)[Sm90Shape<Config>::kTilesM][Sm90Shape<Config>::kRegisters],
+    const TilePosition& at) {
+  using Shape = Sm90Shape<Config>;
+#pragma unroll
+  for (int i = 0; i < Shape::kTilesM * Output::Slab::kSlabs; ++i) {
+    const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
+    const float* slab_sums = sums[m] + slab * Output::kSums;
+    output.store(slab_sums, slab_sums + Shape::kPartner, m, slab, at);
+  }
+}
+
 // Computes each tile of the schedule over its whole K. With kPingPong two math groups take turns on
 // the tensor cores: one multiplies its tile while the other writes its own. These turns are needed
 // for correctness: a group that waited for its next tile while the other still multiplies could
@@ -70,12 +84,7 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
     // ended when the other group waits.
     output.prepare(position);
     if constexpr (kPingPong) give_turn(group ^ 1);
-#pragma unroll
-    for (int i = 0; i < Shape::kTilesM * Output::Slab::kSlabs; ++i) {
-      const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
-      const float* slab_sums = sums[m] + slab * Output::kSums;
-      output.store(slab_sums, slab_sums + Shape::kPartner, m, slab, at);
-    }
+    store_tile<Config>(output, sums, at);
     output.end(position);
     if constexpr (kPingPong) skip_tile();
   }
@@ -131,12 +140,7 @@ __device__ __forceinline__ void compute_tiles_ahead(const GemmSm90Params<TensorM
       next.retreat_by(1);
     }
     parts.start(next);
-#pragma unroll
-    for (int i = 0; i < Shape::kTilesM * Output::Slab::kSlabs; ++i) {
-      const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
-      const float* slab_sums = sums[m] + slab * Output::kSums;
-      output.store(slab_sums, slab_sums + Shape::kPartner, m, slab, at);
-    }
+    store_tile<Config>(output, sums, at);
   }
   parts.finish();
   output.finish();
