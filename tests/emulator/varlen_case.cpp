@@ -190,7 +190,9 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
   attention.scale = static_cast<float>(problem.scale);
   attention.causal = traits.mask == Mask::causal;
   if (traits.mask == Mask::window || traits.mask == Mask::causal_each) {
-    attention.window_left = problem.window_left = 70 + stride * tile.stages;
+    // As many keys of one device as of all: partial results of few rows too are then joined.
+    const int apart = traits.spread ? kWorld : 1;
+    attention.window_left = problem.window_left = apart * (70 + stride * tile.stages);
     attention.window_right = problem.window_right = 10;
   }
   const std::vector<int> flags{size == 0 ? 1 : 0, size == 0 ? 0 : 7, 1};
