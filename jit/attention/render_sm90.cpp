@@ -69,10 +69,21 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
                            .slab_b = attention_padded_dim(traits.head_dim_v) * 128,
                            .a_in_registers = true,
                            .low_words = true};
+  const WgmmaShape tilt{.a = DType::bf16,
+                        .b = DType::bf16,
+                        .n = config.block_kv,
+                        .major_rows = Major::k,
+                        .major_columns = Major::k,
+                        .name = "Tilts",
+                        .k_steps = 1,
+                        .low_words = true,
+                        .rows_a = RowsInMemory::eight_rows,
+                        .rows_b = RowsInMemory::short_rows};
   const StorageTypes types = types_of(traits.storage);
   SourceText text;
   text << "#include \"/kiln/attention/sm90/flash_attention.cuh\"\n\n"
-       << render_wgmma(scores) << render_wgmma(outputs) << "struct Config {\n"
+       << render_wgmma(scores) << render_wgmma(outputs) << (tilts(traits) ? render_wgmma(tilt) : "")
+       << "struct Config {\n"
        << "  using Element = " << device_type(traits.q) << ";\n"
        << "  using Scores = ::Scores;\n"
        << "  using Outputs = ::Outputs;\n"
@@ -86,6 +97,8 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
        << "  static constexpr bool kStagedOutput = " << boolean(stages_output(config, traits))
        << ", kTurns = " << boolean(config.turns) << ";\n"
        << "  static constexpr bool kSplits = " << boolean(config.splits) << ";\n"
+       << "  static constexpr bool kTilts = " << boolean(tilts(traits)) << ";\n"
+       << (tilts(traits) ? "  using Tilts = ::Tilts;\n" : "")
        << quantized_source(traits, spec.arch()) << "};\n"
        << variant_source(traits, texts) << "extern \"C\" __global__ void __launch_bounds__("
        << thread_count(config) << ", 1)\n"

@@ -33,7 +33,9 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   // Three math warpgroups leave registers for code that reads nothing at a key.
   const bool is_light_code =
       traits.has_variant() && !traits.variant_indexes_by_key() && traits.attn_mask == DType::none;
-  const Work work = is_light_code ? Work::medium : work_of(traits);
+  AttentionTraits computed = traits;
+  if (tilts(traits)) computed.alibi = false;  // the tensor cores add it
+  const Work work = is_light_code ? Work::medium : work_of(computed);
   const bool is_paged = traits.storage == Storage::paged;
   const auto serves = [&](const AttentionSm90Config& config) {
     if (config.pages == (is_paged ? Pages::none : Pages::only)) return false;
@@ -112,7 +114,7 @@ bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return attention_sm90_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q,
                                      config.block_kv, config.stages, config.q_stages,
-                                     stages_output(config, traits), config.factors);
+                                     stages_output(config, traits), config.factors, tilts(traits));
 }
 
 int thread_count(const AttentionSm90Config& config) {

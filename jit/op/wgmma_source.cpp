@@ -49,9 +49,18 @@ std::string operands(const char* constraint, const char* array, int count) {
   return text.str();
 }
 
-// Every descriptor has this word, see operand_descriptor() in templates/sm90/wgmma.cuh: the next
-// eight rows are 1024 bytes on, and chunks are swizzled over 128 bytes.
-constexpr const char* kDescriptorHighWord = "0x40000040";
+// The high word of a descriptor, see operand_descriptor() in templates/sm90/wgmma.cuh: how far the
+// next eight rows are on, and whether chunks are swizzled over 128 bytes.
+const char* high_word(RowsInMemory rows) {
+  switch (rows) {
+    case RowsInMemory::slabs:
+      return "0x40000040";  // 1024 bytes, swizzled
+    case RowsInMemory::short_rows:
+      return "0x00000008";  // 128 bytes
+    default:
+      return "0x00000000";  // at the same place
+  }
+}
 
 // The instructions of all steps. Operands of the assembly: d, then a (a descriptor or registers),
 // then b and `accumulate`.
@@ -60,10 +69,10 @@ std::string steps_source(const WgmmaShape& shape, int registers, int a_operands)
   const int elements = 32 / size_of(shape.a);
   const int first_a = registers, b = registers + a_operands;
   SourceText text;
-  const auto advance = [&](const char* name, int operand, int offset) {
+  const auto advance = [&](const char* name, int operand, int offset, RowsInMemory rows) {
     if (shape.low_words) {
       text << "      \"add.u32 low, %" << operand << ", " << offset << ";\\n\"\n"
-           << "      \"mov.b64 " << name << ", {low, " << kDescriptorHighWord << "};\\n\"\n";
+           << "      \"mov.b64 " << name << ", {low, " << high_word(rows) << "};\\n\"\n";
     } else {
       text << "      \"add.u64 " << name << ", %" << operand << ", " << offset << ";\\n\"\n";
     }
@@ -74,9 +83,10 @@ std::string steps_source(const WgmmaShape& shape, int registers, int a_operands)
       operand_a = "%" + std::to_string(first_a), operand_b = "%" + std::to_string(b);
     } else {
       if (!shape.a_in_registers) {
-        advance("a", first_a, descriptor_offset(shape.major_rows, step, shape.slab_a));
+        advance("a", first_a, descriptor_offset(shape.major_rows, step, shape.slab_a),
+                shape.rows_a);
       }
-      advance("b", b, descriptor_offset(shape.major_columns, step, shape.slab_b));
+      advance("b", b, descriptor_offset(shape.major_columns, step, shape.slab_b), shape.rows_b);
     }
     if (shape.a_in_registers) {
       operand_a = "{";

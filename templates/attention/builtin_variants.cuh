@@ -129,12 +129,15 @@ struct Alibi : DefaultHooks<Alibi<kPast>> {
   Slot<const float*> slopes;
   Slot<i64> batch_stride, head_stride;
   static constexpr bool kTransformsLogits = true;
+  static constexpr bool kTilts = kPast;
 
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
-    const i64 offset = at.b * batch_stride.value + at.h * head_stride.value;
-    const float slope = load_constant(slopes.value + offset);
+    const float slope = tilt(at.b, at.h);
     if constexpr (kPast) return logit + fmaf(slope, at.column, -slope * at.row_distance);
     return logit - slope * fabsf(at.distance);
+  }
+  __device__ __forceinline__ float tilt(int b, int h) const {
+    return load_constant(slopes.value + b * batch_stride.value + h * head_stride.value);
   }
 };
 

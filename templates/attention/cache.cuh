@@ -80,6 +80,35 @@ __device__ __forceinline__ float scale_of(const RowScales<kRows>& scales, int r)
   return scales.row[r];
 }
 
+// A logit of the lane's row r, as a power of two, and what it has beside the scaled score.
+template <class Scale>
+__device__ __forceinline__ float logit_of(const Scale& scale, int r, float score) {
+  return score * scale_of(scale, r);
+}
+template <class Scale>
+__device__ __forceinline__ float shift_of(const Scale&, int) {
+  return 0.0f;
+}
+
+// One factor for all scores, and for each of a lane's rows what is added to the product.
+template <int kRows>
+struct TiltedScale {
+  float factor;
+  float shift[kRows];
+};
+template <int kRows>
+__device__ __forceinline__ float scale_of(const TiltedScale<kRows>& scale, int) {
+  return scale.factor;
+}
+template <int kRows>
+__device__ __forceinline__ float shift_of(const TiltedScale<kRows>& scale, int r) {
+  return scale.shift[r];
+}
+template <int kRows>
+__device__ __forceinline__ float logit_of(const TiltedScale<kRows>& scale, int r, float score) {
+  return fmaf(score, scale.factor, scale.shift[r]);
+}
+
 // The factors of scores: `size` and, for each of a lane's rows, the factor of its queries.
 template <class Map>
 __device__ __forceinline__ RowScales<Map::kRows> row_scales(const float* factors, float size) {

@@ -193,14 +193,15 @@ enum class AttentionFactors : unsigned char { halves, widened, bytes };
 // slabs of 128 bytes. Where bytes are widened, those of a tile of keys and of one of values are
 // there too, and a factor for each row of Q. Where they are multiplied, values are there as they
 // are, in stages of their own, and transposed: a row for each of their columns, in slabs of 128
-// keys.
+// keys. `tilts`: a row of kAttentionTiltBytes for each key and eight for each stage of Q, see
+// sm90/tilt.cuh.
 constexpr int attention_sm90_raw_row_bytes(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
-constexpr int kAttentionRawStages = 2;
+constexpr int kAttentionRawStages = 2, kAttentionTiltBytes = 16;
 constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
                                           int stages, int q_stages, bool staged_output,
-                                          AttentionFactors factors) {
+                                          AttentionFactors factors, bool tilts) {
   const bool are_bytes = factors == AttentionFactors::bytes;
   const int columns = are_bytes ? 128 : 64;
   const int slabs = (head_dim + columns - 1) / columns;
@@ -215,8 +216,9 @@ constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int bloc
   const int raw = attention_sm90_raw_row_bytes(head_dim) + attention_sm90_raw_row_bytes(head_dim_v);
   const int converted =
       factors == AttentionFactors::widened ? block_kv * raw + q_stages * block_q * 4 : 0;
-  return rows * 128 + converted + 16 * (rings + 1) + kAttentionWalkStages * kAttentionWalkBytes +
-         kAttentionScheduleBytes;
+  const int tilted = tilts ? (block_kv + 8 * q_stages) * kAttentionTiltBytes : 0;
+  return rows * 128 + converted + tilted + 16 * (rings + 1) +
+         kAttentionWalkStages * kAttentionWalkBytes + kAttentionScheduleBytes;
 }
 
 }  // namespace kiln

@@ -27,7 +27,7 @@ struct OnlineSoftmax {
 
   // Turns a tile's scores into weights 2^(scale * score - maximum), scale > 0, and rescales `out`
   // to the new maximum. `share(maximum)` exchanges the rows' maxima with the other warps that have
-  // scores of these rows. A Scale is a float or RowScales.
+  // scores of these rows. A Scale is a float, RowScales or TiltedScale.
   template <class OutMap, class Scale, class Share>
   __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out,
                                        const Scale& scale, Share share) {
@@ -59,7 +59,7 @@ struct OnlineSoftmax {
       }
       // The scaled maximum is kept, so that rescaling agrees with the weights to the last bit even
       // where logits are so large that the product is rounded.
-      largest = fmaxf(largest, other) * scale_of(scale, r);
+      largest = logit_of(scale, r, fmaxf(largest, other));
       if constexpr (kToBytes) largest -= kLift;
       maximum[r] = fmaxf(row[r].max, largest);
       if constexpr (kShares) maximum[r] = Map::row_max(maximum[r]);
@@ -125,7 +125,7 @@ struct OnlineSoftmax {
   __device__ __forceinline__ void weigh(Fragment<Map>& scores, const Scale& scale) {
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
-      const float subtrahend = finite(row[r].max);
+      const float subtrahend = finite(row[r].max) - shift_of(scale, r);
       float sum = 0.0f;
 #pragma unroll
       for (int c = 0; c < Map::kCols; ++c) {

@@ -98,6 +98,8 @@ struct DefaultHooks {
   // of a key serves all rows, where row by row ptxas keeps it for every key, and spills. False for
   // masks that compute more of the row.
   static constexpr bool kKeepsByColumn = true;
+  // logits() adds tilt(b, h) times the key's index and what a row's logits have in common.
+  static constexpr bool kTilts = false;
   // The mask shows each row the first keys, so that its maximum is found in its first tile.
   static constexpr bool kShowsFirstKeys = false;
 
@@ -111,6 +113,7 @@ struct DefaultHooks {
   // one's latter, which goes into the exponents.
   __device__ __forceinline__ float factor_before() const { return 1.0f; }
   __device__ __forceinline__ float factor_after() const { return 1.0f; }
+  __device__ __forceinline__ float tilt(int, int) const { return 0.0f; }
 
   // Returns whether the key is visible. Called only for tiles that tile() calls partial.
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
@@ -177,6 +180,9 @@ struct Variants : Vs... {
   static constexpr bool kKeepsByColumn =
       ((Vs::kMasks && !Vs::kMasksByRange && Vs::kKeepsByColumn) || ...);
   static constexpr bool kShowsFirstKeys = ((!Vs::kMasks || Vs::kShowsFirstKeys) && ...);
+  // All that changes logits is a tilt.
+  static constexpr bool kTilts =
+      (Vs::kTilts || ...) && ((!Vs::kTransformsLogits || Vs::kTilts) && ...);
   static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
@@ -202,6 +208,8 @@ struct Variants : Vs... {
     ((factor = is_last<Vs>() ? get<Vs>().factor_after() : factor), ...);
     return factor;
   }
+  // Of head h of batch entry b.
+  __device__ __forceinline__ float tilt(int b, int h) const { return (get<Vs>().tilt(b, h) + ...); }
   // kNarrow: no logit of the warp exceeds narrow_limit().
   template <bool kNarrow>
   __device__ __forceinline__ float logits(float logit, const Position& at) const {

@@ -217,6 +217,34 @@ def test_maxima_of_either_sign(course, opposite):
     judge(course, q, k, v, out, lse)
 
 
+# How much the logits of a head grow from key to key.
+TILTS = (0.0, 1e-3, 0.07, 0.9, 2.0, -0.02, -1.5)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": -0.2, "sinks": "f32"}, {"scale": 0.0}], ids=str)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_tilted_logits(dtype, options):
+    """Under causal masks ALiBi adds a multiple of the key's index to the scores themselves."""
+    case = AttentionCase(dtype=dtype, len_q=70, len_kv=330, causal=True, **MANY, **options)
+    q, k, v = case.inputs()
+    slopes = torch.tensor(TILTS, device=DEVICE).repeat(case.heads // len(TILTS))
+    options = {**case.options(), "alibi_slopes": slopes}
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, **options)
+    judge("tilted", q, k, v, out, lse, **options)
+
+
+def test_tilted_logits_of_more_than_32_tiles():
+    """Which are visited from the last one back."""
+    case = AttentionCase(head_dim=8, len_q=10, len_kv=4300, heads=70, heads_kv=2, causal=True)
+    assert case.explain()["path"] == "sm_90a"
+    q, k, v = case.inputs()
+    options = {**case.options(), "alibi_slopes": torch.linspace(-1e-3, 1e-3, 70, device=DEVICE)}
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, **options)
+    judge("tilted", q, k, v, out, lse, **options)
+
+
 # A mask of blocks of 64 by 64; which of them are shown stands where SHOWN is.
 BLOCKS = """
 struct UserVariant : kiln::VariantDefaults {

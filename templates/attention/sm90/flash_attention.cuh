@@ -90,7 +90,8 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     const bool has_tile = walk.next_query_tile();
     const Tile tile(params, walk.place());
     const auto q_at = q_ring.consumer_after(tiles);
-    const u32 q = Shape::q(q_at.stage) + group * 64 * 128;
+    const typename Loop::Queries q{Shape::q(q_at.stage) + group * 64 * 128,
+                                   Shape::growth(q_at.stage)};
     const auto release_q = [&] { release(q_ring.empty(q_at.stage)); };
     if (has_tile) wait(q_ring.full(q_at.stage), q_at.parity);
     // No path without a product may join one with a product under way: ptxas would then wait for
@@ -146,6 +147,7 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
     Shape::init_barriers(copying.keys, copying.values);
     fence_barrier_init();
   }
+  if constexpr (Config::kTilts) write_places<Config>();
   __syncthreads();
   // The register file has 512 registers for each of 128 threads with three math groups or with a
   // warpgroup that converts, 504 with two.

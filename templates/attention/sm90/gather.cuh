@@ -169,7 +169,8 @@ __device__ __forceinline__ void gather_tiles(const Args& args, u32 warp, bool ga
       const int kv_first = key_tile.kv_first;
       if (kv_first != expected) ahead = gatherer.look_up(tile, kv_first);
       const auto pages = ahead;
-      expected = kv_first + AttentionSm90Shape<Config>::kBlockKv;
+      constexpr int kBlockKv = AttentionSm90Shape<Config>::kBlockKv;
+      expected = Config::kTilts ? max(kv_first - kBlockKv, 0) : kv_first + kBlockKv;
       ahead = gatherer.look_up(tile, expected);
       if (gathers_keys) gatherer.load_k(tiles, tile, pages, kv_first, seen);
       gatherer.load_v(tiles++, tile, pages, kv_first, seen);

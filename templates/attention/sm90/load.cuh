@@ -1,5 +1,6 @@
 // The warp that copies Q, K and V to shared memory with the copy engine.
 #pragma once
+#include "/kiln/attention/sm90/tilt.cuh"
 #include "/kiln/attention/sm90/walk.cuh"
 #include "/kiln/attention/varlen/pages.cuh"
 
@@ -71,6 +72,13 @@ class TileLoader {
     wait(ring.empty(q_at_.stage), q_at_.parity);
     clears_q_ = !Storage::kEndsInZeros && !Shape::kScalesQueries &&
                 tile.first_row + Shape::kBlockQ > tile.all_rows();
+    if constexpr (Config::kTilts) {
+      // Of scores, which are multiplied by the scale, and negated if that is negative.
+      const float scale = call_of(args_.call.params()).scale;
+      const float growth = args_.call.variant().tilt(tile.b, tile.h) * kLog2e *
+                           reciprocal_approx(exponent_scales(fabsf(scale)));
+      write_growth<Config>(q_at_.stage, scale < 0.0f ? -growth : growth);
+    }
     if (leads()) {
       const u32 barrier = Shape::kScalesQueries ? Shape::landed_q(q_at_.stage)
                           : clears_q_           ? Shape::landed()

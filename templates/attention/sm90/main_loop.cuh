@@ -59,13 +59,18 @@ class KeyLoop {
   using KvPosition = typename Shape::KvRing::Position;
   // The scale of logits differs by the head.
   static constexpr bool kHasHeadScales = Shape::Keys::kQuantized;
+  static constexpr bool kTilts = Config::kTilts;
+  static_assert(!kTilts || (Variant::kTilts && !kHasHeadScales),
+                "attention sm_90a: the variant has no tilt, or keys have scales of their own");
+  static constexpr bool kTransforms = Variant::kTransformsLogits && !kTilts;
 
  public:
   using Softmax = OnlineSoftmax<typename Shape::ScoreMap, false, Shape::kMultipliesBytes>;
   using Out = Fragment<typename Shape::OutMap>;
   // The magnitudes of scales, which differ by the row where queries do.
   using Sizes = conditional<Shape::kScalesQueries, RowScales<Softmax::kRows>, float>;
-  using ExponentScale = conditional<Variant::kTransformsLogits, float, Sizes>;
+  using ExponentScale =
+      conditional<kTilts, TiltedScale<Softmax::kRows>, conditional<kTransforms, float, Sizes>>;
 
   __device__ __forceinline__ KeyLoop(const Args& args, int group) : args_(args), turns_{group} {
     turns_.begin();
@@ -78,6 +83,10 @@ class KeyLoop {
     if constexpr (kHasHeadScales) {
       set_scale(tile.p.call.scale * tile.logit_scale(), Shape::row_factors(q_stage));
     }
+    if constexpr (kTilts) {
+      tilt_ = args_.call.variant().tilt(tile.b, tile.h) * kLog2e;
+      first_q_ = tile.position(first_row() + Shape::ScoreMap::row(0), 0).q;
+    }
   }
 
   // Goes to the first tile of keys that this group sees of a new query tile; returns whether there
@@ -89,9 +98,12 @@ class KeyLoop {
     return keys_.seen != 0;
   }
 
-  // Starts the product of the tile of keys that has been sought with Q, which lies at `q` for this
-  // group.
-  __device__ __forceinline__ void start_scores(u32 q) {
+  // Where this group's rows of Q lie in shared memory, and what logits grow by from key to key.
+  struct Queries {
+    u32 rows, growth;
+  };
+  // Starts the product of the tile of keys that has been sought with Q.
+  __device__ __forceinline__ void start_scores(const Queries& q) {
     wait(Shape::k_ring().full(at_.stage), at_.parity);
     if (!is_first_) turns_.take();
     begin_products();
@@ -103,8 +115,9 @@ class KeyLoop {
   // After start_scores(), adds to `out` and `softmax` the tiles of keys that this group's rows of
   // `tile` see. release_q() is called once when Q has been read.
   template <class ReleaseQ>
-  __device__ __forceinline__ void attend(WalkReader<Config>& walk, const Tile& tile, u32 q,
-                                         Softmax& softmax, Out& out, ReleaseQ release_q) {
+  __device__ __forceinline__ void attend(WalkReader<Config>& walk, const Tile& tile,
+                                         const Queries& q, Softmax& softmax, Out& out,
+                                         ReleaseQ release_q) {
     const auto k_ring = Shape::k_ring(), v_ring = Shape::v_ring();
     u32 needs_q = 1;  // a word, as in WalkReader::KeyTile
     typename WalkReader<Config>::KeyTile next;
@@ -197,9 +210,21 @@ class KeyLoop {
     } else {
       sizes = fabsf(scale);
     }
-    exponent_scale_ =
-        exponent_scales<Variant::kTransformsLogits>(sizes, args_.call.variant().factor_after());
+    const auto scales = exponent_scales<kTransforms>(sizes, args_.call.variant().factor_after());
+    if constexpr (kTilts) {
+      exponent_scale_.factor = scales;
+    } else {
+      exponent_scale_ = scales;
+    }
     if constexpr (kHasHeadScales) sizes_ = sizes, is_negative_ = scale < 0.0f ? 1 : 0;
+  }
+  // For the tile keys_.
+  __device__ __forceinline__ void shift_rows() {
+#pragma unroll
+    for (int r = 0; r < Softmax::kRows; ++r) {
+      const int row = Shape::ScoreMap::row(r) - Shape::ScoreMap::row(0);
+      exponent_scale_.shift[r] = tilt_ * to_float(keys_.kv_first - first_q_ - row);
+    }
   }
   __device__ __forceinline__ Sizes sizes() const {
     if constexpr (kHasHeadScales)
@@ -235,9 +260,14 @@ class KeyLoop {
     release(v_ring.empty(at_.stage));
     at_.advance();
   }
-  __device__ __forceinline__ void multiply_scores(u32 q) {
-    ScoreProducts::multiply(registers_of(scores_), operand_descriptor_low(q, Shape::kQSlabBytes),
-                            operand_descriptor_low(Shape::k(at_.stage), Shape::kKvSlabBytes), 0);
+  __device__ __forceinline__ void multiply_scores(const Queries& q) {
+    if constexpr (kTilts) {
+      Config::Tilts::multiply(registers_of(scores_), operand_descriptor_low(q.growth, 0),
+                              operand_descriptor_low(Shape::places(), 0), 0);
+    }
+    ScoreProducts::multiply(
+        registers_of(scores_), operand_descriptor_low(q.rows, Shape::kQSlabBytes),
+        operand_descriptor_low(Shape::k(at_.stage), Shape::kKvSlabBytes), kTilts ? 1 : 0);
     commit_products();
   }
   __device__ __forceinline__ void multiply_values(Out& out,
@@ -251,9 +281,10 @@ class KeyLoop {
   // Turns products into logits, -inf where the key is hidden.
   __device__ __forceinline__ void see(const Tile& tile) {
     const Variant& variant = args_.call.variant();
-    const int row = turns_.group * 64 + threadIdx.x % 128 / 32 * 16;
+    const int row = first_row();
     const u32 negative = is_negative();
-    if constexpr (Variant::kTransformsLogits) {
+    if constexpr (kTilts) shift_rows();
+    if constexpr (kTransforms) {
       if (negative) negate_scores();
       const float size = multiply_rows(scores_, sizes());
       transform_logits<true>(scores_, variant, tile, row, keys_.kv_first, size);
@@ -262,6 +293,10 @@ class KeyLoop {
       if (negative) negate_scores();
       if (keys_.partial) mask(tile, row);
     }
+  }
+  // The warp's first row of the query tile.
+  __device__ __forceinline__ int first_row() const {
+    return turns_.group * 64 + threadIdx.x % 128 / 32 * 16;
   }
   __device__ __forceinline__ void negate_scores() {
 #pragma unroll
@@ -301,6 +336,10 @@ class KeyLoop {
   // These are of the query tile's logits, and set with a quantised cache alone.
   Sizes sizes_;
   u32 is_negative_;
+  // With kTilts: what logits, as powers of two, grow by from key to key, and the lane's first
+  // query.
+  float tilt_;
+  int first_q_;
   Turns<Config> turns_;
   typename WalkReader<Config>::KeyTile keys_;
   u32 is_first_;                               // the query tile's first tile of keys

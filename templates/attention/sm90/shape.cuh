@@ -1,7 +1,8 @@
 // How the sm_90a attention kernel divides its shared memory.
 //
-//   | Q stages | K stages | V stages | output rows, or bytes of keys or values, or none | barriers
-//   | walk | schedule |
+//   | Q stages | K stages | V stages | output rows, or bytes of keys or values, or none
+//   | factors of rows, or places of keys and the logits' growth, or none | barriers | walk
+//   | schedule |
 //
 // A tile of rows is stored as slabs, [rows][128 bytes], in the copy engine's 128-byte swizzle, so
 // it is an operand of wgmma as it is. Columns past the head dim are zeros in the last slab. Each
@@ -87,7 +88,11 @@ struct AttentionSm90Shape {
   static constexpr u32 kOutAt = kVAt + Config::kStages * kVBytes;
   static constexpr u32 kRawAt = kOutAt + (Config::kStagedOutput ? kOutBytes : 0);
   static constexpr u32 kFactorsAt = kRawAt + kRawKBytes + kRawVBytes;
-  static constexpr u32 kBarriersAt = kFactorsAt + (kConverts ? Config::kQStages * kBlockQ * 4 : 0);
+  static constexpr u32 kPlacesAt = kFactorsAt + (kConverts ? Config::kQStages * kBlockQ * 4 : 0);
+  static constexpr u32 kGrowthAt =
+      kPlacesAt + (Config::kTilts ? kBlockKv * kAttentionTiltBytes : 0);
+  static constexpr u32 kBarriersAt =
+      kGrowthAt + (Config::kTilts ? Config::kQStages * 8 * kAttentionTiltBytes : 0);
   static constexpr u32 kKRingAt = kBarriersAt + QRing::kBytes;
   static constexpr u32 kVRingAt = kKRingAt + KvRing::kBytes;
   static constexpr u32 kWalkRingAt = kVRingAt + KvRing::kBytes;
@@ -99,7 +104,7 @@ struct AttentionSm90Shape {
   static_assert(kSharedBytes == attention_sm90_shared_bytes(Config::kHeadDim, Config::kHeadDimV,
                                                             kBlockQ, kBlockKv, Config::kStages,
                                                             Config::kQStages, Config::kStagedOutput,
-                                                            kFactors),
+                                                            kFactors, Config::kTilts),
                 "attention sm_90a: the host must ask for the shared memory that the kernel uses");
   static_assert(kSharedBytes <= 227 * 1024, "attention sm_90a: shared memory is 227 KB");
 
@@ -112,6 +117,10 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static u32 v(u32 stage) { return base() + kVAt + stage * kVBytes; }
   __device__ __forceinline__ static u32 row_factors(u32 q_stage) {
     return base() + kFactorsAt + q_stage * kBlockQ * 4;
+  }
+  __device__ __forceinline__ static u32 places() { return base() + kPlacesAt; }
+  __device__ __forceinline__ static u32 growth(u32 q_stage) {
+    return base() + kGrowthAt + q_stage * 8 * kAttentionTiltBytes;
   }
   __device__ __forceinline__ static u32 raw_k() { return base() + kRawAt; }
   __device__ __forceinline__ static u32 raw_v() { return base() + kRawAt + kRawKBytes; }

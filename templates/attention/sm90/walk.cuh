@@ -8,6 +8,9 @@
 //
 // So a variant's code for tiles runs in one warp, and any mask costs the others what none costs. A
 // math group computes only the tiles that its own 64 rows see.
+//
+// Tiles are visited from the first key on or, where logits are tilted towards the last key, from
+// the last one back: a row's maximum is then found in its first tiles, and need not grow at each.
 #pragma once
 #include "/kiln/attention/sm90/shape.cuh"
 #include "/kiln/attention/sm90/storage.cuh"
@@ -130,18 +133,20 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
     publish_place(tile);
     const TileClassifier<Config, typename Args::Variant> classifier(args.call.variant(), tile);
     const Range range = classifier.range();
-    WalkStep step{0, 0, {}, range.begin / Shape::kBlockKv * Shape::kBlockKv};
+    const int first = range.begin / Shape::kBlockKv * Shape::kBlockKv;
+    const int last = first + max(range.end - 1 - first, 0) / kKeys * kKeys;
+    WalkStep step{0, 0, {}, Config::kTilts ? last : first};
 #pragma unroll 1
     while (true) {
       classifier.classify(step);
-      if (step.kv_first + kKeys >= range.end) step.flags = WalkStep::kLast;
+      if (step.kv_first == (Config::kTilts ? first : last)) step.flags = WalkStep::kLast;
       // A step without tiles is left out. V of a tile is copied when the next one is known, and
       // warps that wait for V hold their step: more of these between two tiles than the ring has
       // stages would be a deadlock.
       const bool is_published = step.visit != 0 || step.flags != 0;
       if (is_published) publish(step);
       if (step.flags != 0) break;
-      step.kv_first += kKeys;
+      step.kv_first += Config::kTilts ? -kKeys : kKeys;
       if (is_published) begin();
     }
     if constexpr (Tiles::kDraws) {
@@ -185,7 +190,8 @@ class WalkReader {
       if (flags_ & WalkStep::kLast) return {0, 0, 0, 0};
       read<false>();
     }
-    const u32 bit = visit_ & -visit_;
+    const u32 bit =
+        Config::kTilts ? 1u << (31 - __clz(static_cast<int>(visit_))) : visit_ & -visit_;
     visit_ ^= bit;
     return {kv_first_ + (31 - __clz(static_cast<int>(bit))) * Shape::kBlockKv, bit,
             rows_.visit & bit, rows_.partial & bit};

@@ -146,6 +146,7 @@ struct Config {
   static constexpr int kStages = 3, kQStages = 2;
   static constexpr bool kStagedOutput = false, kTurns = false;
   static constexpr bool kSplits = false;
+  static constexpr bool kTilts = false;
   using QueryElement = kiln::f8_e4m3;
   using CacheElement = kiln::f8_e4m3;
   static constexpr bool kHardware = true;

@@ -197,6 +197,7 @@ struct Config {
   static constexpr int kStages = 2, kQStages = 2;
   static constexpr bool kStagedOutput = true, kTurns = true;
   static constexpr bool kSplits = false;
+  static constexpr bool kTilts = false;
 };
 using Variant = kiln::Variants<kiln::Causal>;
 

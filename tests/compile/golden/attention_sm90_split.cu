@@ -172,6 +172,7 @@ struct Config {
   static constexpr int kStages = 2, kQStages = 2;
   static constexpr bool kStagedOutput = false, kTurns = true;
   static constexpr bool kSplits = true;
+  static constexpr bool kTilts = false;
 };
 using Variant = kiln::Variants<>;
 
