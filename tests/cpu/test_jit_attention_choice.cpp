@@ -147,3 +147,23 @@ TEST_CASE("Code of a user that hides nothing is dealt as full attention is") {
   options.causal = true;
   CHECK(launch_of(kShapes[1], options).heads_paired > 0);
 }
+
+TEST_CASE("A list's windows are known by the numbers of each") {
+  VariantDefinition scaled, window, causal;
+  scaled.params = {{"f", DType::f32}};
+  scaled.logits = "logit * f";
+  window.params = {{"unused", DType::i32}, {"left", DType::i32}};
+  window.mask = "q - kv <= left";
+  causal.mask = "kv <= q";
+  const auto pair_of = [&](double left) {
+    const BoundVariant bound =
+        compose({Variant(scaled).bind({70000.0}, {}), Variant(window).bind({3, left}, {}),
+                 Variant(causal).bind({}, {})});
+    AttentionOptions options;
+    options.variant = &bound;
+    return launch_of(kShapes[1], options);
+  };
+  CHECK(pair_of(300).heads_paired == 0);
+  CHECK(pair_of(70000).heads_paired > 0);
+  CHECK(pair_of(300).row != pair_of(70000).row);
+}
