@@ -30,20 +30,6 @@ O opposite(O comparison) {
       return O::equal;
   }
 }
-O mirrored(O comparison) {
-  switch (comparison) {
-    case O::less:
-      return O::more;
-    case O::at_most:
-      return O::at_least;
-    case O::more:
-      return O::less;
-    case O::at_least:
-      return O::at_most;
-    default:
-      return comparison;
-  }
-}
 bool is_comparison(O operation) {
   return operation == O::less || operation == O::at_most || operation == O::more ||
          operation == O::at_least || operation == O::equal || operation == O::differ;
@@ -157,6 +143,21 @@ class Builder {
 };
 
 }  // namespace
+
+Operation mirrored(Operation comparison) {
+  switch (comparison) {
+    case O::less:
+      return O::more;
+    case O::at_most:
+      return O::at_least;
+    case O::more:
+      return O::less;
+    case O::at_least:
+      return O::at_most;
+    default:
+      return comparison;
+  }
+}
 
 Formula formula_of(const ExpressionPointer& condition, bool negated) {
   return Builder().build(condition, negated);

@@ -19,4 +19,7 @@ struct Formula {
 // The formula of a condition or, if `negated`, of its opposite.
 Formula formula_of(const ExpressionPointer& condition, bool negated);
 
+// The comparison that says the same of the sides in the other order, or of their negatives.
+Operation mirrored(Operation comparison);
+
 }  // namespace kiln

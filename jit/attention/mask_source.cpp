@@ -56,11 +56,14 @@ MaskSource mask_source(const VariantDefinition& d) {
         << "  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {\n"
         << "    return kiln::range_of(*this, rows);\n  }\n";
   }
-  if (MaskWriter(d).bounds_rows(shows)) {
+  source.bounds_rows = MaskWriter(d).bounds_rows(shows);
+  if (MaskWriter(d).shows_first_keys(shows)) {
+    text << "  static constexpr bool kShowsFirstKeys = true;\n";
+  }
+  if (source.bounds_rows) {
     text << "  static constexpr bool kMasksByRange = true;\n"
          << "  __device__ __forceinline__ kiln::Range visible(const kiln::Position& row) const {\n"
-         << "    const kiln::Interval keys = keys_within(kiln::box_of(row));\n"
-         << "    return {keys.low, keys.high + 1};\n  }\n";
+         << MaskWriter(d).run_body(shows) << "  }\n";
   }
   source.members = text.str();
   return source;

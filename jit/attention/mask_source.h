@@ -10,9 +10,10 @@
 namespace kiln {
 
 struct MaskSource {
-  std::string members;  // of struct UserVariant; empty where nothing is known of any tile
-  bool skips = false;   // some tiles may be skipped
-  bool fills = false;   // some tiles may be known to be shown whole
+  std::string members;       // of struct UserVariant; empty where nothing is known of any tile
+  bool skips = false;        // some tiles may be skipped
+  bool fills = false;        // some tiles may be known to be shown whole
+  bool bounds_rows = false;  // each query sees one run of keys, which is applied so
   std::vector<std::string> unread;  // in words: parts of the mask of which nothing is known
 };
 

@@ -1,9 +1,11 @@
 #include "jit/attention/mask_writer.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 #include "jit/attention/mask_names.h"
+#include "jit/attention/mask_text.h"
 #include "jit/op/user_text.h"
 
 namespace kiln {
@@ -16,28 +18,6 @@ using T = ValueType;
 constexpr std::int64_t kFarthest = std::int64_t{1} << 30;  // as mask_box.cuh's
 const char* const kAnyInt = "kiln::everything()";
 const char* const kAnyReal = "kiln::any_real()";
-
-std::string call(const char* function, const std::string& a) {
-  return std::string("kiln::") + function + "(" + a + ")";
-}
-std::string call(const char* function, const std::string& a, const std::string& b) {
-  return std::string("kiln::") + function + "(" + a + ", " + b + ")";
-}
-
-O flipped(O comparison) {
-  switch (comparison) {
-    case O::less:
-      return O::more;
-    case O::at_most:
-      return O::at_least;
-    case O::more:
-      return O::less;
-    case O::at_least:
-      return O::at_most;
-    default:
-      return comparison;
-  }
-}
 
 std::string comparison_of(O comparison, const std::string& a, const std::string& b) {
   switch (comparison) {
@@ -102,10 +82,6 @@ const char* function_of(O operation, bool is_real) {
   }
 }
 
-std::string quoted_sum(const char* separator, const std::string& a, const std::string& b) {
-  return "(" + a + separator + b + ")";
-}
-
 }  // namespace
 
 std::string MaskWriter::body(const Formula& formula) {
@@ -132,29 +108,48 @@ std::string MaskWriter::may(const Formula& formula, const std::string& box) {
   std::string any;
   for (const Formula& part : formula.parts) {
     const std::string one = may(part, box);
-    any = any.empty() ? one : quoted_sum(" || ", any, one);
+    any = any.empty() ? one : in_brackets(" || ", any, one);
   }
   return any;
 }
 
 std::string MaskWriter::keys_body(const Formula& formula) {
-  std::string narrowing;
-  if (formula.kind == K::all) {
-    for (const Formula& part : formula.parts) narrowing += narrow(part, "box", "left");
-  } else {
-    narrowing = narrow(formula, "box", "left");
-  }
-  if (narrowing.empty()) return "    return box.kv;\n";
-  return lines_ + "    kiln::MaskBox left = box;\n" + narrowing +
-         "    return left.close() ? left.kv : kiln::Interval{0, -1};\n";
+  const std::string all = keys(formula, "box");
+  return lines_ + "    return " + all + ";\n";
 }
 
-bool MaskWriter::bounds_rows(const Formula& formula) {
-  if (formula.kind == K::all) {
-    return std::ranges::all_of(formula.parts, [&](const Formula& f) { return bounds_rows(f); });
+std::string MaskWriter::keys(const Formula& formula, const std::string& box) {
+  const std::string every = box + ".kv";
+  if (!has_room()) return every;
+  if (formula.kind == K::any) {
+    // Of other runs, the hull would cost more than it saves.
+    if (!bounds_rows(formula)) return every;
+    std::string hull;
+    for (const Formula& part : formula.parts) {
+      const std::string one = keys(part, box);
+      hull = hull.empty() ? one : call("hull_of_runs", hull, one);
+    }
+    return hull;
   }
-  return formula.kind == K::compare && formula.comparison != O::differ &&
-         bound(formula, "box").is_exact;
+  const std::string left = new_name("left");
+  std::string narrowing;
+  if (formula.kind == K::all) {
+    for (const Formula& part : formula.parts) narrowing += narrow_keys(part, box, left);
+  } else {
+    narrowing = narrow(formula, box, left);
+  }
+  if (narrowing.empty()) return every;
+  const std::string run = new_name("keys");
+  lines_ += "    kiln::MaskBox " + left + " = " + box + ";\n" + narrowing +
+            "    const kiln::Interval " + run + " = " + left + ".keys();\n";
+  return run;
+}
+
+std::string MaskWriter::narrow_keys(const Formula& part, const std::string& box,
+                                    const std::string& narrowed) {
+  if (part.kind != K::any) return narrow(part, box, narrowed);
+  const std::string run = keys(part, box);
+  return run == box + ".kv" ? "" : "    kiln::keep_equal(" + narrowed + ".kv, " + run + ");\n";
 }
 
 std::string MaskWriter::narrow(const Formula& part, const std::string& box,
@@ -186,7 +181,7 @@ std::string MaskWriter::may_all(const Formula& formula, const std::string& box) 
   }
   for (const Formula* const part : others) {
     const std::string one = may(*part, within);
-    all = all.empty() ? one : quoted_sum(" && ", all, one);
+    all = all.empty() ? one : in_brackets(" && ", all, one);
   }
   return all;
 }
@@ -216,21 +211,23 @@ MaskWriter::Bound MaskWriter::bound(const Formula& f, const std::string& box) {
   // sign * position + the rest is compared with 0: the position with -sign * the rest.
   MaskTerms rest = sign > 0 ? difference({}, all) : all;
   rest.q = rest.kv = 0;
-  const std::string unguarded = sum(rest, "", box);
-  std::string interval = guarded(left, unguarded, box);
-  interval = guarded(right, std::move(interval), box);
   const bool are_points = std::ranges::all_of(rest.terms, [&](const MaskTerms::Term& term) {
     return term.value->operation == O::literal ||
            (term.value->operation == O::name && term.value->type == T::integer &&
             interval_of_name(d_, plain_name(term.value->text), box).starts_with("kiln::point("));
   });
+  const std::string sum_of_points = are_points ? number(rest, box) : "";
+  const std::string unguarded = are_points ? call("point", sum_of_points) : sum(rest, "", box);
+  std::string interval = guarded(left, unguarded, box);
+  interval = guarded(right, std::move(interval), box);
   const bool is_exact = are_points && interval == unguarded;
   return {.position = all.q == 0    ? "kv"
                       : all.kv == 0 ? "q"
                                     : "distance",
-          .comparison = sign > 0 ? f.comparison : flipped(f.comparison),
+          .comparison = sign > 0 ? f.comparison : mirrored(f.comparison),
           .interval = std::move(interval),
-          .is_exact = is_exact};
+          .is_exact = is_exact,
+          .number = is_exact ? sum_of_points : ""};
 }
 
 std::string MaskWriter::guarded(const MaskTerms& side, std::string interval,

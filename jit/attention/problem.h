@@ -22,7 +22,8 @@ struct AttentionProblem : Problem {
   AttentionNames names;
   AttentionTraits traits;
   int batch = 0, heads = 0, heads_kv = 0, len_q = 0, len_kv = 0;
-  int keys = 0;  // the most that one query sees
+  int keys = 0;              // the most that one query sees
+  bool may_be_even = false;  // a variant's mask may leave all queries as many
   // Where sequences have lengths of their own, len_q and len_kv are bounds, and these say how many
   // queries all sequences have, and that no two CTAs share the keys of a query tile.
   std::int64_t tokens = 0;

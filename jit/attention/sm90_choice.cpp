@@ -15,6 +15,18 @@ namespace {
 
 const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
 
+// How heavy a variant's code is for warps that math alone fills: work_of() knows no more than that
+// it is a user's.
+Work work_for_sm90(const AttentionTraits& traits) {
+  if (!traits.has_variant() || traits.attn_mask != DType::none) return work_of(traits);
+  if (traits.variant_indexes_by_key()) return work_of(traits);
+  // Three math warpgroups leave registers for code that reads nothing at a key.
+  if (!traits.variant_bounds_rows()) return Work::medium;
+  AttentionTraits built_in = traits;
+  built_in.variant = {};
+  return work_of(built_in);
+}
+
 // Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of
 // which may admit some lengths only and the last of which admits all; stops where it returns true.
 template <class Use>
@@ -29,13 +41,9 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
     return;
   }
   if (splits && traits.storage != Storage::dense) return;
-  const Masks masks = traits.mask == Mask::none ? Masks::none : Masks::some;
-  // Three math warpgroups leave registers for code that reads nothing at a key.
-  const bool is_light_code =
-      traits.has_variant() && !traits.variant_indexes_by_key() && traits.attn_mask == DType::none;
-  AttentionTraits computed = traits;
-  if (tilts(traits)) computed.alibi = false;  // the tensor cores add it
-  const Work work = is_light_code ? Work::medium : work_of(computed);
+  const bool has_mask = traits.mask != Mask::none || traits.variant_masks();
+  const Masks masks = has_mask ? Masks::some : Masks::none;
+  const Work work = work_for_sm90(traits);
   const bool is_paged = traits.storage == Storage::paged;
   const auto serves = [&](const AttentionSm90Config& config) {
     if (config.pages == (is_paged ? Pages::none : Pages::only)) return false;
@@ -175,9 +183,7 @@ Launch launch_of(const AttentionProblem& problem, int row, int splits) {
 }
 
 // Says whether a mask leaves the queries fewer keys than there are.
-bool is_narrow_window(const AttentionProblem& problem) {
-  return problem.traits.mask == Mask::window && problem.keys < problem.len_kv;
-}
+bool is_narrow_window(const AttentionProblem& problem) { return problem.keys < problem.len_kv; }
 
 // The time that a launch takes, in units that compare launches of one call: products of query rows
 // and keys in the CTA that has the most.
@@ -191,8 +197,10 @@ double cost_of(const AttentionProblem& problem, const Launch& launch, int sm_cou
   const auto ctas = static_cast<double>(launch.heads * launch.tiles * launch.splits) / sm_count;
   const double longest = keys + ends;
   // Long and short tiles of a triangle are dealt evenly, see sm90_deal.h; others in whole rounds.
-  const bool is_triangle = problem.traits.mask != Mask::none && !is_narrow_window(problem) &&
-                           problem.len_kv < 2 * problem.len_q;
+  const bool has_triangle =
+      problem.traits.mask != Mask::none || (problem.traits.variant_masks() && !problem.may_be_even);
+  const bool is_triangle =
+      has_triangle && !is_narrow_window(problem) && problem.len_kv < 2 * problem.len_q;
   const double rounds =
       is_triangle ? std::max(longest, ctas * (keys / 2 + ends)) : std::ceil(ctas) * longest;
   return rounds * config.block_q * 100 / config.speed;
@@ -270,16 +278,16 @@ int paired_of(const AttentionProblem& problem, const Launch& launch, std::int64_
   // side by side in memory. A window as wide as the keys is a causal mask: its tiles differ as
   // much, and it reads all keys.
   if (is_narrow_window(problem)) return 0;
-  // What a variant's mask hides is not known here. Most hide what causal masks do: written as an
+  // What some variants' masks hide is not known here. Most hide what causal masks do: written as an
   // expression, those took 1.57 times as long at 16k keys where tiles were dealt in order. The deal
-  // must do for windows, too, whose tiles cost the same.
-  const bool may_differ = problem.traits.mask != Mask::none || problem.traits.has_variant();
+  // must do for others, too, whose tiles cost the same.
+  const bool may_differ = problem.traits.mask != Mask::none || problem.traits.variant_masks();
   // Few queries of many keys cost about the same wherever they are.
   if (!may_differ || problem.len_kv > 10 * problem.len_q) return -1;
   const std::int64_t seen_by_first = std::max(problem.len_kv - problem.len_q, 0);
   return heads_paired({launch.heads * launch.splits, launch.tiles,
                        2 + seen_by_first / sm90_config_at(launch.row).block_q / launch.splits, ctas,
-                       problem.traits.has_variant()});
+                       problem.may_be_even});
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ void add_variants(const AttentionOptions& options, AttentionProblem& problem) {
   problem.texts.variant = &variant;
   problem.traits.variant = variant.digest();
   add_variant_arguments(*options.variant, problem);
+  add_reach(*options.variant, problem);
 }
 
 }  // namespace kiln

@@ -1,7 +1,10 @@
 #include "kiln/variant.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "jit/attention/mask_reach.h"
+#include "jit/attention/mask_source.h"
 #include "jit/attention/variant_arguments.h"
 #include "jit/op/checks.h"
 #include "jit/op/digest.h"
@@ -86,9 +89,8 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const
   add_bound_tensor(subject.name, view, is_table(declared), problem);
 }
 
-void set_key_bit(Digest128& digest, bool by_key) {
-  constexpr std::uint64_t kBit = AttentionTraits::kIndexesByKey;
-  digest[1] = (digest[1] & ~kBit) | (by_key ? kBit : 0);
+void set_code(Digest128& digest, std::uint64_t code) {
+  digest[1] = (digest[1] & ~AttentionTraits::kCodeBits) | code;
 }
 
 }  // namespace
@@ -113,6 +115,31 @@ bool may_index_by_key(const VariantDefinition& d) {
   });
 }
 
+std::uint64_t code_of(const VariantDefinition& d) {
+  using Traits = AttentionTraits;
+  const bool by_key = may_index_by_key(d);
+  const bool masks = !d.mask.empty() || d.file_text.find("kMasks") != std::string::npos;
+  const bool bounds_rows = !d.mask.empty() && d.logits.empty() && mask_source(d).bounds_rows;
+  return (by_key ? Traits::kIndexesByKey : 0) | (masks ? Traits::kMasks : 0) |
+         (bounds_rows && !by_key ? Traits::kBoundsRows : 0);
+}
+
+void add_reach(const BoundVariant& bound, AttentionProblem& problem) {
+  if (!problem.traits.variant_masks()) return;
+  const MaskReach& reach = bound.variant().reach();
+  const std::int64_t len_q = problem.len_q;
+  std::optional<std::int64_t> shift;
+  if (problem.traits.storage == Storage::dense) shift = problem.len_kv - len_q;
+  const Distances distances = distances_of(reach, bound.values(), shift);
+  // Behind the last query there is no key.
+  const std::int64_t low =
+      std::max(distances.low, problem.traits.mask == Mask::causal ? 0 : 1 - len_q);
+  const std::int64_t keys = std::max<std::int64_t>(distances.high - low + 1, 1);
+  problem.keys = static_cast<int>(std::min<std::int64_t>(problem.keys, keys));
+  // Nearly a triangle, unless the window hides its far corner.
+  problem.may_be_even = !distances.are_all || low < -len_q / 8;
+}
+
 const VariantTensor* tensor_indexed_by(const Variant& variant, std::string_view index) {
   for (const auto& definition : variant.definitions()) {
     for (const VariantTensor& tensor : definition->tensors) {
@@ -128,18 +155,23 @@ Variant::Variant(VariantDefinition definition) {
                        {"logits", definition.logits},
                        {"mask", definition.mask},
                        {"file", definition.file_text}});
-  set_key_bit(digest_, may_index_by_key(definition));
+  set_code(digest_, code_of(definition));
+  reach_ = std::make_shared<const MaskReach>(reach_of(definition));
   definitions_ = {std::make_shared<const VariantDefinition>(std::move(definition))};
 }
 
 Variant::Variant(const std::vector<Variant>& list) {
   std::string digests;
-  bool by_key = false;
-  std::size_t words = 0;
+  std::uint64_t any = 0, all = AttentionTraits::kCodeBits;
+  MaskReach reach;
+  std::size_t words = 0, params = 0;
   for (const Variant& one : list) {
     definitions_.insert(definitions_.end(), one.definitions_.begin(), one.definitions_.end());
     for (const std::uint64_t half : one.digest_) digests += std::to_string(half) + ";";
-    by_key = by_key || (one.digest_[1] & AttentionTraits::kIndexesByKey) != 0;
+    any |= one.digest_[1] & AttentionTraits::kCodeBits;
+    all &= one.digest_[1];
+    reach.add(*one.reach_, params);
+    for (const auto& definition : one.definitions_) params += definition->params.size();
   }
   if (definitions_.empty() || definitions_.size() > kMostVariants) {
     throw std::invalid_argument("Variant: a list must have 1 to 4 variants, got " +
@@ -153,7 +185,9 @@ Variant::Variant(const std::vector<Variant>& list) {
                                 " are free; put several values into one tensor");
   }
   digest_ = list.size() == 1 ? list[0].digest_ : digest_of({{"list", digests}});
-  set_key_bit(digest_, by_key);
+  constexpr std::uint64_t kOfAll = AttentionTraits::kBoundsRows;
+  set_code(digest_, (any & ~kOfAll) | (all & kOfAll));
+  reach_ = std::make_shared<const MaskReach>(std::move(reach));
 }
 
 BoundVariant Variant::bind(std::vector<double> values, std::vector<TensorView> tensors) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "jit/attention/problem.h"
@@ -19,6 +20,15 @@ const VariantTensor* tensor_indexed_by(const Variant& variant, std::string_view 
 // Whether hooks may read tensors at keys. Those of other variants need fewer registers, and may be
 // asked about keys behind the last.
 bool may_index_by_key(const VariantDefinition& definition);
+
+// What the choice of a kernel has to know of a definition's code, as bits of AttentionTraits:
+// kIndexesByKey, see above; kMasks, it may hide keys; kBoundsRows, it does nothing but bound the
+// keys of each row, as the built-in masks do.
+std::uint64_t code_of(const VariantDefinition& definition);
+
+// Says in the problem how many keys the masks leave of a row, and whether as many of all rows, as
+// far as comparisons of q - kv with numbers tell.
+void add_reach(const BoundVariant& bound, AttentionProblem& problem);
 
 // Requires: a problem whose sizes are known.
 void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem);

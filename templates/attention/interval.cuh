@@ -87,6 +87,8 @@ __device__ __forceinline__ Interval least(Interval a, Interval b) {
 __device__ __forceinline__ Interval largest(Interval a, Interval b) {
   return {max(a.low, b.low), max(a.high, b.high)};
 }
+__device__ __forceinline__ int least(int a, int b) { return min(a, b); }
+__device__ __forceinline__ int largest(int a, int b) { return max(a, b); }
 __device__ __forceinline__ Interval magnitude(Interval a) {
   if (a.low >= 0) return a;
   if (a.low == kLeastInt) return everything();

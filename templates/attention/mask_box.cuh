@@ -30,6 +30,8 @@ struct MaskBox {
     q = {max(q.low, kv.low + distance.low), min(q.high, kv.high + distance.high)};
     return !empty();
   }
+  // The keys of the pairs that are left.
+  __device__ __forceinline__ Interval keys() { return close() ? kv : Interval{0, -1}; }
 
  private:
   __device__ __forceinline__ bool empty() const {
@@ -54,6 +56,25 @@ __device__ __forceinline__ void keep_equal(Interval& of, Interval to) {
   of = {max(of.low, to.low), min(of.high, to.high)};
 }
 
+// Compares with positions and distances as `value` does; one more or less may be added to it, and a
+// position.
+__device__ __forceinline__ int near(i64 value) {
+  const i64 farthest = kFarthest;
+  return static_cast<int>(max(-farthest, min(value, farthest)));
+}
+__device__ __forceinline__ int near(int value) { return max(-kFarthest, min(value, kFarthest)); }
+
+// The keys begin .. end - 1 of a row as VariantDefaults::visible() returns them: the difference of
+// its ends is an int.
+__device__ __forceinline__ Range run_of_keys(const Position& row, int begin, int end) {
+  return {min(begin, row.len_kv), max(end, 0)};
+}
+
+// The hull of two runs of keys, of which each may be empty.
+__device__ __forceinline__ Interval hull_of_runs(Interval a, Interval b) {
+  return a.empty() ? b : b.empty() ? a : hull(a, b);
+}
+
 // `bound` says what a position is compared with after terms have changed sides. Where the sum of
 // the `terms` that stood beside a position might overflow, it is everything().
 __device__ __forceinline__ Interval unless_overflowing(Interval terms, Interval bound) {
@@ -65,12 +86,6 @@ __device__ __forceinline__ MaskBox box_of(const TileRows& rows, int kv_first, in
   return {q, kv, {q.low - kv.high, q.high - kv.low}, rows.b, rows.len_q, rows.len_kv};
 }
 
-// One query and all keys.
-__device__ __forceinline__ MaskBox box_of(const Position& row) {
-  const int last = row.len_kv - 1;
-  return {{row.q, row.q}, {0, last}, {row.q - last, row.q}, row.b, row.len_q, row.len_kv};
-}
-
 template <class Mask>
 __device__ __forceinline__ Tile tile_of(const Mask& mask, const TileRows& rows, int kv_first,
                                         int kv_last) {
@@ -79,14 +94,16 @@ __device__ __forceinline__ Tile tile_of(const Mask& mask, const TileRows& rows, 
   return mask.may_hide(box) ? Tile::partial : Tile::full;
 }
 
-// Returns the keys outside of which the rows see none, to within a step of 64 from either end:
-// those that the mask's conjunction bounds, less the largest runs that can be cut off, then smaller
-// ones. Takes two evaluations of the mask for each doubling of the keys between the bounds.
+// Returns the keys outside of which the rows see none. Where the mask shows a row one run of keys,
+// these are the keys that its comparisons bound. Otherwise it is to within a step of 64 from either
+// end: the same, less the largest runs that can be cut off, then smaller ones. That takes two
+// evaluations of the mask for each doubling of the keys between the bounds.
 template <class Mask>
 __device__ __forceinline__ Range range_of(const Mask& mask, const TileRows& rows) {
   constexpr int kStep = 64;
   const Interval keys = mask.keys_within(box_of(rows, 0, rows.len_kv - 1));
   if (keys.empty()) return {0, 0};
+  if constexpr (Mask::kMasksByRange) return {keys.low, keys.high + 1};
   int begin = keys.low / kStep, end = keys.high / kStep + 1;
   int run = 1;
   while (run <= (end - begin) / 2) run *= 2;

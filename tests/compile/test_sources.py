@@ -94,6 +94,22 @@ def test_masks_of_the_library_compile_clean_on_wgmma(make):
     assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
 
 
+@pytest.mark.parametrize(
+    "mask",
+    [
+        "kv <= q && q - kv < n",
+        "kv <= q || kv < n",
+        "(kv <= q || kv < m) && q - kv < n && kv - row >= l && q > m",
+    ],
+)
+@pytest.mark.parametrize("head_dim, block_kv", [(64, 128), (128, 80)])
+def test_masks_by_runs_of_keys_have_the_tiles_of_built_in_ones(mask, head_dim, block_kv):
+    mine = {"name": "mine", "params": [[name, "i32"] for name in "nml"], "mask": mask}
+    spec = {**SPEC, "head_dim": head_dim, "mask": "none", "block_q": 192, "block_kv": block_kv}
+    (kernel,) = kiln.inspect({**spec, "splits": False, "variant": mine}, "sm_90a")
+    assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
+
+
 @pytest.mark.parametrize("name", ["keep", "tile", "out", "logits", "mask", "args", "Config"])
 def test_a_parameter_may_be_called_like_what_the_kernel_uses(name):
     spec = {**SPEC, "variant": {"name": "mine", "params": [[name, "i32"]], "mask": f"kv < {name}"}}

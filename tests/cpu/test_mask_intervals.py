@@ -238,12 +238,44 @@ def test_a_mask_that_cannot_be_read_keeps_its_kernel():
 
 def test_masks_that_show_each_query_one_run_of_keys_are_applied_so():
     params = [["w", "i32"], ["g", "i32"], ["s", "f32"]]
-    by_row = "kv <= q", "kv <= row && kv >= g", "q - kv < w && kv <= q", "kv < lengths", "kv == q"
-    by_pair = "kv <= q || kv < g", "kv > q - w", "kv != q", "kv <= q / 2", "kv < h", "kv < s"
-    for text in by_row + by_pair:
+    by_row = "kv <= row && kv >= g", "q - kv < w && kv <= q", "kv == q", "kv < w && kv - row >= g"
+    # Their runs begin at the first key, so that two of them are one run together.
+    from_first = (
+        "kv <= q", "kv <= q || kv < g", "kv < lengths", "(kv <= q || kv < g) && kv < lengths",
+        "kv - row < g or (kv < w and kv <= q)",
+    )  # fmt: skip
+    first_by_pair = "kv <= q / 2", "kv <= q + w"
+    by_pair = "kv > q - w", "kv != q", "kv < h", "kv < s", "kv <= q || kv >= g", "kv <= q || q < g"
+    for text in by_row + from_first + first_by_pair + by_pair:
         tensors = [["lengths", "i32[b]"]]
         (one,) = rendered([{"params": params, "tensors": tensors, "mask": text}])
-        assert ("kMasksByRange = true" in struct_of(one["source"])) == (text in by_row), text
+        source = struct_of(one["source"])
+        assert ("kMasksByRange = true" in source) == (text in by_row + from_first), text
+        begins = text in (*from_first, *first_by_pair, "kv < h")
+        assert ("kShowsFirstKeys = true" in source) == begins, text
+
+
+# Every mask that is applied by runs of keys, with numbers up to the ints' ends.
+RUNS = [
+    "kv <= q && q - kv < w", "kv - q < w", "kv <= q || kv < w", "kv - row < w", "row - kv <= w",
+    "kv - row >= w && kv <= q", "w > kv - row", "w <= q - kv", "kv == w", "q - kv == w",
+    "(kv <= q || kv < w) && kv >= g", "kv < 2147483647 && q > w", "row <= w && q - kv > g",
+]  # fmt: skip
+
+
+def test_runs_of_keys_are_right_up_to_the_ends_of_the_ints(tmp_path):
+    number = "(draw(0, 1) ? -2147483647 - 1 + draw(0, 500) : 2147483647 - draw(0, 500))"
+    masks = []
+    for text in RUNS:
+        definition, _ = definition_of(text)
+        fill = "".join(
+            f"mask.arguments.{name}.value = draw(0, 1) ? {number} : draw(-300, 300); "
+            for name, _ in definition["params"]
+        )
+        masks.append((definition, fill))
+        (one,) = rendered([definition])
+        assert "kMasksByRange = true" in struct_of(one["source"]), text
+    run(program(tmp_path, masks, 0, 2000))
 
 
 def test_what_is_unknown_does_not_hide_the_rest():

@@ -40,6 +40,38 @@ def test_a_window(shape, len_q, len_kv, w):
     run(WINDOW(w=w), case, mask=lambda at: window(at, w))
 
 
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("len_q, len_kv", [(200, 230), (230, 200)])  # or rows that see nothing
+def test_expressions_have_the_bits_of_the_built_in_masks(dim, len_q, len_kv):
+    case = AttentionCase(len_q=len_q, len_kv=len_kv, head_dim=dim, **SHAPES["many-heads"])
+    q, k, v = case.inputs()
+    causal = jit.Variant("causal", mask="kv <= q")
+    inside = jit.Variant("inside", params={"w": "i32"}, mask="q - kv <= w")
+    for variant, built_in in [
+        ({"variant": causal}, {"causal": True}),
+        ({"variant": WINDOW(w=70)}, {"causal": True, "window": (69, 0)}),
+        ({"variant": inside(w=70), "causal": True}, {"causal": True, "window": (70, 0)}),
+    ]:
+        tiles = [kiln.explain("flash_attention", q, k, v, **one) for one in (variant, built_in)]
+        ours, expected = (jit.flash_attention(q, k, v, **one) for one in (variant, built_in))
+        assert (ours.float() - expected.float()).abs().max() < 0.02
+        if tiles[1]["path"] == "sm_90a":
+            assert tiles[0]["config"] == tiles[1]["config"]
+            assert torch.equal(ours, expected), built_in
+
+
+@each_shape
+def test_runs_that_begin_at_the_first_key_are_one(shape):
+    either = jit.Variant(
+        "either", params={"g": "i32", "n": "i32"}, mask="(kv <= q || kv < g) && kv - row < n"
+    )
+    for g, n in [(90, 60), (-5, 2147483647), (2147483647, 40), (300, -2147483647)]:
+        case = AttentionCase(len_q=200, len_kv=230, **shape)
+        first = lambda at, g=g: (at.kv <= at.q) | (at.kv < g)  # noqa: E731
+        run(either(g=g, n=n), case,
+            mask=lambda at, n=n, first=first: first(at) & (at.kv - at.row < n))  # fmt: skip
+
+
 @each_shape
 def test_global_keys_and_rows_beside_a_window(shape):
     for g, w in [(3, 20), (70, 64)] if shape["batch"] == 2 else [(70, 20)]:

@@ -53,6 +53,7 @@ struct VariantDefinition {
 using Digest128 = std::array<std::uint64_t, 2>;
 
 class BoundVariant;
+struct MaskReach;
 
 inline constexpr std::size_t kMostVariants = 4;  // of a list
 
@@ -70,6 +71,8 @@ class Variant {
   const Definitions& definitions() const { return definitions_; }
   const VariantDefinition& definition() const { return *definitions_.front(); }
   const Digest128& digest() const { return digest_; }
+  // How far from themselves queries see, for the choice of a kernel.
+  const MaskReach& reach() const { return *reach_; }
   // Takes values in the order of `params` and views in the order of `tensors`, of one definition
   // after the other. Never compiles.
   BoundVariant bind(std::vector<double> values, std::vector<TensorView> tensors) const;
@@ -77,6 +80,7 @@ class Variant {
  private:
   Definitions definitions_;
   Digest128 digest_{};
+  std::shared_ptr<const MaskReach> reach_;
 };
 
 class BoundVariant {

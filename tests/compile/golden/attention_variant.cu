@@ -53,27 +53,27 @@ q - kv < reach
   static constexpr bool kTilesBySequence = true;
   static constexpr bool kRangeFollowsKeep = true;
   __device__ __forceinline__ bool may_show(const kiln::MaskBox& box) const {
-    return kiln::may_be_less(box.distance, kiln::point(arguments.reach.value));
+    return kiln::may_be_less(box.distance, kiln::point(kiln::near(static_cast<int>(arguments.reach.value))));
   }
   __device__ __forceinline__ bool may_hide(const kiln::MaskBox& box) const {
-    return kiln::may_be_at_most(kiln::point(arguments.reach.value), box.distance);
+    return kiln::may_be_at_most(kiln::point(kiln::near(static_cast<int>(arguments.reach.value))), box.distance);
   }
   __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
                                              int kv_last) const {
     return kiln::tile_of(*this, rows, kv_first, kv_last);
   }
   __device__ __forceinline__ kiln::Interval keys_within(const kiln::MaskBox& box) const {
-    kiln::MaskBox left = box;
-    kiln::keep_less(left.distance, kiln::point(arguments.reach.value));
-    return left.close() ? left.kv : kiln::Interval{0, -1};
+    kiln::MaskBox left1 = box;
+    kiln::keep_less(left1.distance, kiln::point(kiln::near(static_cast<int>(arguments.reach.value))));
+    const kiln::Interval keys2 = left1.keys();
+    return keys2;
   }
   __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
     return kiln::range_of(*this, rows);
   }
   static constexpr bool kMasksByRange = true;
   __device__ __forceinline__ kiln::Range visible(const kiln::Position& row) const {
-    const kiln::Interval keys = keys_within(kiln::box_of(row));
-    return {keys.low, keys.high + 1};
+    return kiln::run_of_keys(row, ((row.q - kiln::near(static_cast<int>(arguments.reach.value))) + 1), row.len_kv);
   }
 };
 using Variant = kiln::Variants<kiln::Causal, UserVariant>;

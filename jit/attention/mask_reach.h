@@ -1,0 +1,47 @@
+// How far from themselves queries see, by a mask's text and the numbers of a call: what a window's
+// length is to the choice of a kernel. It decides about speed alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kiln/variant.h"
+
+namespace kiln {
+
+struct MaskReach {
+  // Every visible pair has q - kv <= the number, or >=: a constant, parameters and multiples of
+  // len_kv - len_q, added up.
+  struct Bound {
+    bool is_upper = false;
+    std::int64_t constant = 0;
+    int shift = 0;
+    struct Term {
+      std::size_t param = 0;  // among those of a list's variants
+      int sign = 1;
+    };
+    std::vector<Term> terms{};
+  };
+  std::vector<Bound> bounds{};
+  bool is_whole = true;  // these bounds are all that hides
+
+  // Adds those of a variant that has `params` parameters ahead of it in a list.
+  void add(const MaskReach& other, std::size_t params);
+};
+
+// Of a conjunction's comparisons; none where the mask has another form.
+MaskReach reach_of(const VariantDefinition& definition);
+
+// The least and the largest q - kv of a visible pair, with the numbers of a call. `shift`: len_kv -
+// len_q, if all sequences have the same.
+struct Distances {
+  std::int64_t low, high;
+  bool are_all;  // that hides
+};
+Distances distances_of(const MaskReach& reach, std::span<const double> values,
+                       std::optional<std::int64_t> shift);
+
+}  // namespace kiln
