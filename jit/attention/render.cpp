@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/attention/config.h"
+#include "jit/attention/logit_tilt.h"
 #include "jit/attention/mask_source.h"
 #include "jit/attention/variant_arguments.h"
 #include "jit/op/arch.h"
@@ -82,6 +83,10 @@ std::string user_variant(const VariantDefinition& d) {
   if (!d.logits.empty()) {
     text << hook(d, "logits(float logit, const kiln::Position& at)", "float", "variant logits",
                  d.logits);
+  }
+  if (const LogitTilt tilt = tilt_of(d); !tilt.growth.empty()) {
+    text << "  static constexpr bool kTilts = true;\n"
+         << hook(d, "tilt(const kiln::Position& at)", "float", "variant logits", tilt.growth);
   }
   if (!d.mask.empty()) {
     text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", d.mask)

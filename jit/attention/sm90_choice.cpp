@@ -17,11 +17,13 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 
 // How heavy a variant's code is for warps that math alone fills: work_of() knows no more than that
 // it is a user's.
-Work work_for_sm90(const AttentionTraits& traits) {
+Work work_for_sm90(AttentionTraits traits) {
+  if (tilts(traits)) traits.alibi = false;  // the tensor cores add it
   if (!traits.has_variant() || traits.attn_mask != DType::none) return work_of(traits);
   if (traits.variant_indexes_by_key()) return work_of(traits);
   // Three math warpgroups leave registers for code that reads nothing at a key.
   if (!traits.variant_bounds_rows()) return Work::medium;
+  if (traits.variant_tilts() && !tilts(traits)) return Work::medium;
   AttentionTraits built_in = traits;
   built_in.variant = {};
   return work_of(built_in);
@@ -118,6 +120,15 @@ bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
 }
 
 }  // namespace
+
+bool tilts(const AttentionTraits& traits) {
+  if (traits.softcap || traits.has_quantized_cache()) return false;
+  if (traits.attn_mask != DType::none && traits.attn_mask != DType::boolean) return false;
+  const bool of_past = traits.mask == Mask::causal;
+  if (traits.alibi && !of_past) return false;
+  if (!traits.has_variant()) return traits.alibi;
+  return traits.variant_tilts() && (of_past || !traits.variant_tilts_past());
+}
 
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return attention_sm90_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q,

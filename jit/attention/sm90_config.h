@@ -46,11 +46,7 @@ inline bool stages_output(const AttentionSm90Config& config, const AttentionTrai
 }
 // Whether logits grow by the same from key to key, which costs hardly anything: see
 // templates/attention/sm90/tilt.cuh. Nothing else may change them, or the scale of scores.
-inline bool tilts(const AttentionTraits& traits) {
-  const bool adds_bias = traits.attn_mask != DType::none && traits.attn_mask != DType::boolean;
-  return traits.alibi && traits.mask == Mask::causal && !traits.softcap && !adds_bias &&
-         !traits.has_variant() && !traits.has_quantized_cache();
-}
+bool tilts(const AttentionTraits& traits);
 int thread_count(const AttentionSm90Config& config);
 std::string tile_name(const AttentionSm90Config& config);  // "128x128x2", or "128x128x2 split"
 

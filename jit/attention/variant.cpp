@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "jit/attention/logit_tilt.h"
 #include "jit/attention/mask_reach.h"
 #include "jit/attention/mask_source.h"
 #include "jit/attention/variant_arguments.h"
@@ -110,7 +111,10 @@ bool may_index_by_key(const VariantDefinition& d) {
   }
   // An expression may also read a tensor at indices of its own, as a member of `arguments`.
   if (!d.tensors.empty() && (d.logits + d.mask).find("arguments") != std::string::npos) return true;
-  return std::any_of(d.tensors.begin(), d.tensors.end(), [](const VariantTensor& tensor) {
+  // What tilts logits reads tensors at heads.
+  const bool tilts = !tilt_of(d).growth.empty();
+  return std::any_of(d.tensors.begin(), d.tensors.end(), [&](const VariantTensor& tensor) {
+    if (tilts && d.mask.find(tensor.name) == std::string::npos) return false;
     return is_table(tensor) || std::ranges::find(tensor.indices, "kv") != tensor.indices.end();
   });
 }
@@ -119,9 +123,13 @@ std::uint64_t code_of(const VariantDefinition& d) {
   using Traits = AttentionTraits;
   const bool by_key = may_index_by_key(d);
   const bool masks = !d.mask.empty() || d.file_text.find("kMasks") != std::string::npos;
-  const bool bounds_rows = !d.mask.empty() && d.logits.empty() && mask_source(d).bounds_rows;
+  const LogitTilt tilt = tilt_of(d);
+  const bool tilts = !tilt.growth.empty();
+  const bool bounds_rows = d.file_text.empty() && (d.logits.empty() || tilts) &&
+                           (d.mask.empty() || mask_source(d).bounds_rows);
   return (by_key ? Traits::kIndexesByKey : 0) | (masks ? Traits::kMasks : 0) |
-         (bounds_rows && !by_key ? Traits::kBoundsRows : 0);
+         (bounds_rows && !by_key ? Traits::kBoundsRows : 0) | (tilts ? Traits::kTilts : 0) |
+         (tilt.of_past ? Traits::kTiltsPast : 0);
 }
 
 void add_reach(const BoundVariant& bound, AttentionProblem& problem) {
@@ -186,7 +194,9 @@ Variant::Variant(const std::vector<Variant>& list) {
   }
   digest_ = list.size() == 1 ? list[0].digest_ : digest_of({{"list", digests}});
   constexpr std::uint64_t kOfAll = AttentionTraits::kBoundsRows;
-  set_code(digest_, (any & ~kOfAll) | (all & kOfAll));
+  // A list tilts logits if some do, and the others leave them alone.
+  const std::uint64_t tilts = (all & kOfAll) != 0 ? 0 : AttentionTraits::kTilts;
+  set_code(digest_, (any & ~kOfAll & ~tilts) | (all & kOfAll));
   reach_ = std::make_shared<const MaskReach>(std::move(reach));
 }
 

@@ -244,7 +244,15 @@ class Parser {
     } while (open > 0);
     // A member, a call or a name behind a call's result might be anything that belongs to it.
     if (peek() == "." || peek() == "(" || peek() == "::") lose();
-    return node(O::unknown, T::unknown, {}, text + "()");
+    return unknown_call(text, bracket);
+  }
+  // From `bracket` to where the parser is.
+  ExpressionPointer unknown_call(const std::string& text, std::size_t bracket) {
+    Expression made{O::unknown, T::unknown, text + "()"};
+    made.words = {text};
+    made.words.insert(made.words.end(), tokens_.begin() + static_cast<std::ptrdiff_t>(bracket),
+                      tokens_.begin() + static_cast<std::ptrdiff_t>(at_));
+    return std::make_shared<const Expression>(std::move(made));
   }
   ExpressionPointer known_call(const std::string& text) {
     const bool one = text == "abs" || text == "fabsf" || text == "fabs";
@@ -252,6 +260,7 @@ class Parser {
       return nullptr;
     }
     const bool floats = text[0] == 'f';
+    const std::size_t bracket = at_;
     expect("(");
     std::vector<ExpressionPointer> operands{ternary()};
     while (take(",")) operands.push_back(ternary());
@@ -261,7 +270,7 @@ class Parser {
     if (!one && promoted(operands.back()->type) != type) type = T::unknown;
     if (floats && type != T::real) type = T::unknown;
     const O operation = one ? O::magnitude : text.find("min") != text.npos ? O::least : O::largest;
-    if (type == T::unknown) return node(O::unknown, type, {}, text + "()");
+    if (type == T::unknown) return unknown_call(text, bracket);
     return node(operation, type, std::move(operands));
   }
 

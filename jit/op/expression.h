@@ -56,6 +56,7 @@ struct Expression {
   std::string text{};
   std::int64_t value = 0;
   std::vector<ExpressionPointer> operands{};
+  std::vector<std::string> words{};  // of a call that could not be read: its tokens
 };
 
 struct ParsedExpression {

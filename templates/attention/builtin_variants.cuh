@@ -132,12 +132,12 @@ struct Alibi : DefaultHooks<Alibi<kPast>> {
   static constexpr bool kTilts = kPast;
 
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
-    const float slope = tilt(at.b, at.h);
+    const float slope = tilt(at);
     if constexpr (kPast) return logit + fmaf(slope, at.column, -slope * at.row_distance);
     return logit - slope * fabsf(at.distance);
   }
-  __device__ __forceinline__ float tilt(int b, int h) const {
-    return load_constant(slopes.value + b * batch_stride.value + h * head_stride.value);
+  __device__ __forceinline__ float tilt(const Position& at) const {
+    return load_constant(slopes.value + at.b * batch_stride.value + at.h * head_stride.value);
   }
 };
 

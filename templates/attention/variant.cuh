@@ -98,7 +98,8 @@ struct DefaultHooks {
   // of a key serves all rows, where row by row ptxas keeps it for every key, and spills. False for
   // masks that compute more of the row.
   static constexpr bool kKeepsByColumn = true;
-  // logits() adds tilt(b, h) times the key's index and what a row's logits have in common.
+  // Up to the query's own key, logits() adds tilt() times the key's index, and what a row's logits
+  // have in common. A tilt is of a batch entry and a head.
   static constexpr bool kTilts = false;
   // The mask shows each row the first keys, so that its maximum is found in its first tile.
   static constexpr bool kShowsFirstKeys = false;
@@ -113,7 +114,7 @@ struct DefaultHooks {
   // one's latter, which goes into the exponents.
   __device__ __forceinline__ float factor_before() const { return 1.0f; }
   __device__ __forceinline__ float factor_after() const { return 1.0f; }
-  __device__ __forceinline__ float tilt(int, int) const { return 0.0f; }
+  __device__ __forceinline__ float tilt(const Position&) const { return 0.0f; }
 
   // Returns whether the key is visible. Called only for tiles that tile() calls partial.
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
@@ -208,8 +209,9 @@ struct Variants : Vs... {
     ((factor = is_last<Vs>() ? get<Vs>().factor_after() : factor), ...);
     return factor;
   }
-  // Of head h of batch entry b.
-  __device__ __forceinline__ float tilt(int b, int h) const { return (get<Vs>().tilt(b, h) + ...); }
+  __device__ __forceinline__ float tilt(const Position& at) const {
+    return (get<Vs>().tilt(at) + ...);
+  }
   // kNarrow: no logit of the warp exceeds narrow_limit().
   template <bool kNarrow>
   __device__ __forceinline__ float logits(float logit, const Position& at) const {

@@ -186,6 +186,40 @@ def test_a_variant_file_with_slots_of_its_own_compiles():
     assert kernel["registers"] > 0 and kernel["local_bytes"] == 0
 
 
+SLOPES = {"tensors": [["slope", "f32[h]"], ["bias", "f32[row]"], ["table", "f32[*]"]]}
+
+
+@pytest.mark.parametrize(
+    "logits, causal, tilts",
+    [
+        ("logit - slope * abs(at.distance)", True, True),
+        ("logit - slope * abs(at.distance)", False, False),  # keys behind the query
+        ("logit + slope * (kv - q)", False, True),
+        ("logit + -(q - kv) * slope / (2 * h + 1.0f) + bias", False, True),
+        ("logit + table(h) * static_cast<float>(kv - row)", False, True),
+        ("logit + exp2f(-(h + 1) * 0.5f) * abs(kv - q)", True, True),
+        ("logit - slope * abs(row - kv)", True, False),  # row is not the query's key
+        ("logit + bias * (kv - q)", True, False),  # differs by the row
+        ("logit + table(q) * (kv - q)", True, False),
+        ("logit + slope * (q - kv) * kv", True, False),
+        ("logit + kv / 2", True, False),  # ints
+        ("logit * slope + (kv - q)", True, False),
+        ("slope * (kv - q) - logit", True, False),
+        ("logit + logit + (kv - q)", True, False),
+        ("slope * (kv - q)", True, False),
+        ("logit + (kv > q ? slope : 0.0f)", True, False),
+    ],
+)
+def test_which_expressions_tilt_logits(logits, causal, tilts):
+    spec = {
+        **variant(logits=logits, **SLOPES), "mask": "causal" if causal else "none",
+        "head_dim": 136, "block_q": 128, "splits": False,
+    }  # fmt: skip
+    (kernel,) = kiln.inspect(spec, "sm_90")
+    assert ("kTilts = true;" in kernel["source"].split("struct UserVariant")[0]) == tilts
+    assert not tilts or kernel["local_bytes"] == 0
+
+
 def test_the_text_of_an_expression_changes_the_key_and_its_label_does_not():
     keys = [
         kiln.inspect(variant(logits=logits, name=name), "sm_90")[0]["key"]

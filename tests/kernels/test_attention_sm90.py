@@ -234,6 +234,37 @@ def test_tilted_logits(dtype, options):
     judge("tilted", q, k, v, out, lse, **options)
 
 
+SLOPE = {"tensors": {"slope": "f32[h]"}}
+TABLE = {"tensors": {"slope": "f32[*]"}}
+# Expressions of a variant, whether the call is causal, and what they add to the logits.
+TILTED = {
+    "distance": (dict(logits="logit - slope * abs(at.distance)", **SLOPE), True,
+                 lambda slope, at: slope * (at.kv - at.q)),
+    "full": (dict(logits="logit + (kv - q) * slope / 2", **SLOPE), False,
+             lambda slope, at: slope * (at.kv - at.q) / 2),
+    "rows": (dict(logits="logit + slope(h) * (kv - row) + 0.01f * row", mask="kv <= q", **TABLE),
+             False, lambda slope, at: slope * (at.kv - at.row) + 0.01 * at.row),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TILTED)
+def test_expressions_that_tilt(name):
+    words, causal, adds = TILTED[name]
+    case = AttentionCase(len_q=66, len_kv=300, causal=causal, **MANY)
+    slope = torch.tensor((0.0, 0.2, 0.01, -0.03), device=DEVICE).repeat(case.heads // 4)
+    variant = jit.Variant(name, **words)(slope=slope)
+
+    def logits(s, at):
+        return s + adds(slope.to(s.dtype).view(1, -1, 1, 1), at)
+
+    def mask(at):
+        return (at.kv <= at.q) | ("mask" not in words)
+
+    run(variant, case, logits=logits, mask=mask)
+    odd = jit.Variant("odd", mask="kv % 3 != 1")()
+    run([odd, variant], case, logits=logits, mask=lambda at: mask(at) & (at.kv % 3 != 1))
+
+
 def test_tilted_logits_of_more_than_32_tiles():
     """Which are visited from the last one back."""
     case = AttentionCase(head_dim=8, len_q=10, len_kv=4300, heads=70, heads_kv=2, causal=True)

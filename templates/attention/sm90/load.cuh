@@ -75,7 +75,7 @@ class TileLoader {
     if constexpr (Config::kTilts) {
       // Of scores, which are multiplied by the scale, and negated if that is negative.
       const float scale = call_of(args_.call.params()).scale;
-      const float growth = args_.call.variant().tilt(tile.b, tile.h) * kLog2e *
+      const float growth = args_.call.variant().tilt(tile.position(0, 0)) * kLog2e *
                            reciprocal_approx(exponent_scales(fabsf(scale)));
       write_growth<Config>(q_at_.stage, scale < 0.0f ? -growth : growth);
     }

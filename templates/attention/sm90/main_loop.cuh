@@ -83,10 +83,7 @@ class KeyLoop {
     if constexpr (kHasHeadScales) {
       set_scale(tile.p.call.scale * tile.logit_scale(), Shape::row_factors(q_stage));
     }
-    if constexpr (kTilts) {
-      tilt_ = args_.call.variant().tilt(tile.b, tile.h) * kLog2e;
-      first_q_ = tile.position(first_row() + Shape::ScoreMap::row(0), 0).q;
-    }
+    if constexpr (kTilts) set_tilt(tile);
   }
 
   // Goes to the first tile of keys that this group sees of a new query tile; returns whether there
@@ -218,12 +215,26 @@ class KeyLoop {
     }
     if constexpr (kHasHeadScales) sizes_ = sizes, is_negative_ = scale < 0.0f ? 1 : 0;
   }
-  // For the tile keys_.
+  __device__ __forceinline__ void set_tilt(const Tile& tile) {
+    const Variant& variant = args_.call.variant();
+#pragma unroll
+    for (int r = 0; r < Softmax::kRows; ++r) {
+      Position own = tile.position(first_row() + Shape::ScoreMap::row(r), 0);
+      own.kv = own.q;
+      own.distance = 0.0f;
+      own_[r] = variant.template logits<false>(0.0f, own) * kLog2e;
+      if (r > 0) continue;
+      first_q_ = own.q;
+      tilt_ = variant.tilt(own) * kLog2e;
+    }
+  }
+  // For the tile keys_: what its first key has, from what the query's own has.
   __device__ __forceinline__ void shift_rows() {
 #pragma unroll
     for (int r = 0; r < Softmax::kRows; ++r) {
       const int row = Shape::ScoreMap::row(r) - Shape::ScoreMap::row(0);
-      exponent_scale_.shift[r] = tilt_ * to_float(keys_.kv_first - first_q_ - row);
+      const int distance = keys_.kv_first - first_q_ - row;
+      exponent_scale_.shift[r] = fmaf(tilt_, to_float(distance), own_[r]);
     }
   }
   __device__ __forceinline__ Sizes sizes() const {
@@ -336,9 +347,9 @@ class KeyLoop {
   // These are of the query tile's logits, and set with a quantised cache alone.
   Sizes sizes_;
   u32 is_negative_;
-  // With kTilts: what logits, as powers of two, grow by from key to key, and the lane's first
-  // query.
-  float tilt_;
+  // With kTilts, as powers of two: what logits grow by from key to key, and what they are of a
+  // score of 0 of the query's own key; and the lane's first query.
+  float tilt_, own_[Softmax::kRows];
   int first_q_;
   Turns<Config> turns_;
   typename WalkReader<Config>::KeyTile keys_;
