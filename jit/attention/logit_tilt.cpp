@@ -14,8 +14,13 @@ namespace {
 
 using O = Operation;
 
-// An expression of the device, "" for 0; or nothing where it is not known.
-using Growth = std::optional<std::string>;
+// Of a sum that is linear in the logit and in the key's index: what both are multiplied by, as
+// expressions of the device, "" for 0.
+struct Factors {
+  std::string logit{}, key{};
+};
+using Line = std::optional<Factors>;  // nothing: it is no such sum, as far as can be told
+using Text = std::optional<std::string>;
 
 class TiltReader {
  public:
@@ -28,10 +33,9 @@ class TiltReader {
           return type_of_mask_name(d_, name);
         });
     if (!parsed.tree) return {};
-    logits_ = 0;
-    const Growth growth = growth_of(*parsed.tree);
-    if (!growth || growth->empty() || logits_ != 1) return {};
-    return {*growth, of_past_};
+    const Line line = line_of(*parsed.tree);
+    if (!line || line->logit.empty()) return {};
+    return {line->logit, line->key.empty() ? "0.0f" : line->key, of_past_};
   }
 
  private:
@@ -61,85 +65,81 @@ class TiltReader {
     return std::ranges::all_of(e.operands, [&](const auto& one) { return is_of(what, *one); });
   }
 
-  // What `e` grows by from key to key. Counts the logits that it adds up.
-  Growth growth_of(const Expression& e) {
-    if (is_of(Of::row, e)) return "";
+  Line line_of(const Expression& e) {
+    if (is_of(Of::row, e)) return Factors{};
     const auto operand = [&](int i) -> const Expression& {
       return *e.operands[static_cast<std::size_t>(i)];
     };
     switch (e.operation) {
       case O::name:
-        if (e.text == kLogit) {
-          ++logits_;
-          return "";
-        }
-        if (e.text == "kv" || e.text == "at.kv") return "1.0f";
-        if (e.text == "at.distance") return "-1.0f";
+        if (e.text == kLogit) return Factors{"1.0f", ""};
+        if (e.text == "kv" || e.text == "at.kv") return Factors{"", "1.0f"};
+        if (e.text == "at.distance") return Factors{"", "-1.0f"};
         return {};
       case O::add:
-        return sum(growth_of(operand(0)), growth_of(operand(1)), "+");
-      case O::subtract: {
-        const Growth first = growth_of(operand(0));
-        const int before = logits_;
-        const Growth second = growth_of(operand(1));
-        if (logits_ != before) return {};  // the logit is subtracted
-        return sum(first, second, "-");
-      }
+        return sum(line_of(operand(0)), line_of(operand(1)), " + ");
+      case O::subtract:
+        return sum(line_of(operand(0)), line_of(operand(1)), " - ");
       case O::negate:
-        return without_logit(operand(0), "-");
+        return sum(Factors{}, line_of(operand(0)), " - ");
       case O::convert:
         if (e.type != ValueType::real && operand(0).type != ValueType::integer) return {};
-        return growth_of(operand(0));
+        return line_of(operand(0));
       case O::multiply:
-        if (const Growth growth = product(operand(0), operand(1), "*")) return growth;
-        return product(operand(1), operand(0), "*");
-      case O::divide:
-        return e.type == ValueType::integer ? Growth{} : product(operand(0), operand(1), "/");
+        if (const Line line = product(operand(0), operand(1), " * ")) return line;
+        return product(operand(1), operand(0), " * ");
+      case O::divide:  // of ints, it is rounded
+        if (!is_real(operand(0)) && !is_real(operand(1))) return {};
+        return product(operand(0), operand(1), " / ");
       case O::magnitude:
-        return of_magnitude(e.operands[0]);
+        return line_of_magnitude(e.operands[0]);
       default:
         return {};
     }
   }
-  static Growth sum(const Growth& a, const Growth& b, const char* sign) {
+  static Line sum(const Line& a, const Line& b, const std::string& sign) {
     if (!a || !b) return {};
-    if (b->empty()) return a;
-    return "(" + (a->empty() ? "0.0f" : *a) + " " + sign + " " + *b + ")";
-  }
-  // Of sign * e, in which there may be no logit.
-  Growth without_logit(const Expression& e, const std::string& before) {
-    const int logits = logits_;
-    const Growth growth = growth_of(e);
-    if (!growth || logits_ != logits) return {};
-    return growth->empty() ? growth : Growth("(" + before + *growth + ")");
+    const auto of = [&](const std::string& first, const std::string& second) {
+      if (second.empty()) return first;
+      return "(" + (first.empty() ? "0.0f" : first) + sign + second + ")";
+    };
+    return Factors{of(a->logit, b->logit), of(a->key, b->key)};
   }
   // Of `one` times, or by, `factor`, which is the same for all pairs of a head.
-  Growth product(const Expression& one, const Expression& factor, const std::string& sign) {
+  Line product(const Expression& one, const Expression& factor, const std::string& sign) {
     if (!is_of(Of::head, factor)) return {};
-    const int logits = logits_;
-    const Growth growth = growth_of(one);
-    if (logits_ != logits) {
-      logits_ = logits;
-      return {};
-    }
-    const Growth text = text_of(factor);
-    if (!growth || !text) return {};
-    return growth->empty() ? growth : Growth("(" + *growth + " " + sign + " " + *text + ")");
+    const Line line = line_of(one);
+    const Text text = text_of(factor);
+    if (!line || !text) return {};
+    const auto of = [&](const std::string& first) {
+      return first.empty() ? first : "(" + first + sign + *text + ")";
+    };
+    return Factors{of(line->logit), of(line->key)};
   }
   // Of abs(q - kv), which is q - kv where keys are not behind the query.
-  Growth of_magnitude(const ExpressionPointer& e) {
-    of_past_ = true;
-    if (e->operation == O::name && e->text == "at.distance") return "-1.0f";
+  Line line_of_magnitude(const ExpressionPointer& e) {
     const MaskTerms terms = terms_of(e->operation == O::convert ? e->operands[0] : e);
     const bool is_distance = terms.has_distance() && terms.q * terms.q == 1 && terms.shift == 0;
-    return is_distance && terms.terms.empty() ? Growth("-1.0f") : Growth{};
+    if (e->text != "at.distance" && (!is_distance || !terms.terms.empty())) return {};
+    of_past_ = true;
+    return Factors{"", "-1.0f"};
+  }
+  bool is_real(const Expression& e) const {
+    if (e.operation == O::name) {
+      for (const VariantTensor& tensor : d_.tensors) {
+        if (tensor.name == e.text) return is_float(tensor.dtype);
+      }
+    }
+    const bool is_known = e.type != ValueType::unknown || e.operation == O::unknown;
+    if (is_known) return e.type == ValueType::real;
+    return std::ranges::any_of(e.operands, [&](const auto& one) { return is_real(*one); });
   }
   // The text of an expression that is the same for all pairs of a head.
-  static Growth text_of(const Expression& e) {
+  static Text text_of(const Expression& e) {
     const auto operand = [&](int i) { return text_of(*e.operands[static_cast<std::size_t>(i)]); };
-    const auto joined = [&](const char* sign) -> Growth {
-      const Growth a = operand(0), b = operand(1);
-      return a && b ? Growth("(" + *a + " " + sign + " " + *b + ")") : Growth{};
+    const auto joined = [&](const char* sign) -> Text {
+      const Text a = operand(0), b = operand(1);
+      return a && b ? Text("(" + *a + " " + sign + " " + *b + ")") : Text{};
     };
     switch (e.operation) {
       case O::literal:
@@ -148,16 +148,16 @@ class TiltReader {
       case O::unknown: {
         std::string words;
         for (const std::string& word : e.words) words += (words.empty() ? "" : " ") + word;
-        return words.empty() ? Growth{} : Growth(words);
+        return words.empty() ? Text{} : Text(words);
       }
       case O::negate: {
-        const Growth text = operand(0);
-        return text ? Growth("(-" + *text + ")") : text;
+        const Text text = operand(0);
+        return text ? Text("(-" + *text + ")") : text;
       }
       case O::convert: {
         if (e.type != ValueType::real) return {};
-        const Growth text = operand(0);
-        return text ? Growth("static_cast<float>(" + *text + ")") : text;
+        const Text text = operand(0);
+        return text ? Text("static_cast<float>(" + *text + ")") : text;
       }
       case O::add:
         return joined("+");
@@ -173,7 +173,6 @@ class TiltReader {
   }
 
   const VariantDefinition& d_;
-  int logits_ = 0;
   bool of_past_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What a variant's expression adds to logits, where that grows by the same from key to key.
+// Expressions of logits that are linear in the logit and in the key's index.
 #pragma once
 
 #include <string>
@@ -7,12 +7,14 @@
 
 namespace kiln {
 
-// Of `logit + slope * (kv - q)` the growth is `slope`, of `logit - slope * abs(q - kv)` too, but
-// only of keys that are not behind the query.
+// Of `f * logit + slope * (kv - q)` the factor is `f` and the growth `slope`; of `logit - slope *
+// abs(q - kv)` they are 1 and `slope`, but only of keys that are not behind the query. Both are
+// expressions of the batch entry and the head; empty where nothing is known.
 struct LogitTilt {
-  std::string
-      growth{};  // an expression of the batch entry and the head; empty where nothing is known
+  std::string factor{}, growth{};
   bool of_past = false;  // it is of keys up to the query's own alone
+
+  bool is_known() const { return !factor.empty(); }
 };
 LogitTilt tilt_of(const VariantDefinition& definition);
 

@@ -84,8 +84,9 @@ std::string user_variant(const VariantDefinition& d) {
     text << hook(d, "logits(float logit, const kiln::Position& at)", "float", "variant logits",
                  d.logits);
   }
-  if (const LogitTilt tilt = tilt_of(d); !tilt.growth.empty()) {
+  if (const LogitTilt tilt = tilt_of(d); tilt.is_known()) {
     text << "  static constexpr bool kTilts = true;\n"
+         << hook(d, "tilt_factor(const kiln::Position& at)", "float", "variant logits", tilt.factor)
          << hook(d, "tilt(const kiln::Position& at)", "float", "variant logits", tilt.growth);
   }
   if (!d.mask.empty()) {

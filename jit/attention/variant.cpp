@@ -112,7 +112,7 @@ bool may_index_by_key(const VariantDefinition& d) {
   // An expression may also read a tensor at indices of its own, as a member of `arguments`.
   if (!d.tensors.empty() && (d.logits + d.mask).find("arguments") != std::string::npos) return true;
   // What tilts logits reads tensors at heads.
-  const bool tilts = !tilt_of(d).growth.empty();
+  const bool tilts = tilt_of(d).is_known();
   return std::any_of(d.tensors.begin(), d.tensors.end(), [&](const VariantTensor& tensor) {
     if (tilts && d.mask.find(tensor.name) == std::string::npos) return false;
     return is_table(tensor) || std::ranges::find(tensor.indices, "kv") != tensor.indices.end();
@@ -124,7 +124,7 @@ std::uint64_t code_of(const VariantDefinition& d) {
   const bool by_key = may_index_by_key(d);
   const bool masks = !d.mask.empty() || d.file_text.find("kMasks") != std::string::npos;
   const LogitTilt tilt = tilt_of(d);
-  const bool tilts = !tilt.growth.empty();
+  const bool tilts = tilt.is_known();
   const bool bounds_rows = d.file_text.empty() && (d.logits.empty() || tilts) &&
                            (d.mask.empty() || mask_source(d).bounds_rows);
   return (by_key ? Traits::kIndexesByKey : 0) | (masks ? Traits::kMasks : 0) |

@@ -98,8 +98,9 @@ struct DefaultHooks {
   // of a key serves all rows, where row by row ptxas keeps it for every key, and spills. False for
   // masks that compute more of the row.
   static constexpr bool kKeepsByColumn = true;
-  // Up to the query's own key, logits() adds tilt() times the key's index, and what a row's logits
-  // have in common. A tilt is of a batch entry and a head.
+  // Up to the query's own key, logits() returns tilt_factor() times the logit, plus tilt() times
+  // the key's index, plus what is the same for all keys of a row. Both are of a batch entry and a
+  // head.
   static constexpr bool kTilts = false;
   // The mask shows each row the first keys, so that its maximum is found in its first tile.
   static constexpr bool kShowsFirstKeys = false;
@@ -115,6 +116,7 @@ struct DefaultHooks {
   __device__ __forceinline__ float factor_before() const { return 1.0f; }
   __device__ __forceinline__ float factor_after() const { return 1.0f; }
   __device__ __forceinline__ float tilt(const Position&) const { return 0.0f; }
+  __device__ __forceinline__ float tilt_factor(const Position&) const { return 1.0f; }
 
   // Returns whether the key is visible. Called only for tiles that tile() calls partial.
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
@@ -210,7 +212,12 @@ struct Variants : Vs... {
     return factor;
   }
   __device__ __forceinline__ float tilt(const Position& at) const {
-    return (get<Vs>().tilt(at) + ...);
+    float tilt = 0.0f;
+    ((tilt = get<Vs>().tilt_factor(at) * tilt + get<Vs>().tilt(at)), ...);
+    return tilt;
+  }
+  __device__ __forceinline__ float tilt_factor(const Position& at) const {
+    return (get<Vs>().tilt_factor(at) * ...);
   }
   // kNarrow: no logit of the warp exceeds narrow_limit().
   template <bool kNarrow>

@@ -203,9 +203,13 @@ SLOPES = {"tensors": [["slope", "f32[h]"], ["bias", "f32[row]"], ["table", "f32[
         ("logit + table(q) * (kv - q)", True, False),
         ("logit + slope * (q - kv) * kv", True, False),
         ("logit + kv / 2", True, False),  # ints
-        ("logit * slope + (kv - q)", True, False),
-        ("slope * (kv - q) - logit", True, False),
-        ("logit + logit + (kv - q)", True, False),
+        ("logit * slope + (kv - q)", False, True),
+        ("2 * (slope * (kv - q) - logit) - logit", False, True),
+        ("logit / slope", False, True),
+        ("logit + (kv - q) / slope", False, True),
+        ("logit + (kv - q) / 2", True, False),  # ints
+        ("logit * logit + (kv - q)", True, False),
+        ("logit * bias", True, False),
         ("slope * (kv - q)", True, False),
         ("logit + (kv > q ? slope : 0.0f)", True, False),
     ],

@@ -242,6 +242,8 @@ TILTED = {
                  lambda slope, at: slope * (at.kv - at.q)),
     "full": (dict(logits="logit + (kv - q) * slope / 2", **SLOPE), False,
              lambda slope, at: slope * (at.kv - at.q) / 2),
+    "factor": (dict(logits="0.5f - (logit - slope * (kv - q)) * (h % 3 + 0.5f)", **SLOPE), True,
+               lambda slope, at: slope * (at.kv - at.q)),
     "rows": (dict(logits="logit + slope(h) * (kv - row) + 0.01f * row", mask="kv <= q", **TABLE),
              False, lambda slope, at: slope * (at.kv - at.row) + 0.01 * at.row),
 }  # fmt: skip
@@ -255,7 +257,8 @@ def test_expressions_that_tilt(name):
     variant = jit.Variant(name, **words)(slope=slope)
 
     def logits(s, at):
-        return s + adds(slope.to(s.dtype).view(1, -1, 1, 1), at)
+        added = adds(slope.to(s.dtype).view(1, -1, 1, 1), at)
+        return 0.5 - (s - added) * (at.h % 3 + 0.5) if name == "factor" else s + added
 
     def mask(at):
         return (at.kv <= at.q) | ("mask" not in words)

@@ -74,9 +74,10 @@ class TileLoader {
                 tile.first_row + Shape::kBlockQ > tile.all_rows();
     if constexpr (Config::kTilts) {
       // Of scores, which are multiplied by the scale, and negated if that is negative.
-      const float scale = call_of(args_.call.params()).scale;
-      const float growth = args_.call.variant().tilt(tile.position(0, 0)) * kLog2e *
-                           reciprocal_approx(exponent_scales(fabsf(scale)));
+      const Position at = tile.position(0, 0);
+      const float scale = call_of(args_.call.params()).scale * args_.call.variant().tilt_factor(at);
+      const float growth =
+          args_.call.variant().tilt(at) * kLog2e * reciprocal_approx(exponent_scales(fabsf(scale)));
       write_growth<Config>(q_at_.stage, scale < 0.0f ? -growth : growth);
     }
     if (leads()) {

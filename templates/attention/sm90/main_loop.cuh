@@ -57,11 +57,12 @@ class KeyLoop {
   using OutputProducts = typename Config::Outputs;
   using Scores = Fragment<typename Shape::ScoreMap>;
   using KvPosition = typename Shape::KvRing::Position;
-  // The scale of logits differs by the head.
   static constexpr bool kHasHeadScales = Shape::Keys::kQuantized;
   static constexpr bool kTilts = Config::kTilts;
   static_assert(!kTilts || (Variant::kTilts && !kHasHeadScales),
                 "attention sm_90a: the variant has no tilt, or keys have scales of their own");
+  // The scale of logits differs by the head.
+  static constexpr bool kScalesByHead = kHasHeadScales || kTilts;
   static constexpr bool kTransforms = Variant::kTransformsLogits && !kTilts;
 
  public:
@@ -74,7 +75,7 @@ class KeyLoop {
 
   __device__ __forceinline__ KeyLoop(const Args& args, int group) : args_(args), turns_{group} {
     turns_.begin();
-    if constexpr (!kHasHeadScales) set_scale(call_of(args.call.params()).scale, 0);
+    if constexpr (!kScalesByHead) set_scale(call_of(args.call.params()).scale, 0);
   }
 
   // Called when Q of a query tile has arrived in its stage, before any of its keys. A quantised
@@ -213,7 +214,7 @@ class KeyLoop {
     } else {
       exponent_scale_ = scales;
     }
-    if constexpr (kHasHeadScales) sizes_ = sizes, is_negative_ = scale < 0.0f ? 1 : 0;
+    if constexpr (kScalesByHead) sizes_ = sizes, is_negative_ = scale < 0.0f ? 1 : 0;
   }
   __device__ __forceinline__ void set_tilt(const Tile& tile) {
     const Variant& variant = args_.call.variant();
@@ -224,6 +225,7 @@ class KeyLoop {
       own.distance = 0.0f;
       own_[r] = variant.template logits<false>(0.0f, own) * kLog2e;
       if (r > 0) continue;
+      set_scale(call_of(args_.call.params()).scale * variant.tilt_factor(own), 0);
       first_q_ = own.q;
       tilt_ = variant.tilt(own) * kLog2e;
     }
@@ -238,13 +240,13 @@ class KeyLoop {
     }
   }
   __device__ __forceinline__ Sizes sizes() const {
-    if constexpr (kHasHeadScales)
+    if constexpr (kScalesByHead)
       return sizes_;
     else
       return fabsf(call_of(args_.call.params()).scale);
   }
   __device__ __forceinline__ u32 is_negative() const {
-    if constexpr (kHasHeadScales) return is_negative_;
+    if constexpr (kScalesByHead) return is_negative_;
     return call_of(args_.call.params()).scale < 0.0f ? 1 : 0;
   }
 
@@ -344,7 +346,7 @@ class KeyLoop {
 
   const Args& args_;
   ExponentScale exponent_scale_;
-  // These are of the query tile's logits, and set with a quantised cache alone.
+  // These are of the query tile's logits, and set with kScalesByHead alone.
   Sizes sizes_;
   u32 is_negative_;
   // With kTilts, as powers of two: what logits grow by from key to key, and what they are of a
