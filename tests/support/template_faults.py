@@ -41,7 +41,8 @@ SM90_NO_KEY = f"{SM90}test_edges -k rows-of-no-key"
 SM90_HOLES = f"{SM90}test_tiles_that_some_warpgroups_skip -k 64"
 SM90_UNSEEN = f"{SM90}test_values_that_no_query_sees_may_be_nan"
 SOFTCAP = f"{FOLDER}/test_attention.py::test_softcap_without_an_instruction_for_tanh"
-SM90_TILTED = f"{SM90}test_tilted_logits -k f32"
+TILTED = f"{FOLDER}/test_attention_tilt.py::test_tilted_logits"
+SM90_TILTED = f"{TILTED} -k f32"
 SM90_SPLIT = f"{SM90}test_splits -k split-d64"
 SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
 NORM = f"{FOLDER}/test_norm.py::"
@@ -237,8 +238,7 @@ FAULTS = [
           "  fence_async_proxy();\n  __syncwarp();\n  if (lane == 0) arrive(full);",
           "  __syncwarp();\n  if (lane == 0) arrive(full);", SM90_UNSEEN),
     fault("sm90-parity-of-landed-values-stays", f"{SM90_FOLDER}load.cuh",
-          "  landed_parity ^= 1;\n",
-          "", SM90_UNSEEN),
+          "  landed_parity ^= 1;\n", "", SM90_UNSEEN),
     fault("sm90-partial-tiles-of-the-first-group", f"{SM90_FOLDER}walk.cuh",
           "word(4 + 2 * group_)",
           "word(4)", SM90_NO_KEY),
@@ -255,14 +255,12 @@ FAULTS = [
           "(flags_ & WalkStep::kLast) == 0 || (visit_ & rows_.visit) != 0;",
           "(visit_ & rows_.visit) != 0;", SM90_FAR),
     fault("sm90-heads-behind-pairs-begin-early", f"{SM90_FOLDER}schedule.cuh",
-          "if (place_ < in_last_round_) next_round();",
-          "", SM90_NO_KEY),
+          "if (place_ < in_last_round_) next_round();", "", SM90_NO_KEY),
     fault("sm90-second-of-a-pair-is-left-out", f"{SM90_FOLDER}schedule.cuh",
           "if (second_of_pair_) pair_ += gridDim.x;",
           "pair_ += gridDim.x;", SM90_NO_KEY),
     fault("sm90-queries-of-unseen-tiles-stay", f"{SM90_FOLDER}main_loop.cuh",
-          "    if (needs_q) release_q();\n",
-          "", SM90_FAR),
+          "    if (needs_q) release_q();\n", "", SM90_FAR),
     fault("sm90-unseen-values-are-not-passed-over", f"{SM90_FOLDER}main_loop.cuh",
           "    release(v_ring.empty(at_.stage));\n    at_.advance();\n",
           "    at_.advance();\n", SM90_HOLES),
@@ -306,8 +304,7 @@ FAULTS = [
     fault("sm90-weights-without-the-shift", "attention/softmax.cuh",
           "finite(row[r].max) - shift_of(scale, r)", "finite(row[r].max)", SM90_TILTED),
     fault("sm90-walk-back-ends-at-once", f"{SM90_FOLDER}walk.cuh",
-          "Config::kTilts ? first : last)", "last)",
-          f"{SM90}test_tilted_logits_of_more_than_32_tiles"),
+          "Config::kTilts ? first : last)", "last)", f"{TILTED}_of_more_than_32_tiles"),
     fault("sm90-scale-of-zero-stays", "attention/cache.cuh",
           "fmaxf(size * kLog2e, 1e-30f)", "size * kLog2e", f"{SM90}test_options -k scale-zero"),
     fault("sm90-rows-go-to-the-next-tile", f"{SM90_FOLDER}flash_attention.cuh",

@@ -1,0 +1,31 @@
+#include "jit/attention/sm90_config.h"
+
+#include "jit/attention/traits.h"
+
+namespace kiln {
+
+bool tilts(const AttentionTraits& traits) {
+  if (traits.softcap || traits.has_quantized_cache()) return false;
+  if (traits.attn_mask != DType::none && traits.attn_mask != DType::boolean) return false;
+  const bool of_past = traits.mask == Mask::causal;
+  if (traits.alibi && !of_past) return false;
+  if (!traits.has_variant()) return traits.alibi;
+  return traits.variant_tilts() && (of_past || !traits.variant_tilts_past());
+}
+
+int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits) {
+  return attention_sm90_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q,
+                                     config.block_kv, config.stages, config.q_stages,
+                                     stages_output(config, traits), config.factors, tilts(traits));
+}
+
+int thread_count(const AttentionSm90Config& config) {
+  return (config.block_q / 64 + (config.factors == AttentionFactors::widened ? 2 : 1)) * 128;
+}
+
+std::string tile_name(const AttentionSm90Config& config) {
+  return std::to_string(config.block_q) + "x" + std::to_string(config.block_kv) + "x" +
+         std::to_string(config.stages) + (config.splits ? " split" : "");
+}
+
+}  // namespace kiln

@@ -1,0 +1,79 @@
+"""Logits of the sm_90a path that are linear in the key's index: the tensor cores add what they grow
+by, as three bfloat16, and tiles of keys are visited from the last one back."""
+
+import grid
+import pytest
+import torch
+from attention_case import AttentionCase, judge
+from kiln import jit
+from storage import DEVICE
+from variant_case import run
+
+pytestmark = [
+    pytest.mark.usefixtures("compiled", "device"),
+    pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone"),
+]
+
+# More tiles than there are multiprocessors, so that a block computes several.
+MANY = dict(heads=140, heads_kv=35)
+
+# How much the logits of a head grow from key to key.
+TILTS = (0.0, 1e-3, 0.07, 0.9, 2.0, -0.02, -1.5)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": -0.2, "sinks": "f32"}, {"scale": 0.0}], ids=str)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_tilted_logits(dtype, options):
+    """Under causal masks ALiBi adds a multiple of the key's index to the scores themselves."""
+    case = AttentionCase(dtype=dtype, len_q=70, len_kv=330, causal=True, **MANY, **options)
+    q, k, v = case.inputs()
+    slopes = torch.tensor(TILTS, device=DEVICE).repeat(case.heads // len(TILTS))
+    options = {**case.options(), "alibi_slopes": slopes}
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, **options)
+    judge("tilted", q, k, v, out, lse, **options)
+
+
+SLOPE = {"tensors": {"slope": "f32[h]"}}
+TABLE = {"tensors": {"slope": "f32[*]"}}
+# Expressions of a variant, whether the call is causal, and what they add to the logits.
+TILTED = {
+    "distance": (dict(logits="logit - slope * abs(at.distance)", **SLOPE), True,
+                 lambda slope, at: slope * (at.kv - at.q)),
+    "full": (dict(logits="logit + (kv - q) * slope / 2", **SLOPE), False,
+             lambda slope, at: slope * (at.kv - at.q) / 2),
+    "factor": (dict(logits="0.5f - (logit - slope * (kv - q)) * (h % 3 + 0.5f)", **SLOPE), True,
+               lambda slope, at: slope * (at.kv - at.q)),
+    "rows": (dict(logits="logit + slope(h) * (kv - row) + 0.01f * row", mask="kv <= q", **TABLE),
+             False, lambda slope, at: slope * (at.kv - at.row) + 0.01 * at.row),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TILTED)
+def test_expressions_that_tilt(name):
+    words, causal, adds = TILTED[name]
+    case = AttentionCase(len_q=66, len_kv=300, causal=causal, **MANY)
+    slope = torch.tensor((0.0, 0.2, 0.01, -0.03), device=DEVICE).repeat(case.heads // 4)
+    variant = jit.Variant(name, **words)(slope=slope)
+
+    def logits(s, at):
+        added = adds(slope.to(s.dtype).view(1, -1, 1, 1), at)
+        return 0.5 - (s - added) * (at.h % 3 + 0.5) if name == "factor" else s + added
+
+    def mask(at):
+        return (at.kv <= at.q) | ("mask" not in words)
+
+    run(variant, case, logits=logits, mask=mask)
+    odd = jit.Variant("odd", mask="kv % 3 != 1")()
+    run([odd, variant], case, logits=logits, mask=lambda at: mask(at) & (at.kv % 3 != 1))
+
+
+def test_tilted_logits_of_more_than_32_tiles():
+    """Which are visited from the last one back."""
+    case = AttentionCase(head_dim=8, len_q=10, len_kv=4300, heads=70, heads_kv=2, causal=True)
+    assert case.explain()["path"] == "sm_90a"
+    q, k, v = case.inputs()
+    options = {**case.options(), "alibi_slopes": torch.linspace(-1e-3, 1e-3, 70, device=DEVICE)}
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, **options)
+    judge("tilted", q, k, v, out, lse, **options)
