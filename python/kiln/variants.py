@@ -249,7 +249,7 @@ def neighborhood_2d(width: int, reach: int) -> Any:
 def alibi(slopes: Any) -> Any:
     """Subtracts slope * |q - kv| from each logit (Press et al., 2022).
 
-    slopes: float32 [heads]. `alibi_slopes=` of jit.flash_attention does the same faster."""
+    slopes: float32 [heads]. `alibi_slopes=` of jit.flash_attention does the same."""
     return _ALIBI(slope=slopes)
 
 
