@@ -8,7 +8,7 @@ namespace kiln {
 // A tile of a head costs more than the one before it by 1, the first one `first_cost`.
 struct Deal {
   std::int64_t heads = 0, tiles = 0, first_cost = 0, ctas = 0;
-  bool may_be_even = false;  // or all tiles cost the same: nobody knows
+  bool may_be_even = false;  // or all tiles cost the same, or the first ones: nobody knows
   bool operator==(const Deal&) const = default;
 };
 

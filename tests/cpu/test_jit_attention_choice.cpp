@@ -167,3 +167,14 @@ TEST_CASE("A list's windows are known by the numbers of each") {
   CHECK(pair_of(70000).heads_paired > 0);
   CHECK(pair_of(300).row != pair_of(70000).row);
 }
+
+TEST_CASE("Tiles of masks that the host cannot judge are dealt of all heads if these are few") {
+  const Shape few{.batch = 1, .len_q = 16384, .len_kv = 16384, .heads = 16};
+  for (const char* const mask : {"kv <= q || kv < x", "q / x == kv / x", "kv < x || q - kv < x"}) {
+    CAPTURE(mask);
+    CHECK(launch_of(few, mask, {64}).heads_paired == 0);
+    CHECK(launch_of(few, mask, {64}, true).heads_paired == 0);
+    CHECK(launch_of(kShapes[1], mask, {64}).heads_paired > 0);
+  }
+  CHECK(launch_of(few, "kv <= q", {}).heads_paired == launch_of(few, -1).heads_paired);
+}

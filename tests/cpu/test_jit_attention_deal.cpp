@@ -53,6 +53,15 @@ TEST_CASE("Tiles that may be even are dealt so that both are shared well") {
         1.03 * total_cost(deal) / static_cast<double>(deal.ctas));
 }
 
+TEST_CASE("Tiles that may begin with a prefix leave a rest that evens them out") {
+  // Pairs of 22 tiles, of which 132 CTAs have the same ones in each round: 1.12 times the mean for
+  // a prefix of a quarter, where no rest follows.
+  Deal deal{.heads = 128, .tiles = 22, .first_cost = 2, .ctas = 132, .may_be_even = true};
+  CHECK(heads_paired(deal) <= 106);
+  deal.heads = 64;
+  CHECK(heads_paired(deal) == 46);
+}
+
 TEST_CASE("Heads of one tile each are dealt one by one") {
   CHECK(heads_paired({.heads = 200, .tiles = 1, .first_cost = 2, .ctas = 132}) == -1);
 }
