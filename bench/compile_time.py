@@ -18,12 +18,23 @@ ROOT = pathlib.Path(__file__).parents[1]
 ARCH = "sm_90"
 SPECS = {
     "attention D128 causal 128x64": {
-        "op": "flash_attention", "head_dim": 128, "mask": "causal", "block_q": 128,
+        "op": "flash_attention", "head_dim": 128, "mask": "causal", "block_q": 128, "block_kv": 64,
+        "warps": 4,
     },
-    "attention D64 causal 128x64": {
-        "op": "flash_attention", "head_dim": 64, "mask": "causal", "block_q": 128,
+    "attention D64 causal 128x96": {
+        "op": "flash_attention", "head_dim": 64, "mask": "causal", "block_q": 128, "block_kv": 96,
+        "warps": 4,
     },
-    "gemm 128x128 NT": {"op": "gemm", "layout": "nt", "block_m": 128, "block_n": 128},
+    "gemm 128x128 NT": {"op": "gemm", "layout": "nt", "block_m": 128, "block_n": 128, "stages": 3},
+    # Among the slowest of those that serving uses: decoding, and prefill on Hopper.
+    "attention D128 causal paged 64x64": {
+        "op": "flash_attention", "head_dim": 128, "mask": "causal", "storage": "paged",
+        "block_q": 64, "block_kv": 64, "warps": 4,
+    },
+    "attention D128 causal paged 128x128 (wgmma)": {
+        "op": "flash_attention", "head_dim": 128, "mask": "causal", "storage": "paged",
+        "block_q": 128, "block_kv": 128, "stages": 3,
+    },
 }  # fmt: skip
 TRIVIAL = 'extern "C" __global__ void kernel(float* x) { x[threadIdx.x] += 1.0f; }'
 
@@ -79,7 +90,8 @@ def measure_compiles():
     trivial = statistics.median(nvrtc.seconds(TRIVIAL) for _ in range(5))
     kernels = {}
     for name, spec in SPECS.items():
-        source = kiln.inspect(spec, ARCH)[0]["source"]
+        (kernel,) = kiln.inspect(spec, ARCH)
+        source = kernel["source"]
         headers = source[: source.index('extern "C"')] + TRIVIAL
         reports, cpu = [], []
         for _ in range(5):

@@ -73,15 +73,16 @@ struct CombinedOutputs {
   }
 };
 
-// Joins four columns of a row of `count` partial results; `row(i)` returns the i-th PartialRow.
-template <class Row>
+// Joins four columns of a row of `count` partial results; `row(i)` returns the i-th PartialRow, of
+// which kTogether are read at once.
+template <int kTogether = 8, class Row>
 __device__ __forceinline__ CombinedOutputs combine_partials(int count, int column, Row row) {
   float largest = -KILN_INFINITY;
-#pragma unroll 8
+#pragma unroll kTogether
   for (int i = 0; i < count; ++i) largest = fmaxf(largest, row(i).sum().max);
   CombinedOutputs all;
   all.clear(largest);
-#pragma unroll 8
+#pragma unroll kTogether
   for (int i = 0; i < count; ++i) all.add(row(i).sum(), row(i).outputs(column));
   return all;
 }
@@ -174,11 +175,11 @@ __device__ __forceinline__ void store_quads(const Variant& variant, const Addres
   }
 }
 
-template <class Config, class Variant, class Addressing, class Row>
+template <class Config, int kTogether = 8, class Variant, class Addressing, class Row>
 __device__ __forceinline__ void store_combined(const Variant& variant, const Addressing& addressing,
                                                int count, Row row_of) {
   store_quads<Config>(variant, addressing, [&](int row, int column) {
-    return combine_partials(count, column, [&](int i) { return row_of(i, row); });
+    return combine_partials<kTogether>(count, column, [&](int i) { return row_of(i, row); });
   });
 }
 
@@ -213,7 +214,8 @@ __device__ __forceinline__ void join_partials(float* in_shared, int count, Row o
   commit_copies<true>();
   wait_copies<true, 0>();
   __syncthreads();
-  store_combined<Config>(variant, addressing, count, [&](int i, int row) {
+  // Shared memory answers soon, so that few at once will do; more take longer to compile.
+  store_combined<Config, 4>(variant, addressing, count, [&](int i, int row) {
     return Partial{in_shared + (i * rows + row) * Partial::kFloats};
   });
 }

@@ -120,14 +120,6 @@ __device__ __forceinline__ Pair accumulator_pair(const u32 (&acc)[2], int half) 
           to_float(f16{static_cast<u16>(acc[half] >> 16)})};
 }
 
-template <class Word, int kTiles, int kWords>
-__device__ __forceinline__ void copy_accumulators(Word (&to)[kTiles][kWords],
-                                                  const Word (&from)[kTiles][kWords]) {
-#pragma unroll
-  for (int i = 0; i < kTiles * kWords; ++i)
-    to[i / kWords][i % kWords] = from[i / kWords][i % kWords];
-}
-
 // Each warp reorders its accumulators from mma.sync's layout to rows, 16 at a time, in its own part
 // of shared memory. Global accesses then cover whole lines, and the epilogue is a loop, which
 // compiles several times faster than one copy of the code for each register.
@@ -221,7 +213,11 @@ class OutputLane {
 
  public:
   using Sums = EpilogueRows<kColumns * kGateFactor<Config>>;
-  // The residuals of a slab. A lane loads them long before it uses them to hide memory latency.
+  // The residuals of a slab. A lane loads them long before it uses them to hide memory latency; but
+  // where it stores single elements, as it uses them: it then has many passes of few columns, which
+  // take a second to compile where they are unrolled.
+  static constexpr bool kLoadsAhead = Epilogue::kResidual && kAligned;
+  static constexpr bool kLoadsLate = Epilogue::kResidual && !kAligned;
   using Residuals = Vector<Residual, kVector>[kPasses][kSteps];
   static constexpr int kResidualWords = sizeof(Residuals) / 4;
 
@@ -256,9 +252,7 @@ class OutputLane {
   }
 
   __device__ __forceinline__ void load(Residuals& residuals, int slab) const {
-    const Residual* source = static_cast<const Residual*>(params_.residual) +
-                             batch_ * params_.residual_batch +
-                             (row_ + slab * 16) * params_.residual_ld;
+    const Residual* source = residuals_at(slab);
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll
@@ -276,9 +270,10 @@ class OutputLane {
                                         int slab) const {
     Output* destination = static_cast<Output*>(params_.out) + batch_ * params_.out_batch +
                           (row_ + slab * 16) * params_.out_ld;
+    const Residual* source = residuals_at(slab);
     // Residuals are in registers, which only an unrolled loop can index. Two unrolled passes of
     // gates and partners would spill: a 64 x 64 warp tile leaves no registers for both.
-#pragma unroll(Epilogue::kResidual ? kPasses : kGate == Gate::none ? 2 : 1)
+#pragma unroll(kLoadsAhead ? kPasses : kGate == Gate::none ? 2 : 1)
     for (int pass = 0; pass < kPasses; ++pass) {
       const int row = row_ + slab * 16 + pass * kLaneRows;
       const float scale = scale_.value() * row_scale<Config>(params_, row, batch_);
@@ -287,6 +282,10 @@ class OutputLane {
         if (!exists(slab, pass, step)) continue;
         const int sums_row = lane_row_ + pass * kLaneRows;
         const int sums_column = column_at(step) - column_ + lane_column_;
+        Vector<Residual, kVector> own;
+        if constexpr (kLoadsAhead) own = residuals[pass][step];
+        if constexpr (kLoadsLate)
+          load_vector<kAligned>(own, source + column_at(step), columns_left(step));
         float values[kVector], ups[kVector] = {};
         if constexpr (kGate == Gate::none) {
           sums.read(values, sums_row, sums_column);
@@ -295,16 +294,22 @@ class OutputLane {
         }
 #pragma unroll
         for (int i = 0; i < kVector; ++i) {
-          const float residual = Epilogue::kResidual ? residuals[pass][step][i] : 0.0f;
+          const float residual = Epilogue::kResidual ? own[i] : 0.0f;
           values[i] = finish(values[i], ups[i], scale, residual, row, step, i);
         }
         store_vector<kAligned>(destination + column_at(step), values, columns_left(step));
       }
       destination += kLaneRows * params_.out_ld;
+      source += kLaneRows * params_.residual_ld;
     }
   }
 
  private:
+  __device__ __forceinline__ const Residual* residuals_at(int slab) const {
+    return static_cast<const Residual*>(params_.residual) + batch_ * params_.residual_batch +
+           (row_ + slab * 16) * params_.residual_ld;
+  }
+
   // Computes the output in column `i` of the vector at `step`.
   __device__ __forceinline__ float finish(float sum, float up_sum, float scale, float residual,
                                           int row, int step, int i) const {
@@ -369,7 +374,7 @@ __device__ __forceinline__ void store_tile(const GemmParams& params,
   const Rows rows = {reinterpret_cast<float*>(shared_memory() + warp * Rows::kBytes)};
   const Lane output(params, batch, row, row_end, column, lane);
   typename Lane::Residuals residuals[kAhead];
-  if constexpr (Epilogue::kResidual) {
+  if constexpr (Lane::kLoadsAhead) {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) output.load(residuals[i], i);
   }
@@ -382,7 +387,7 @@ __device__ __forceinline__ void store_tile(const GemmParams& params,
     // Shift the registers by one tile: indexing them by `i` would need an unrolled loop.
 #pragma unroll
     for (int j = 1; j < kTilesM; ++j) copy_accumulators(accumulators[j - 1], accumulators[j]);
-    if constexpr (Epilogue::kResidual) {
+    if constexpr (Lane::kLoadsAhead) {
 #pragma unroll
       for (int j = 1; j < kAhead; ++j) copy_accumulators(residuals[j - 1], residuals[j]);
       if (kAhead < kTilesM && i + kAhead < kTilesM) output.load(residuals[kAhead - 1], i + kAhead);

@@ -43,4 +43,13 @@ __device__ __forceinline__ unsigned char* shared_memory() {
   return shared_bytes;
 }
 
+// Copies the registers of a 16-row slab: sums, or residuals.
+template <class Word, int kTiles, int kWords>
+__device__ __forceinline__ void copy_accumulators(Word (&to)[kTiles][kWords],
+                                                  const Word (&from)[kTiles][kWords]) {
+#pragma unroll
+  for (int i = 0; i < kTiles * kWords; ++i)
+    to[i / kWords][i % kWords] = from[i / kWords][i % kWords];
+}
+
 }  // namespace kiln

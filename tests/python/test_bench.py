@@ -9,6 +9,7 @@ import sys
 
 import attention_suite
 import cells
+import compile_time
 import exact
 import grids
 import kiln
@@ -342,6 +343,12 @@ def test_without_a_gpu_one_sentence_and_exit_4():
     assert done.stdout == "" and len(done.stderr.splitlines()) == 1
     assert "GPU" in done.stderr and "--suite compile" in done.stderr
     assert run.lacking(["compile"]) is None
+
+
+def test_each_spec_whose_compile_is_timed_names_one_kernel():
+    for name, spec in compile_time.SPECS.items():
+        report = kiln.prewarm(spec, compile_time.ARCH)
+        assert report["total"] == 1, name
 
 
 def test_usage_errors():

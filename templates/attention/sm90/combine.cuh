@@ -22,6 +22,7 @@ __device__ __forceinline__ void store_joined(const Variant& variant, const Query
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       largest[r] = -KILN_INFINITY;
+#pragma unroll 1
       for (int i = lane; i < splits; i += 32) {
         largest[r] = fmaxf(largest[r], row_of(i, first + r).sum().max);
       }

@@ -172,23 +172,23 @@ __device__ __forceinline__ void convert_keys(const Args& args, u32 warp) {
   while (walk.next_query_tile()) {
     const SequenceTile tile(args.call.params(), walk.place());
     const Range seen = seen_keys(args.call.variant(), tile);
-    auto next = walk.next();
-    if (!next.exists) continue;
-    u32 page = converter.look_up(tile, next.kv_first);
-    converter.start_k(tile, page, next.kv_first, seen);
-    converter.start_v(tile, page, next.kv_first, seen);
+    // One place starts K, and one V: twice as much code for the first tile takes long to compile.
+    bool is_under_way = false;
 #pragma unroll 1
-    while (next.exists) {
-      next = walk.next();
+    while (true) {
+      const auto next = walk.next();
+      u32 page = 0;
       if (next.exists) page = converter.look_up(tile, next.kv_first);
-      converter.finish_k(tiles);
+      if (is_under_way) converter.finish_k(tiles);
       if (next.exists) {
         converter.start_k(tile, page, next.kv_first, seen);
       } else {
         converter.pass_over();
       }
-      converter.finish_v(tiles++);
-      if (next.exists) converter.start_v(tile, page, next.kv_first, seen);
+      if (is_under_way) converter.finish_v(tiles++);
+      if (!next.exists) break;
+      converter.start_v(tile, page, next.kv_first, seen);
+      is_under_way = true;
     }
   }
 }

@@ -82,7 +82,6 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     rows =
         finish_rows<typename Config::Element>(variant, tile, softmax, out, value_scale, warp_row);
     place = tile;
-    if constexpr (!kBeginsEarly) store();
   };
 #pragma unroll 1
   for (u32 tiles = 0;; ++tiles) {
@@ -112,6 +111,8 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     if constexpr (Config::kSplits) {
       join_splits<Config>(variant, tile, warp_row);
       __syncwarp();  // as in store()
+    } else if constexpr (!kBeginsEarly) {
+      store();
     }
   }
   // The copy engine still reads this CTA's shared memory.
@@ -167,16 +168,12 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
       }
     } else if constexpr (Shape::kMultipliesBytes) {
       if (role == 0) {
-        load_tiles<Config>(args, false);
+        load_tiles<Config>(args, false, false);
       } else {
         transpose_values<Config>(role - 2);
       }
     } else if (role == 0) {
-      if (copying.keys != 0) {
-        if constexpr (Config::Storage::kPaged) load_queries<Config>(args);
-      } else {
-        load_tiles<Config>(args, copying.values != 0);
-      }
+      load_tiles<Config>(args, copying.keys != 0, copying.values != 0);
     } else if constexpr (Config::Storage::kPaged) {
       if (copying.values != 0) gather_tiles<Config>(args, role - 2, copying.keys != 0);
     }

@@ -116,14 +116,13 @@ class TileLoader {
     const u32 full = ring.full(v_at_.stage), destination = loaded_v();
     const int end = kv_first + Shape::kBlockKv;
     const int kv_end = Storage::kEndsInZeros ? min(end, tile.all_keys()) : end;
-    if (kClears && (kv_first < seen.begin || kv_end > seen.end)) {
-      load_keys<Shape::kSlabsV>(destination, args_.v, Shape::landed(), tile, kv_first,
-                                box_rows(tile).values);
+    const bool clears = kClears && (kv_first < seen.begin || kv_end > seen.end);
+    load_keys<Shape::kSlabsV>(destination, args_.v, clears ? Shape::landed() : full, tile, kv_first,
+                              box_rows(tile).values);
+    if (clears) {
       clear_unseen<Config, Shape::kSlabsV, Shape::kBlockKv>(
           destination, full, landed_parity_,
           {max(seen.begin - kv_first, 0), max(seen.end - kv_first, 0)});
-    } else {
-      load_keys<Shape::kSlabsV>(destination, args_.v, full, tile, kv_first, box_rows(tile).values);
     }
     v_at_.advance();
   }
@@ -189,10 +188,11 @@ __device__ __forceinline__ Range seen_keys(const Variant& variant, const Tile& t
   return intersection(all, variant.binding_range(tile.rows_from(0, tile.all_rows())));
 }
 
-// K of a tile is copied before V of the tile before it, in the order in which they are used; V only
-// if other warps do not gather it.
+// K of a tile is copied before V of the tile before it, in the order in which they are used; each
+// only if other warps do not gather it.
 template <class Config, class Args>
-__device__ __forceinline__ void load_tiles(const Args& args, bool gathers_values) {
+__device__ __forceinline__ void load_tiles(const Args& args, bool gathers_keys,
+                                           bool gathers_values) {
   using Loader = TileLoader<Config, Args>;
   Loader loader(args);
   WalkReader<Config> walk(0);
@@ -201,9 +201,12 @@ __device__ __forceinline__ void load_tiles(const Args& args, bool gathers_values
     const typename Loader::Tile tile(args.call.params(), walk.place());
     const Range seen = seen_keys(args.call.variant(), tile);
     loader.start_q(tile);
-    auto current = walk.next();
+    typename WalkReader<Config>::KeyTile current{0, 0, 0, 0};
+    if (!gathers_keys) current = walk.next();
     if (current.exists) loader.load_k(tile, current.kv_first);
     loader.finish_q(tile);
+    // Not before Q is there: steps of the walk are published as math warps have read others.
+    if (gathers_keys) walk.skip_keys();
 #pragma unroll 1
     while (current.exists) {
       const auto next = walk.next();

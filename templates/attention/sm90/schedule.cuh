@@ -46,15 +46,19 @@ class QueryTiles {
   }
 
   __device__ __forceinline__ TilePlace tile() const {
+    u32 head, tile;
     if (pair_ < pairs_) {
-      const u32 head = pair_ / tiles_ * 2, slower = tiles_ - 1 - pair_ % tiles_;
-      return second_of_pair_ ? tile_of(head + 1, tiles_ - 1 - slower) : tile_of(head, slower);
+      const u32 faster = pair_ % tiles_;
+      head = pair_ / tiles_ * 2 + (second_of_pair_ ? 1 : 0);
+      tile = second_of_pair_ ? faster : tiles_ - 1 - faster;
+    } else {
+      const u32 index = place_ - in_last_round_;
+      const u32 together = p_.heads_paired < 0 ? 1 : heads_ - paired_heads_;
+      const u32 group = index / (together * tiles_), in_group = index % (together * tiles_);
+      head = paired_heads_ + group * together + in_group % together;
+      tile = tiles_ - 1 - in_group / together;
     }
-    const u32 index = place_ - in_last_round_;
-    const u32 together = p_.heads_paired < 0 ? 1 : heads_ - paired_heads_;
-    const u32 group = index / (together * tiles_), in_group = index % (together * tiles_);
-    return tile_of(paired_heads_ + group * together + in_group % together,
-                   tiles_ - 1 - in_group / together);
+    return tile_of(head, tile);
   }
 
   __device__ __forceinline__ void advance() {

@@ -28,12 +28,13 @@ class SequenceTiles {
 
   __device__ __forceinline__ explicit SequenceTiles(const AttentionVarlenParams& params)
       : p_(params) {
-    count_tiles(0);
+    if (lane() == 0) store_word(Shape::schedule() + 4 + 31 * 4, 0);
+    __syncwarp();
   }
 
   // Numbers that are drawn only grow.
   __device__ __forceinline__ bool has_tile() {
-    while (!__any_sync(~0u, index_ < end_at(lane()))) {
+    while (first_ < 0 || !__any_sync(~0u, index_ < end_at(lane()))) {
       if (first_ + 32 >= p_.call.batch) {
         stop_drawing();
         return false;
@@ -125,7 +126,7 @@ class SequenceTiles {
 
   const AttentionVarlenParams& p_;
   u32 index_ = blockIdx.x;
-  int first_ = 0;  // of the 32 sequences
+  int first_ = -32;  // of the 32 sequences; before any, none has been counted
 };
 
 }  // namespace kiln

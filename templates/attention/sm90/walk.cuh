@@ -53,7 +53,8 @@ class TileClassifier {
   __device__ __forceinline__ void classify(WalkStep& step) const {
     const int first = step.kv_first + static_cast<int>(threadIdx.x % 32) * Shape::kBlockKv;
     step.visit = 0;
-#pragma unroll
+    // Not unrolled, because a variant's code for tiles may be long.
+#pragma unroll 1
     for (int group = 0; group < Shape::kGroups; ++group) {
       const int row = tile_.first_row + group * 64;
       Tile kind = Tile::skip;
@@ -61,9 +62,14 @@ class TileClassifier {
       if (row < tile_.all_rows() && max(first, walk_.range().begin) < walk_.range().end) {
         kind = walk_.kind(first, tile_.rows_from(row, 64));
       }
-      step.rows[group].visit = __ballot_sync(~0u, kind != Tile::skip);
-      step.rows[group].partial = __ballot_sync(~0u, kind == Tile::partial);
-      step.visit |= step.rows[group].visit;
+      const u32 visit = __ballot_sync(~0u, kind != Tile::skip);
+      const u32 partial = __ballot_sync(~0u, kind == Tile::partial);
+      step.visit |= visit;
+      // Indexed by constants alone, the step stays in registers.
+#pragma unroll
+      for (int i = 0; i < Shape::kGroups; ++i) {
+        if (i == group) step.rows[i] = {visit, partial};
+      }
     }
   }
 

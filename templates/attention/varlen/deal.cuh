@@ -152,14 +152,15 @@ class Deal : Shape {
   };
   // `own`: of the lane's sequence among the first 32.
   __device__ __forceinline__ Tally tally(SequenceShare own) const {
-    cut(own);
     Tally all;
+#pragma unroll 1
     for (int b = threadIdx.x % 32;;) {
+      cut(own);
       all.units += own.units();
       all.tiles += own.count;
       if (own.count != 0) all.longest = max(all.longest, own.cost);
       if ((b += 32) >= p_.call.batch) break;
-      own = load(b);
+      own = measure(b);
     }
     return {__reduce_add_sync(~0u, all.units), __reduce_add_sync(~0u, all.tiles),
             __reduce_max_sync(~0u, all.longest)};
@@ -202,8 +203,9 @@ class Deal : Shape {
   __device__ __forceinline__ void find(SequenceShare own) {
     const int lane = threadIdx.x % 32, batch = p_.call.batch;
     if (at_ == end_) return;
-    cut(own);
+#pragma unroll 1
     for (int first = 0;;) {
+      cut(own);
       const u32 units = own.units();
       u32 up_to = units;  // of the sequences up to this lane's
 #pragma unroll 1
@@ -220,7 +222,7 @@ class Deal : Shape {
       }
       before_ += __shfl_sync(~0u, up_to, 31);
       if ((first += 32) >= batch) break;
-      own = first + lane < batch ? load(first + lane) : SequenceShare();
+      own = first + lane < batch ? measure(first + lane) : SequenceShare();
     }
     at_ = end_;
   }
