@@ -194,11 +194,13 @@ enum class AttentionFactors : unsigned char { halves, widened, bytes };
 // there too, and a factor for each row of Q. Where they are multiplied, values are there as they
 // are, in stages of their own, and transposed: a row for each of their columns, in slabs of 128
 // keys. `tilts`: a row of kAttentionTiltBytes for each key and eight for each stage of Q, see
-// sm90/tilt.cuh.
+// sm90/tilt.cuh; and behind those of the keys as much again where there is room, since
+// compute-sanitizer takes operands of wgmma for contiguous and reports what would lie behind.
 constexpr int attention_sm90_raw_row_bytes(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 constexpr int kAttentionRawStages = 2, kAttentionTiltBytes = 16;
+constexpr int kAttentionSm90MostShared = 227 * 1024;
 constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int block_q, int block_kv,
                                           int stages, int q_stages, bool staged_output,
                                           AttentionFactors factors, bool tilts) {
@@ -216,9 +218,13 @@ constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int bloc
   const int raw = attention_sm90_raw_row_bytes(head_dim) + attention_sm90_raw_row_bytes(head_dim_v);
   const int converted =
       factors == AttentionFactors::widened ? block_kv * raw + q_stages * block_q * 4 : 0;
-  const int tilted = tilts ? (block_kv + 8 * q_stages) * kAttentionTiltBytes : 0;
-  return rows * 128 + converted + tilted + 16 * (rings + 1) +
-         kAttentionWalkStages * kAttentionWalkBytes + kAttentionScheduleBytes;
+  const int behind =
+      16 * (rings + 1) + kAttentionWalkStages * kAttentionWalkBytes + kAttentionScheduleBytes;
+  const int places = block_kv * kAttentionTiltBytes;
+  const int used =
+      rows * 128 + converted + behind + (tilts ? places + 8 * q_stages * kAttentionTiltBytes : 0);
+  const int room = kAttentionSm90MostShared - used, missing = places - behind;
+  return used + (tilts && room > 0 && missing > 0 ? (missing < room ? missing : room) : 0);
 }
 
 }  // namespace kiln

@@ -1,7 +1,7 @@
 // How the sm_90a attention kernel divides its shared memory.
 //
 //   | Q stages | K stages | V stages | output rows, or bytes of keys or values, or none
-//   | factors of rows, or places of keys and the logits' growth, or none | barriers | walk
+//   | factors of rows, or the logits' growth and places of keys, or none | barriers | walk
 //   | schedule |
 //
 // A tile of rows is stored as slabs, [rows][128 bytes], in the copy engine's 128-byte swizzle, so
@@ -88,11 +88,11 @@ struct AttentionSm90Shape {
   static constexpr u32 kOutAt = kVAt + Config::kStages * kVBytes;
   static constexpr u32 kRawAt = kOutAt + (Config::kStagedOutput ? kOutBytes : 0);
   static constexpr u32 kFactorsAt = kRawAt + kRawKBytes + kRawVBytes;
-  static constexpr u32 kPlacesAt = kFactorsAt + (kConverts ? Config::kQStages * kBlockQ * 4 : 0);
-  static constexpr u32 kGrowthAt =
-      kPlacesAt + (Config::kTilts ? kBlockKv * kAttentionTiltBytes : 0);
-  static constexpr u32 kBarriersAt =
+  static constexpr u32 kGrowthAt = kFactorsAt + (kConverts ? Config::kQStages * kBlockQ * 4 : 0);
+  static constexpr u32 kPlacesAt =
       kGrowthAt + (Config::kTilts ? Config::kQStages * 8 * kAttentionTiltBytes : 0);
+  static constexpr u32 kBarriersAt =
+      kPlacesAt + (Config::kTilts ? kBlockKv * kAttentionTiltBytes : 0);
   static constexpr u32 kKRingAt = kBarriersAt + QRing::kBytes;
   static constexpr u32 kVRingAt = kKRingAt + KvRing::kBytes;
   static constexpr u32 kWalkRingAt = kVRingAt + KvRing::kBytes;
@@ -100,13 +100,14 @@ struct AttentionSm90Shape {
   static constexpr u32 kRawRingAt = kLandedAt + 16;
   static constexpr u32 kWalkAt = kRawRingAt + (kMultipliesBytes ? RawRing::kBytes : 0);
   static constexpr u32 kScheduleAt = kWalkAt + kAttentionWalkStages * kAttentionWalkBytes;
-  static constexpr u32 kSharedBytes = kScheduleAt + kAttentionScheduleBytes;
-  static_assert(kSharedBytes == attention_sm90_shared_bytes(Config::kHeadDim, Config::kHeadDimV,
-                                                            kBlockQ, kBlockKv, Config::kStages,
-                                                            Config::kQStages, Config::kStagedOutput,
-                                                            kFactors, Config::kTilts),
+  static constexpr u32 kUsedBytes = kScheduleAt + kAttentionScheduleBytes;
+  static constexpr u32 kSharedBytes = attention_sm90_shared_bytes(
+      Config::kHeadDim, Config::kHeadDimV, kBlockQ, kBlockKv, Config::kStages, Config::kQStages,
+      Config::kStagedOutput, kFactors, Config::kTilts);
+  static_assert(Config::kTilts ? kUsedBytes <= kSharedBytes : kUsedBytes == kSharedBytes,
                 "attention sm_90a: the host must ask for the shared memory that the kernel uses");
-  static_assert(kSharedBytes <= 227 * 1024, "attention sm_90a: shared memory is 227 KB");
+  static_assert(kSharedBytes <= kAttentionSm90MostShared,
+                "attention sm_90a: shared memory is 227 KB");
 
   __device__ __forceinline__ static u32 base() {
     extern __shared__ __align__(1024) unsigned char swizzled_bytes[];
