@@ -1,12 +1,15 @@
 """Logits of the sm_90a path that are linear in the key's index: the tensor cores add what they grow
 by, as three bfloat16, and tiles of keys are visited from the last one back."""
 
+import math
+
 import grid
+import kiln
 import pytest
 import torch
 from attention_case import AttentionCase, judge
 from kiln import jit
-from storage import DEVICE
+from storage import DEVICE, randn
 from variant_case import run
 
 pytestmark = [
@@ -77,3 +80,43 @@ def test_tilted_logits_of_more_than_32_tiles():
     out, lse = case.outputs()
     jit.flash_attention(q, k, v, out=out.view, lse=lse, **options)
     judge("tilted", q, k, v, out, lse, **options)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [dict(head_dim=128, len_q=70, len_kv=2100), dict(head_dim=64, len_q=70, len_kv=2100)],
+    ids=["d128", "d64"],
+)
+def test_splits_of_tilted_logits(shape):
+    case = AttentionCase(dtype="f16", heads=2, heads_kv=1, causal=True, **shape)
+    q, k, v = case.inputs()
+    slopes = torch.tensor([0.003, 0.3], device=DEVICE)
+    options = {**case.options(), "alibi_slopes": slopes}
+    found = kiln.explain("flash_attention", q, k, v, causal=True, alibi_slopes=slopes)
+    assert found["path"] == "sm_90a" and found["splits"] > 1
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, **options)
+    judge("split", q, k, v, out, lse, **options)
+
+
+@pytest.mark.parametrize("page", [5, 16])
+def test_tilted_logits_of_pages(page):
+    """Threads gather rows of pages from the last tile back too, and look pages up a tile ahead."""
+    len_q, len_kv, heads_kv = 70, 300, 35
+    q = randn([1, len_q, 140, 64], torch.bfloat16, 1)
+    k, v = (randn([1, len_kv, heads_kv, 64], torch.bfloat16, seed) for seed in (2, 3))
+    count = -(-len_kv // page)
+    pages = []
+    for rows in (k, v):
+        padded = torch.full([count * page, heads_kv, 64], math.nan, device=DEVICE).to(rows.dtype)
+        padded[:len_kv] = rows[0]
+        pages.append(padded.view(count, page, heads_kv, 64).flip(0).contiguous())
+    words = {
+        "cache_seqlens": torch.tensor([len_kv], dtype=torch.int32, device=DEVICE),
+        "block_table": torch.arange(count, dtype=torch.int32, device=DEVICE).flip(0)[None],
+        "alibi_slopes": torch.linspace(-0.01, 0.3, 140, device=DEVICE),
+        "causal": True,
+    }
+    assert kiln.explain("flash_attention_with_kvcache", q, *pages, **words)["path"] == "sm_90a"
+    out, lse = jit.flash_attention_with_kvcache(q, *pages, return_lse=True, **words)
+    judge("pages", q, k, v, out, lse, causal=True, alibi_slopes=words["alibi_slopes"])
