@@ -14,8 +14,8 @@ namespace {
 
 using O = Operation;
 
-// Of a sum that is linear in the logit and in the key's index: what both are multiplied by, as
-// expressions of the device, "" for 0.
+// What a sum that is linear in the logit and in the key's index multiplies both by, as expressions
+// of the device, "" for 0.
 struct Factors {
   std::string logit{}, key{};
 };
@@ -41,7 +41,7 @@ class TiltReader {
  private:
   static constexpr std::string_view kLogit = "logit";
 
-  // What has one value: for all pairs of a head, or for all keys of a query.
+  // An expression of a head has one value for all its pairs, one of a row for all keys of a query.
   enum class Of { head, row };
 
   bool is_of(Of what, std::string_view name) const {
@@ -60,7 +60,9 @@ class TiltReader {
   bool is_of(Of what, const Expression& e) const {
     if (e.operation == O::name) return is_of(what, std::string_view(e.text));
     if (e.operation == O::unknown) {
-      return std::ranges::all_of(e.words, [&](const std::string& w) { return is_of(what, w); });
+      // Without words it is a number of another type, such as 2u, beside which a key's index wraps.
+      return !e.words.empty() &&
+             std::ranges::all_of(e.words, [&](const std::string& w) { return is_of(what, w); });
     }
     return std::ranges::all_of(e.operands, [&](const auto& one) { return is_of(what, *one); });
   }
@@ -82,9 +84,11 @@ class TiltReader {
         return sum(line_of(operand(0)), line_of(operand(1)), " - ");
       case O::negate:
         return sum(Factors{}, line_of(operand(0)), " - ");
-      case O::convert:
-        if (e.type != ValueType::real && operand(0).type != ValueType::integer) return {};
+      case O::convert: {  // to a float, or of an int to an int
+        const bool is_int = e.type == ValueType::integer && operand(0).type == ValueType::integer;
+        if (e.type != ValueType::real && !is_int) return {};
         return line_of(operand(0));
+      }
       case O::multiply:
         if (const Line line = product(operand(0), operand(1), " * ")) return line;
         return product(operand(1), operand(0), " * ");
@@ -105,7 +109,7 @@ class TiltReader {
     };
     return Factors{of(a->logit, b->logit), of(a->key, b->key)};
   }
-  // Of `one` times, or by, `factor`, which is the same for all pairs of a head.
+  // Returns the factors of `one` times, or by, `factor`, which must be of a head.
   Line product(const Expression& one, const Expression& factor, const std::string& sign) {
     if (!is_of(Of::head, factor)) return {};
     const Line line = line_of(one);
@@ -116,7 +120,7 @@ class TiltReader {
     };
     return Factors{of(line->logit), of(line->key)};
   }
-  // Of abs(q - kv), which is q - kv where keys are not behind the query.
+  // abs(q - kv) is q - kv where keys are not behind the query.
   Line line_of_magnitude(const ExpressionPointer& e) {
     const MaskTerms terms = terms_of(e->operation == O::convert ? e->operands[0] : e);
     const bool is_distance = terms.has_distance() && terms.q * terms.q == 1 && terms.shift == 0;
@@ -134,7 +138,7 @@ class TiltReader {
     if (is_known) return e.type == ValueType::real;
     return std::ranges::any_of(e.operands, [&](const auto& one) { return is_real(*one); });
   }
-  // The text of an expression that is the same for all pairs of a head.
+  // Returns the text of an expression of a head.
   static Text text_of(const Expression& e) {
     const auto operand = [&](int i) { return text_of(*e.operands[static_cast<std::size_t>(i)]); };
     const auto joined = [&](const char* sign) -> Text {

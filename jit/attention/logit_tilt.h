@@ -7,9 +7,9 @@
 
 namespace kiln {
 
-// Of `f * logit + slope * (kv - q)` the factor is `f` and the growth `slope`; of `logit - slope *
-// abs(q - kv)` they are 1 and `slope`, but only of keys that are not behind the query. Both are
-// expressions of the batch entry and the head; empty where nothing is known.
+// `f * logit + slope * (kv - q)` has the factor `f` and the growth `slope`; `logit - slope * abs(q
+// - kv)` has 1 and `slope`, but only for keys that are not behind the query. Both are expressions
+// of the batch entry and the head; empty where nothing is known.
 struct LogitTilt {
   std::string factor{}, growth{};
   bool of_past = false;  // it is of keys up to the query's own alone

@@ -32,7 +32,8 @@ struct MaskReach {
   void add(const MaskReach& other, std::size_t params);
 };
 
-// Of a conjunction's comparisons; none where the mask has another form.
+// Reads the bounds from a conjunction's comparisons; there are none where the mask has another
+// form.
 MaskReach reach_of(const VariantDefinition& definition);
 
 // The least and the largest q - kv of a visible pair, with the numbers of a call. `shift`: len_kv -

@@ -1,4 +1,4 @@
-// Of MaskWriter: masks that show each query one run of keys.
+// This part of MaskWriter writes masks that show each query one run of keys.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

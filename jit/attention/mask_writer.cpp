@@ -122,7 +122,7 @@ std::string MaskWriter::keys(const Formula& formula, const std::string& box) {
   const std::string every = box + ".kv";
   if (!has_room()) return every;
   if (formula.kind == K::any) {
-    // Of other runs, the hull would cost more than it saves.
+    // The hull of other runs would cost more than it saves.
     if (!bounds_rows(formula)) return every;
     std::string hull;
     for (const Formula& part : formula.parts) {

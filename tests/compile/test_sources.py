@@ -203,6 +203,9 @@ SLOPES = {"tensors": [["slope", "f32[h]"], ["bias", "f32[row]"], ["table", "f32[
         ("logit + table(q) * (kv - q)", True, False),
         ("logit + slope * (q - kv) * kv", True, False),
         ("logit + kv / 2", True, False),  # ints
+        ("logit + static_cast<bool>(kv - q)", True, False),
+        ("logit + static_cast<int>(kv * slope)", True, False),
+        ("logit + (kv - 2u)", True, False),  # wraps
         ("logit * slope + (kv - q)", False, True),
         ("2 * (slope * (kv - q) - logit) - logit", False, True),
         ("logit / slope", False, True),
