@@ -2,11 +2,14 @@
 
 import copy
 
+import kiln
 import pytest
 import torch
 from flex_case import WITH_LSE, compiles, expected, inputs, judge, run
 from grid import on_gpu
 from kiln import jit
+from kiln.flex.blocks import tables_of
+from kiln.flex.plan import bound_variant
 from storage import DEVICE
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
@@ -93,6 +96,27 @@ def test_lists_decide_even_against_the_mask_and_may_be_rewritten():
     check_states(tensors, without_full, size, block_mask, score_mod)
     check_states(tensors, without_full, size, copy.deepcopy(block_mask), score_mod)
     assert compiles() == first
+
+
+def test_the_scores_of_blocks_are_an_expression_that_is_read():
+    """A soft cap is one, beside a BlockMask and without, whose factors the scales take."""
+    cap, slopes = 3.0, torch.tensor([0.5, 0.25, 0.5, 1.0], device=DEVICE)
+
+    def capped(score, b, h, q_idx, kv_idx):
+        return cap * torch.tanh(score / cap)
+
+    def of_slopes(b, h, q_idx, kv_idx):
+        return (q_idx - kv_idx) * slopes[h] >= cap
+
+    q, k, v = inputs(len_q=90, len_kv=150)
+    block_mask = made(of_slopes, 2, 4, 90, 150, 64)
+    for blocks in (None, block_mask):
+        run((q, k, v), capped, of_slopes, blocks)
+        tables = {} if blocks is None else tables_of(blocks, 90, 150)
+        variant = bound_variant(capped, of_slopes, blocks and (64, 64), tables)
+        spec = kiln.explain("flash_attention", q, k, v, layout="bhsd", variant=variant)["spec"]
+        (kernel,) = kiln.inspect(spec, "sm_90a")
+        assert "cap_before(" in kernel["source"]
 
 
 def test_lists_without_a_mask_for_all_heads():
