@@ -91,7 +91,7 @@ class CapReader {
   }
 
   bool is_uniform(const Expression& e) const {
-    if (e.operation == O::unknown) return false;
+    if (e.operation == O::unknown) return is_constant_element(e.words);
     if (e.operation == O::name) {
       return std::ranges::any_of(d_.params,
                                  [&](const VariantParam& param) { return param.name == e.text; });
@@ -99,13 +99,27 @@ class CapReader {
     return std::ranges::all_of(e.operands, [&](const auto& one) { return is_uniform(*one); });
   }
 
+  // An element of a table at numbers, such as `cap(0)`.
+  bool is_constant_element(const std::vector<std::string>& words) const {
+    if (words.empty()) return false;
+    const bool is_of_table = std::ranges::any_of(d_.tensors, [&](const VariantTensor& tensor) {
+      return tensor.name == words[0] && is_table(tensor);
+    });
+    return is_of_table && std::all_of(words.begin() + 1, words.end(), [](const std::string& word) {
+             return word == "(" || word == ")" || word == "," || is_number(word);
+           });
+  }
+
   const VariantDefinition& d_;
 };
 
 std::string factor(const VariantDefinition& d, const std::string& head,
                    const std::string& expression) {
-  return "  __device__ __forceinline__ " + head + " const {\n" + param_names(d.params) +
-         user_return("variant logits", expression) + "  }\n";
+  std::string text = "  __device__ __forceinline__ " + head + " const {\n" + param_names(d.params);
+  for (const VariantTensor& tensor : d.tensors) {
+    if (is_table(tensor)) text += table_name(tensor);
+  }
+  return text + user_return("variant logits", expression) + "  }\n";
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 
 namespace kiln {
 
-// Both factors are expressions of numbers and parameters, and so the same for all logits of a call.
+// Both factors are expressions of numbers, parameters and elements of tables at numbers, and so the
+// same for all logits of a call.
 struct LogitCap {
   std::string function{};  // "tanh", or CUDA's own "tanhf"; empty where the logits are no cap
   std::string before{}, after{};

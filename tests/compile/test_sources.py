@@ -237,6 +237,8 @@ def test_which_expressions_tilt_logits(logits, causal, tilts):
             ("logit * max ( n , 2 ) / cap", "n / cap"),
         ),
         ("tanh(logit)", ("logit", "")),
+        ("table(3) * tanh(logit / table(0))", ("logit / table ( 0 )", "table ( 3 ) *")),
+        ("table(h) * tanh(logit)", None),
         ("tanh(logit * h)", None),  # differs by the head
         ("cap * tanh(logit / at.q)", None),
         ("len_kv * tanh(logit)", None),  # by the sequence
@@ -258,9 +260,10 @@ def test_which_expressions_tilt_logits(logits, causal, tilts):
 )
 def test_which_expressions_are_a_cap(logits, factors):
     params = [["cap", "f32"], ["n", "i32"]]
-    given = variant(logits=logits, params=params, tensors=[["slope", "f32[h]"]])
+    given = variant(logits=logits, params=params, tensors=SLOPES["tensors"])
     source = kiln.inspect(given, "sm_90")[0]["source"]
     assert ("cap_before(" in source) == (factors is not None)
+    assert ("kIndexesByKey = false;" in source) == (factors is not None)
     for factor in factors or ():
         assert factor in source
 
