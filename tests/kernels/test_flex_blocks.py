@@ -26,6 +26,13 @@ def of_heads(b, h, q_idx, kv_idx):
     return (q_idx - kv_idx).abs() <= 12 * h + 5 * b
 
 
+KEYS = (torch.arange(151) * 7 % 5).to(DEVICE)
+
+
+def of_keys(b, h, q_idx, kv_idx):
+    return (KEYS[kv_idx] + q_idx) % 3 != b
+
+
 def made(mask_mod, batch, heads, len_q, len_kv, size):
     return create_block_mask(mask_mod, batch, heads, len_q, len_kv, device=DEVICE, BLOCK_SIZE=size)
 
@@ -37,6 +44,7 @@ def made(mask_mod, batch, heads, len_q, len_kv, size):
         (of_heads, 2, 4, 130, 150, (32, 16)),  # rows that see nothing; tiles of many blocks
         (of_heads, 2, 4, 3, 300, 128),  # tiles of several heads
         (of_heads, 1, 4, 90, 333, (48, 7)),
+        (of_keys, 2, 4, 70, 151, (32, 10)),  # pairs of keys, of which the last one is alone
     ],
 )
 def test_the_blocks_of_a_mask(mask_mod, batch, heads, len_q, len_kv, size):

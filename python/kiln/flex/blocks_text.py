@@ -62,6 +62,17 @@ HOOKS = """
   }
 """
 
+# The first of two keys is even, so that both are of the same block.
+TWO_KEYS = """
+  static constexpr bool kTakesTwo = true;
+  __device__ __forceinline__ kiln::Two<bool> keep_two(const kiln::Position& at) const {{
+    const int state = {state};
+    kiln::Position next = at;
+    ++next.kv;
+    return {{shows(at, state), shows(next, state)}};
+  }}
+"""
+
 
 def template_text(
     mask: Node | None, params: dict[str, str], tensors: dict[str, str], block_size: tuple[int, int]
@@ -86,8 +97,11 @@ def template_text(
         "  static constexpr bool kMasks = true, kTilesBySequence = true;",
         f"  static constexpr bool kIndexesByKey = {'true' if indexes else 'false'};",
         HOOKS,
+        "  __device__ __forceinline__ bool shows(const kiln::Position& at, int state) const {",
+        f"{opening}    return (state == 2) | ((state == 1) & {shown});\n  }}",
         "  __device__ __forceinline__ bool keep(const kiln::Position& at) const {",
-        f"{opening}    const int state = {state};",
-        f"    return (state == 2) | ((state == 1) & {shown});\n  }}",
+        f"    return shows(at, {state});\n  }}",
     ]
+    if block_size[1] % 2 == 0:
+        lines.append(TWO_KEYS.format(state=state))
     return "\n".join([*lines, "};\n"])
