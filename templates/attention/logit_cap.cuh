@@ -21,8 +21,8 @@ __device__ __forceinline__ CapFactor operator/(CapFactor a, float b) {
   return a.value * reciprocal_approx(b);
 }
 
-// Exponents take `a` for their scale: one of 0, or none that is finite, would make NaN of what
-// masks hide. All logits are 0 or NaN then, as they are by the expression.
+// Exponents take the size of `a` for their scale, which is kept above 0, may not be infinite where
+// masks hide, and is never NaN. All logits are 0 or NaN for such an `a`, as by the expression.
 __device__ __forceinline__ bool is_cap_scale(float a) {
   return fabsf(a) >= 0x1p-126f && fabsf(a) < KILN_INFINITY;
 }
