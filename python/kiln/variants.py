@@ -59,12 +59,37 @@ _NEIGHBORHOOD = Variant(
     "abs(min(max(q % width, reach), width - 1 - reach) - kv % width) <= reach",
 )
 _ALIBI = Variant("alibi", tensors={"slope": "f32[h]"}, logits="logit - slope * abs(at.distance)")
-_RELATIVE = Variant(
-    "relative_bias",
-    params={"reach": "i32"},
-    tensors={"bias": "f32[h, *]"},
-    logits="logit + bias(h, kv - q + reach)",  # an index outside stands for the nearest inside
-)
+# Beyond the reach, all keys of a tile have the same bias: a row reads it once.
+_RELATIVE_TEXT = """
+struct UserVariant : kiln::VariantDefaults {
+  static constexpr bool kTransformsLogits = true, kSimplifies = true;
+  kiln::VariantTable<float, 2> bias;  // [heads or 1, 2 * reach + 1]
+
+  __device__ __forceinline__ int last() const { return bias.extents[1].value - 1; }
+  // bias.at() takes a register more for each element: tiles of 96 and 128 keys would spill.
+  __device__ __forceinline__ float logits(float logit, const kiln::Position& at) const {
+    const int head = min(at.h, bias.extents[0].value - 1);
+    const float* const line = bias.data.value + head * bias.strides[0].value;
+    const int stride = static_cast<int>(bias.strides[1].value) * 4;
+    const unsigned offset = max(min(at.kv - at.q + last() / 2, last()), 0) * stride;
+    return logit + __ldg(reinterpret_cast<const float*>(reinterpret_cast<const char*>(line) + offset));
+  }
+  __device__ __forceinline__ bool simplifies(const kiln::Position& row, int kv_first,
+                                             int kv_last) const {
+    return kv_first - row.q >= last() / 2 || row.q - kv_last >= last() / 2;
+  }
+  __device__ __forceinline__ float simple_logits(float logit, const kiln::Position& at) const {
+    return logit + bias.at(at.h, at.row_distance < 0.0f ? last() : 0);
+  }
+};
+"""
+
+
+@functools.cache
+def _relative_bias() -> Any:
+    return variant_of_text("relative_bias", {}, {"bias": "f32[h, *]"}, _RELATIVE_TEXT)
+
+
 # A product takes a fraction of the time of a quotient.
 _SOFTCAP = Variant(
     "softcap", params={"cap": "f32", "inverse": "f32"}, logits="cap * tanh(logit * inverse)"
@@ -265,7 +290,10 @@ def relative_bias(bias: Any) -> Any:
         raise ValueError(
             f"bias must have an odd number of distances, 2 * reach + 1, got {distances}"
         )
-    return _RELATIVE(bias=bias, reach=distances // 2)
+    stride = bias.stride(1) if hasattr(bias, "stride") else 1
+    if distances * stride >= 1 << 30:
+        raise ValueError("bias must reach over less than 4 GiB in a head; call .contiguous() first")
+    return _relative_bias()(bias=bias)
 
 
 def t5_bias(weights: Any, *, bidirectional: bool = True, max_distance: int = 128) -> Any:

@@ -64,6 +64,15 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
                                                  const Addressing& addressing, int tile_row,
                                                  int kv_first, float scale) {
   scale *= variant.factor_before();
+  bool takes_long = false;
+  if constexpr (Variant::kSimplifies) {
+    const int first = kv_first + Map::col(0), last = kv_first + Map::col(Map::kCols - 1);
+#pragma unroll
+    for (int r = 0; r < Map::kRows; ++r) {
+      const Position row = addressing.position(tile_row + Map::row(r), 0);
+      takes_long |= !variant.simplifies(row, first, last);
+    }
+  }
   if constexpr (Variant::kNarrows) {
     float largest = 0.0f;
 #pragma unroll
@@ -71,7 +80,10 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
 #pragma unroll
       for (int c = 0; c < Map::kCols; ++c) largest = fmaxf(largest, fabsf(scores.at(r, c)));
     }
-    if (!__any_sync(~0u, largest * scale > variant.narrow_limit())) {
+    takes_long |= largest * scale > variant.narrow_limit();
+  }
+  if constexpr (Variant::kSimplifies || Variant::kNarrows) {
+    if (!__any_sync(~0u, takes_long)) {
       transform_each<true, kLeavesFactor>(scores, variant, addressing, tile_row, kv_first, scale);
       return;
     }

@@ -89,6 +89,9 @@ struct DefaultHooks {
   // Computes a warp's logits by narrow_logits() instead of logits() where none of them exceeds
   // narrow_limit() in magnitude. For the first variant that transforms logits.
   static constexpr bool kNarrows = false;
+  // Computes a warp's logits of a tile by simple_logits() instead of logits() where simplifies()
+  // holds for all of its rows: what depends on the distance alone may be the same for all its keys.
+  static constexpr bool kSimplifies = false;
   // tile(rows, kv_first, kv_last), for one sequence, in the place of the other tile().
   static constexpr bool kTilesBySequence = false;
   // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
@@ -115,6 +118,8 @@ struct DefaultHooks {
   // one's latter, which goes into the exponents.
   __device__ __forceinline__ float factor_before() const { return 1.0f; }
   __device__ __forceinline__ float factor_after() const { return 1.0f; }
+  // Whether the row's logits of keys kv_first..kv_last are those of simple_logits().
+  __device__ __forceinline__ bool simplifies(const Position&, int, int) const { return true; }
   __device__ __forceinline__ float tilt(const Position&) const { return 0.0f; }
   __device__ __forceinline__ float tilt_factor(const Position&) const { return 1.0f; }
 
@@ -191,6 +196,7 @@ struct Variants : Vs... {
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
   static constexpr bool kNarrows = (Vs::kNarrows || ...);
+  static constexpr bool kSimplifies = (Vs::kSimplifies || ...);
   static constexpr bool kIndexesByKey = (Vs::kIndexesByKey || ...);
   // The number of bytes in the argument block.
   static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
@@ -219,7 +225,10 @@ struct Variants : Vs... {
   __device__ __forceinline__ float tilt_factor(const Position& at) const {
     return (get<Vs>().tilt_factor(at) * ...);
   }
-  // kNarrow: no logit of the warp exceeds narrow_limit().
+  __device__ __forceinline__ bool simplifies(const Position& row, int kv_first, int kv_last) const {
+    return ((!Vs::kSimplifies || get<Vs>().simplifies(row, kv_first, kv_last)) && ...);
+  }
+  // kNarrow: no logit of the warp exceeds narrow_limit(), and simplifies() holds for its rows.
   template <bool kNarrow>
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
     ((logit = transform<Vs, kNarrow>(logit, at)), ...);
@@ -303,6 +312,8 @@ struct Variants : Vs... {
     if constexpr (!is_first<V>()) logit *= get<V>().factor_before();
     if constexpr (V::kNarrows && kNarrow) {
       logit = get<V>().narrow_logits(logit, at);
+    } else if constexpr (V::kSimplifies && kNarrow) {
+      logit = get<V>().simple_logits(logit, at);
     } else {
       logit = get<V>().logits(logit, at);
     }

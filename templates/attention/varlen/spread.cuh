@@ -34,7 +34,9 @@ class SpreadVariant {
   static constexpr bool kMasksByRange = Variant::kMasksByRange;
   static constexpr bool kKeeps = Variant::kKeeps;
   static constexpr bool kKeepsByColumn = Variant::kKeepsByColumn;
-  static constexpr bool kNarrows = Variant::kNarrows;
+  static constexpr bool kNarrows = Variant::kNarrows && !Variant::kSimplifies;
+  // Neighbouring keys are not at neighbouring positions.
+  static constexpr bool kSimplifies = false;
   static constexpr bool kIndexesByKey = Variant::kIndexesByKey;
   static constexpr bool kStartsRows = false, kFinishesRows = false, kTransformsOutput = false;
   static constexpr bool kTakesTwo = false;
