@@ -20,7 +20,12 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 Work work_for_sm90(AttentionTraits traits) {
   if (tilts(traits)) traits.alibi = false;  // the tensor cores add it
   if (!traits.has_variant() || traits.attn_mask != DType::none) return work_of(traits);
-  if (traits.variant_indexes_by_key()) return work_of(traits);
+  if (traits.variant_indexes_by_key()) {
+    // Masks alone are applied in a branch of their own, which few tiles take.
+    const bool is_branch = traits.variant_masks_alone() && !traits.softcap && !traits.alibi &&
+                           traits.storage == Storage::dense;
+    return is_branch ? Work::light : work_of(traits);
+  }
   // Three math warpgroups leave registers for code that reads nothing at a key.
   if (!traits.variant_bounds_rows()) return Work::medium;
   if (traits.variant_tilts() && !tilts(traits)) return Work::medium;
@@ -308,6 +313,13 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   problem.measured = launch.measured;
   step.arguments.set_int(offsetof(AttentionParams, heads_paired),
                          paired_of(problem, launch, step.blocks));
+  // Nobody knows what the tiles of masks that read tensors cost: see sm90/drawn_schedule.cuh.
+  const bool draws = traits.variant_masks() && traits.variant_indexes_by_key();
+  if (launch.splits == 1 && draws && may_split) {
+    step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
+                                  offsetof(AttentionParams, nonce));
+    problem.recipe.workspace_bytes = kAttentionDrawBytes;
+  }
   if (launch.splits == 1) return true;
   // A warp's 16 rows are a tile of the workspace.
   const auto bytes = static_cast<std::size_t>(attention_workspace_bytes(
