@@ -16,6 +16,9 @@
 struct uint2 {
   unsigned x, y;
 };
+struct alignas(8) int2 {
+  int x, y;
+};
 struct uint3 {
   unsigned x, y, z;
 };
@@ -72,6 +75,8 @@ __device__ unsigned __match_any_sync(unsigned, int);
 __device__ unsigned __reduce_add_sync(unsigned, unsigned);
 __device__ unsigned __reduce_max_sync(unsigned, unsigned);
 __device__ unsigned __reduce_min_sync(unsigned, unsigned);
+__device__ int __reduce_max_sync(unsigned, int);
+__device__ int __reduce_min_sync(unsigned, int);
 __device__ int __clz(int);
 __device__ unsigned __umulhi(unsigned, unsigned);
 __device__ int __popc(unsigned);

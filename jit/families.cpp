@@ -14,9 +14,9 @@
 namespace kiln {
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 11> kFamilies = {
-      &kAttention, &kPlanAttention, &kGemm,     &kRmsNorm,    &kLayerNorm,   &kMergeStates,
-      &kAppendKv,  &kQuantize,      &kMoeRoute, &kMoePermute, &kMoeUnpermute};
+  static constexpr std::array<const Family*, 12> kFamilies = {
+      &kAttention,   &kPlanAttention, &kBoundElements, &kGemm,     &kRmsNorm,    &kLayerNorm,
+      &kMergeStates, &kAppendKv,      &kQuantize,      &kMoeRoute, &kMoePermute, &kMoeUnpermute};
   return kFamilies;
 }
 

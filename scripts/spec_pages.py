@@ -193,7 +193,8 @@ def page_text(families):
     text = PAGE.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN, 1)
     tail = rest.split(END, 1)[1]
-    tables = "\n\n".join(table_text(family) for family in families)
+    has_fields = [family for family in families if family["fields"] or family["tile_fields"]]
+    tables = "\n\n".join(table_text(family) for family in has_fields)
     return f"{head}{BEGIN}\n\n{tables}\n\n{END}{tail}"
 
 

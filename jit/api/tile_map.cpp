@@ -24,17 +24,12 @@ runtime::MemorySpan span_of(const auto& values, bool written) {
           written};
 }
 
-void launch(const std::string& ptx, const CallArguments& arguments, const TileMap& map,
-            std::span<const runtime::MemorySpan> tensors) {
-  std::vector<runtime::MemorySpan> spans(tensors.begin(), tensors.end());
-  spans.push_back(span_of(map.rows, false));
-  spans.push_back(span_of(map.kinds, true));
-  spans.push_back(span_of(map.shown, true));
+void launch(const std::string& ptx, const CallArguments& arguments, unsigned width, unsigned height,
+            unsigned threads, std::span<const runtime::MemorySpan> spans) {
   runtime::emulator::Run run;
   run.ptx = ptx, run.entry = kEntryName;
-  run.shape = {.grid = {static_cast<unsigned>(map.rows.size()),
-                        static_cast<unsigned>((map.key_tiles + 31) / 32), 1},
-               .block = {32, 1, 1},
+  run.shape = {.grid = {width, height, 1},
+               .block = {threads, 1, 1},
                .cluster = {1, 1, 1},
                .dynamic_shared_bytes = 0,
                .programmatic = false};
@@ -44,6 +39,29 @@ void launch(const std::string& ptx, const CallArguments& arguments, const TileMa
     runtime::emulator::run(run);
   } catch (const runtime::DeviceError& error) {
     throw_device_error(error);
+  }
+}
+
+void launch_map(const std::string& ptx, const CallArguments& arguments, const TileMap& map,
+                std::span<const runtime::MemorySpan> tensors) {
+  std::vector<runtime::MemorySpan> spans(tensors.begin(), tensors.end());
+  spans.push_back(span_of(map.rows, false));
+  spans.push_back(span_of(map.kinds, true));
+  spans.push_back(span_of(map.shown, true));
+  launch(ptx, arguments, static_cast<unsigned>(map.rows.size()),
+         static_cast<unsigned>((map.key_tiles + 31) / 32), 32, spans);
+}
+
+// What the recipe launches ahead of attention, into `workspace`, to which the arguments then point.
+void prepare(AttentionProblem& problem, std::vector<std::uint64_t>& workspace) {
+  workspace.resize((problem.recipe.workspace_bytes + 7) / 8);
+  for (Step& step : problem.recipe.steps()) {
+    if (step.arguments.wants_workspace()) step.arguments.set_workspace(workspace.data(), 1);
+    if (!step.prepares) continue;
+    const KernelSource source = source_of(step.spec, problem.texts);
+    const unsigned threads = step.spec.kernel().footprint(step.spec).threads;
+    launch(compile_entry(source, "tile map").ptx, step.arguments, step.blocks, 1, threads,
+           step.arguments.spans());
   }
 }
 
@@ -72,12 +90,14 @@ TileMap map_tiles(const TileMapCall& call) {
   const KernelSource source =
       source_beside(spec, problem.texts, render_tile_map(spec, tile, problem.texts),
                     "a map of the tiles of " + map.what);
+  std::vector<std::uint64_t> workspace;
+  prepare(problem, workspace);
   const TileMapParams params{
       map.rows.data(), map.kinds.data(), map.shown.data(),
       call.b,          call.h,           call.h / (call.heads / call.heads_kv),
       call.len_q,      call.len_kv,      map.key_tiles};
-  launch(compile_entry(source, "tile map").ptx, map_arguments(params, problem), map,
-         problem.arguments().spans());
+  launch_map(compile_entry(source, "tile map").ptx, map_arguments(params, problem), map,
+             problem.arguments().spans());
   return map;
 }
 

@@ -194,6 +194,7 @@ void resolve(AttentionProblem& problem, const runtime::Device& device, bool may_
   for (const AttentionPath& path : attention_paths()) {
     if (path.resolve(problem, device, may_split)) break;
   }
+  add_bounds_launch(problem, device, may_split);
   check_plan_length(problem);
 }
 
@@ -202,6 +203,8 @@ std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int
   for (const AttentionPath& path : attention_paths()) {
     for (int row : path.rows(traits, arch)) specs.emplace_back(*path.kernel, arch, row, traits);
   }
+  const bool has_bounds = traits.variant_bounds_elements() && traits.storage == Storage::dense;
+  if (has_bounds) specs.push_back(element_bounder(arch));
   return specs;
 }
 

@@ -14,4 +14,8 @@ extern const Template& kFlashAttentionVarlen;  // as the first, with lengths in 
 extern const Family kPlanAttention;
 extern const Template& kAttentionPlanner;
 
+// Bounds of the elements that masks read: see element_bounds.h.
+extern const Family kBoundElements;
+extern const Template& kElementBounder;
+
 }  // namespace kiln

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "jit/attention/element_bounds.h"
+
 namespace kiln {
 namespace {
 
@@ -42,6 +44,13 @@ NamedType type_of_mask_name(const VariantDefinition& d, std::string_view name) {
   return {true, is_of_sequence(*tensor) ? type_of(tensor->dtype) : ValueType::unknown};
 }
 
+NamedType type_of_mask_element(const VariantDefinition& d, std::string_view name) {
+  const NamedType type = type_of_mask_name(d, name);
+  if (type.exists && type.type != ValueType::unknown) return type;
+  const auto element = bounded_element(d, name);
+  return element ? NamedType{true, type_of(d.tensors[element->tensor.tensor].dtype)} : type;
+}
+
 std::string interval_of_name(const VariantDefinition& d, std::string_view name,
                              const std::string& box) {
   if (name == "at.distance") return "kiln::distance(" + box + ".distance)";
@@ -56,6 +65,7 @@ std::string interval_of_name(const VariantDefinition& d, std::string_view name,
     const char* const function = param->dtype == DType::i32 ? "kiln::point" : "kiln::real";
     return function + ("(arguments." + param->name + ".value)");
   }
+  if (const auto element = bounded_element(d, name)) return interval_of_element(d, *element, box);
   const VariantTensor* const tensor = find(d.tensors, name);
   if (tensor == nullptr) return "";
   std::string indices;
@@ -67,7 +77,7 @@ std::string interval_of_name(const VariantDefinition& d, std::string_view name,
 
 std::string why_unknown(const VariantDefinition& d, std::string_view name) {
   const VariantTensor* const tensor = find(d.tensors, name);
-  if (tensor == nullptr || is_of_sequence(*tensor)) return "";
+  if (tensor == nullptr || is_of_sequence(*tensor) || bounded_element(d, name)) return "";
   return "tensor element '" + tensor->name + "'";
 }
 

@@ -13,6 +13,10 @@ namespace kiln {
 // tile is unknown.
 NamedType type_of_mask_name(const VariantDefinition& definition, std::string_view name);
 
+// The same, and the types of the elements of tensors that are read at positions alone, whose bounds
+// are known: see element_bounds.h. The text of a table's element, `doc(kv)`, is taken for a name.
+NamedType type_of_mask_element(const VariantDefinition& definition, std::string_view name);
+
 // at.q is q; a parameter or tensor keeps its name.
 std::string plain_name(std::string_view name);
 

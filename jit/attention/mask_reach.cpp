@@ -61,10 +61,12 @@ void MaskReach::add(const MaskReach& other, std::size_t params) {
     bounds.push_back(std::move(bound));
   }
   is_whole = is_whole && other.is_whole;
+  bounded.insert(bounded.end(), other.bounded.begin(), other.bounded.end());
 }
 
 MaskReach reach_of(const VariantDefinition& d) {
-  MaskReach reach{.is_whole = d.mask.empty() && d.file_text.empty()};
+  MaskReach reach{.is_whole = d.mask.empty() && d.file_text.empty(),
+                  .bounded = {bounded_tensors(d)}};
   if (d.mask.empty()) return reach;
   const ParsedExpression parsed =
       parse_expression(d.mask, [&](std::string_view name) { return type_of_mask_name(d, name); });

@@ -1,5 +1,6 @@
-// How far from themselves queries see, by a mask's text and the numbers of a call: what a window's
-// length is to the choice of a kernel. It decides about speed alone.
+// What the host reads in a mask's text once: how far from themselves queries see, with the numbers
+// of a call, which is to the choice of a kernel what a window's length is; and which tensors'
+// elements are to be bounded. It decides about speed alone.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "jit/attention/element_bounds.h"
 #include "kiln/variant.h"
 
 namespace kiln {
@@ -27,6 +29,8 @@ struct MaskReach {
   };
   std::vector<Bound> bounds{};
   bool is_whole = true;  // these bounds are all that hides
+  // Of each definition of a list, the tensors of whose elements bounds may be computed.
+  std::vector<std::vector<BoundedTensor>> bounded{};
 
   // Adds those of a variant that has `params` parameters ahead of it in a list.
   void add(const MaskReach& other, std::size_t params);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/attention/element_bounds.h"
 #include "jit/attention/mask_formula.h"
 #include "jit/attention/mask_names.h"
 #include "jit/attention/mask_writer.h"
@@ -31,8 +32,8 @@ std::string of_box(const char* type_and_name, const std::string& body) {
 
 MaskSource mask_source(const VariantDefinition& d) {
   MaskSource source;
-  const ParsedExpression parsed =
-      parse_expression(d.mask, [&](std::string_view name) { return type_of_mask_name(d, name); });
+  const ParsedExpression parsed = parse_expression(
+      d.mask, [&](std::string_view name) { return type_of_mask_element(d, name); });
   if (!parsed.tree) {
     source.unread.push_back("anything from " + parsed.fault + " on");
     return source;
@@ -54,7 +55,9 @@ MaskSource mask_source(const VariantDefinition& d) {
     text
         << of_box("kiln::Interval keys_within", MaskWriter(d).keys_body(shows))
         << "  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {\n"
-        << "    return kiln::range_of(*this, rows);\n  }\n";
+        // The bounds of elements of many keys take a load for each 64.
+        << "    return kiln::" << (bounded_tensors(d).empty() ? "range_of" : "compared_range_of")
+        << "(*this, rows);\n  }\n";
   }
   source.bounds_rows = MaskWriter(d).bounds_rows(shows);
   if (MaskWriter(d).shows_first_keys(shows)) {

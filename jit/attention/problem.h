@@ -2,9 +2,13 @@
 // and the packed arguments. Every argument error ends in these checks, in one sentence.
 #pragma once
 
+#include <array>
+
+#include "jit/attention/element_bounds.h"
 #include "jit/attention/traits.h"
 #include "jit/op/launch.h"
 #include "kiln/attention.h"
+#include "templates/bound_elements/params.h"
 
 namespace kiln {
 
@@ -18,12 +22,23 @@ struct AttentionNames {
 
 struct TunedAttention;
 
+// A tensor of a mask, of whose elements a launch ahead may compute bounds: see element_bounds.h.
+struct BoundedArgument {
+  BoundedTensor dimensions;
+  const TensorView* view;
+  std::size_t offset;  // of the pointer to its bounds in the argument block
+  int number;          // of the tensor among the call's
+  int entries, length;
+};
+
 struct AttentionProblem : Problem {
   AttentionNames names;
   AttentionTraits traits;
   int batch = 0, heads = 0, heads_kv = 0, len_q = 0, len_kv = 0;
   int keys = 0;              // the most that one query sees
   bool may_be_even = false;  // a variant's mask may leave all queries as many
+  std::size_t bounded_count = 0;
+  std::array<BoundedArgument, kMostBoundedTensors> bounded;
   // Where sequences have lengths of their own, len_q and len_kv are bounds, and these say how many
   // queries all sequences have, and that no two CTAs share the keys of a query tile.
   std::int64_t tokens = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/attention/config.h"
+#include "jit/attention/element_bounds.h"
 #include "jit/attention/logit_tilt.h"
 #include "jit/attention/mask_source.h"
 #include "jit/attention/variant_arguments.h"
@@ -76,7 +77,7 @@ std::string user_variant(const VariantDefinition& d) {
     return text.str();
   }
   text << "struct UserVariant : kiln::VariantDefaults {\n"
-       << slot_members(d.params, d.tensors)
+       << slot_members(d.params, d.tensors) << bounds_members(d, bounded_tensors(d))
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
        << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
   if (!may_index_by_key(d)) text << "  static constexpr bool kIndexesByKey = false;\n";
@@ -118,8 +119,10 @@ std::string includes_of(const std::string& file_text) {
 std::string user_variants(const Variant& variant) {
   const Variant::Definitions& definitions = variant.definitions();
   SourceText text;
-  if (std::ranges::any_of(definitions,
-                          [](const auto& d) { return !members_over_tiles(*d).empty(); }))
+  const auto reads_tiles = [](const auto& d) {
+    return !members_over_tiles(*d).empty() || !bounded_tensors(*d).empty();
+  };
+  if (std::ranges::any_of(definitions, reads_tiles))
     text << "#include \"/kiln/attention/mask_box.cuh\"\n\n";
   if (definitions.size() == 1) return text.str() + user_variant(*definitions[0]);
   for (std::size_t i = 0; i < definitions.size(); ++i) {

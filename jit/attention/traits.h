@@ -64,13 +64,14 @@ struct AttentionTraits {
   // What a row must serve: see code_of() in variant_arguments.h. Rows are chosen by the traits
   // alone, so the digest of a Variant says it.
   static constexpr std::uint64_t kIndexesByKey = 1, kMasks = 2, kBoundsRows = 4, kTilts = 8,
-                                 kTiltsPast = 16, kMasksAlone = 64;
+                                 kTiltsPast = 16, kBoundsElements = 32, kMasksAlone = 64;
   static constexpr std::uint64_t kCodeBits =
-      kIndexesByKey | kMasks | kBoundsRows | kTilts | kTiltsPast | kMasksAlone;
+      kIndexesByKey | kMasks | kBoundsRows | kTilts | kTiltsPast | kBoundsElements | kMasksAlone;
   bool variant_indexes_by_key() const { return (variant[1] & kIndexesByKey) != 0; }
   bool variant_masks() const { return (variant[1] & kMasks) != 0; }
   bool variant_bounds_rows() const { return (variant[1] & kBoundsRows) != 0; }
   bool variant_tilts() const { return (variant[1] & kTilts) != 0; }
+  bool variant_bounds_elements() const { return (variant[1] & kBoundsElements) != 0; }
   bool variant_tilts_past() const { return (variant[1] & kTiltsPast) != 0; }
   // It changes no logits, and what it reads at a key leaves registers free.
   bool variant_masks_alone() const { return (variant[1] & kMasksAlone) != 0; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "jit/attention/element_bounds.h"
 #include "jit/attention/logit_tilt.h"
 #include "jit/attention/mask_reach.h"
 #include "jit/attention/mask_source.h"
@@ -101,7 +102,7 @@ std::size_t argument_words(const VariantDefinition& d) {
   for (const VariantTensor& tensor : d.tensors) {
     words += 1 + tensor.indices.size() * (is_table(tensor) ? 2 : 1);
   }
-  return words;
+  return words + kBoundsWords * bounded_tensors(d).size();
 }
 
 bool may_index_by_key(const VariantDefinition& d) {
@@ -138,7 +139,9 @@ std::uint64_t code_of(const VariantDefinition& d) {
                            (d.mask.empty() || mask_source(d).bounds_rows);
   return (by_key ? Traits::kIndexesByKey : 0) | (masks ? Traits::kMasks : 0) |
          (bounds_rows && !by_key ? Traits::kBoundsRows : 0) | (tilts ? Traits::kTilts : 0) |
-         (tilt.of_past ? Traits::kTiltsPast : 0) | (masks_alone(d) ? Traits::kMasksAlone : 0);
+         (tilt.of_past ? Traits::kTiltsPast : 0) |
+         (bounded_tensors(d).empty() ? 0 : Traits::kBoundsElements) |
+         (masks_alone(d) ? Traits::kMasksAlone : 0);
 }
 
 void add_reach(const BoundVariant& bound, AttentionProblem& problem) {
@@ -244,13 +247,19 @@ BoundVariant compose(const std::vector<BoundVariant>& list) {
 void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem) {
   const double* value = bound.values().data();
   const TensorView* tensor = bound.tensors().data();
+  const std::vector<BoundedTensor>* bounded = bound.variant().reach().bounded.data();
   CallArguments& arguments = problem.arguments();
   for (const auto& definition : bound.variant().definitions()) {
     for (const VariantParam& param : definition->params) {
       add_param(param, *value++, arguments);
     }
+    const auto first = static_cast<int>(problem.tensors.all().size());
+    const TensorView* const views = tensor;
     for (const VariantTensor& declared : definition->tensors) {
       add_tensor(*definition, declared, *tensor++, problem);
+    }
+    for (const BoundedTensor& one : *bounded++) {
+      add_bounds_arguments(one, views[one.tensor], first + static_cast<int>(one.tensor), problem);
     }
   }
 }

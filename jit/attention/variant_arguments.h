@@ -24,7 +24,8 @@ bool may_index_by_key(const VariantDefinition& definition);
 // What the choice of a kernel has to know of a definition's code, as bits of AttentionTraits:
 // kIndexesByKey, see above; kMasks, it may hide keys; kBoundsRows, it does nothing but bound the
 // keys of each row, as the built-in masks do, and tilt logits; kTilts, it does that (LogitTilt),
-// and kTiltsPast, only those of keys up to the query's own.
+// and kTiltsPast, only those of keys up to the query's own; kBoundsElements, a launch may compute
+// bounds of elements that it reads (element_bounds.h).
 std::uint64_t code_of(const VariantDefinition& definition);
 
 // Says in the problem how many keys the masks leave of a row, and whether as many of all rows, as

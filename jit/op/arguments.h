@@ -23,6 +23,8 @@ class CallArguments {
   CallArguments(const CallArguments& other) { *this = other; }
   CallArguments& operator=(const CallArguments& other) {  // of what is used alone
     size_ = other.size_, count_ = other.count_, workspace_ = other.workspace_;
+    into_workspace_count_ = other.into_workspace_count_;
+    std::copy_n(other.into_workspace_.begin(), into_workspace_count_, into_workspace_.begin());
     std::memcpy(bytes_, other.bytes_, size_);
     std::memcpy(pointers_.data(), other.pointers_.data(), count_ * sizeof(Pointer));
     std::memcpy(spans_.data(), other.spans_.data(), (count_ + 1) * sizeof(runtime::MemorySpan));
@@ -76,6 +78,14 @@ class CallArguments {
     workspace_ = {static_cast<std::uint16_t>(pointer), static_cast<std::uint16_t>(nonce), begin,
                   bytes};
   }
+  // One more pointer to the workspace that the launch uses, to what lies at `begin` of the call's.
+  void add_workspace_pointer(std::size_t offset, std::size_t begin) {
+    if (into_workspace_count_ == into_workspace_.size()) [[unlikely]]
+      refuse_overflow("pointers to a workspace");
+    into_workspace_[into_workspace_count_++] = {static_cast<std::uint16_t>(offset), begin};
+  }
+  // The launch also uses the call's workspace up to `end`.
+  void extend_workspace(std::size_t end) { workspace_.bytes = end - workspace_.begin; }
   bool wants_workspace() const { return workspace_.bytes != 0; }
   // Points the launch to its part of the call's workspace. `nonce` is not 0 and of this launch
   // alone.
@@ -83,6 +93,10 @@ class CallArguments {
     const std::uint64_t address = reinterpret_cast<std::uint64_t>(workspace) + workspace_.begin;
     std::memcpy(bytes_ + workspace_.pointer, &address, sizeof address);
     if (workspace_.nonce != 0) std::memcpy(bytes_ + workspace_.nonce, &nonce, sizeof nonce);
+    for (std::size_t i = 0; i < into_workspace_count_; ++i) {
+      const auto place = reinterpret_cast<std::uint64_t>(workspace) + into_workspace_[i].begin;
+      std::memcpy(bytes_ + into_workspace_[i].offset, &place, sizeof place);
+    }
     spans_[count_] = {address, workspace_.bytes, true};
   }
 
@@ -140,6 +154,11 @@ class CallArguments {
     std::size_t begin = 0, bytes = 0;
   };
 
+  struct IntoWorkspace {
+    std::uint16_t offset;
+    std::size_t begin;
+  };
+
   // Throws std::length_error: a family packs more than the block holds, which its limits on user
   // parameters and tensors should have ruled out.
   [[noreturn]] static void refuse_overflow(const char* what);
@@ -148,6 +167,8 @@ class CallArguments {
   std::size_t size_ = 0;
   std::size_t count_ = 0;
   WorkspaceUse workspace_;
+  std::size_t into_workspace_count_ = 0;
+  std::array<IntoWorkspace, 4> into_workspace_;
   std::array<Pointer, kMaxPointers> pointers_;
   std::array<runtime::MemorySpan, kMaxPointers + 1> spans_;
 };

@@ -244,7 +244,16 @@ class Parser {
     } while (open > 0);
     // A member, a call or a name behind a call's result might be anything that belongs to it.
     if (peek() == "." || peek() == "(" || peek() == "::") lose();
+    const std::string whole = text + joined_from(bracket);
+    if (const NamedType known = type_of_(whole); known.exists) {
+      return node(O::name, known.type, {}, whole);
+    }
     return unknown_call(text, bracket);
+  }
+  std::string joined_from(std::size_t token) const {
+    std::string joined;
+    for (; token < at_; ++token) joined += tokens_[token];
+    return joined;
   }
   // From `bracket` to where the parser is.
   ExpressionPointer unknown_call(const std::string& text, std::size_t bracket) {

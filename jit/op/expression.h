@@ -64,7 +64,8 @@ struct ParsedExpression {
   std::string fault;       // says of what stopped it, for people
 };
 
-// `type_of` gives the type of a name, such as q or at.q, or nothing for one that is not a value.
+// `type_of` gives the type of a name, such as q or at.q, or nothing for one that is not a value. It
+// is also asked for calls, by their text without spaces: one of which it gives a type is a name.
 struct NamedType {
   bool exists = false;
   ValueType type = ValueType::unknown;

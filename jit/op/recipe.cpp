@@ -101,11 +101,17 @@ void launch_steps(Recipe& recipe, const RecipeKernels& kernels, runtime::Device&
                   void* workspace, void* stream) {
   const auto steps = recipe.steps();
   try {
-    for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto launch = [&](std::size_t i) {
       Step& step = steps[i];
       if (step.arguments.wants_workspace()) step.arguments.set_workspace(workspace, new_nonce());
       launch_step(step, *kernels[i], device, stream,
                   i + 1 < steps.size() ? &steps[i + 1] : nullptr);
+    };
+    for (std::size_t i = 1; i < steps.size(); ++i) {
+      if (steps[i].prepares) launch(i);
+    }
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!steps[i].prepares) launch(i);
     }
   } catch (const runtime::DeviceError& error) {
     throw_device_error(error);

@@ -25,6 +25,7 @@ struct Step {
   int splits = 1;                // CTAs that share a tile
   std::int64_t whole_tiles = 0;  // of a launch with splits: the first tiles, which are not split
   bool programmatic = false;     // may start before the step before it has ended
+  bool prepares = false;         // is launched ahead of the call's first step, which reads of it
   CallArguments arguments;
 };
 
@@ -75,8 +76,8 @@ RecipeKernels find_kernels(const Recipe& recipe, const UserTexts& texts, runtime
 void launch_step(const Step& step, const LoadedKernel& kernel, runtime::Device& device,
                  void* stream, const Step* next = nullptr);
 
-// Launches the steps in order. Requires: `workspace` is what workspace_bytes asks for. A driver's
-// failure becomes CudaError.
+// Launches the steps in order, those that prepare ahead of the others. Requires: `workspace` is
+// what workspace_bytes asks for. A driver's failure becomes CudaError.
 void launch_steps(Recipe& recipe, const RecipeKernels& kernels, runtime::Device& device,
                   void* workspace, void* stream);
 

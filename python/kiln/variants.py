@@ -120,9 +120,12 @@ def global_window(first: int, reach: int) -> Any:
 def documents(ids: Any, bounds: Any = None) -> Any:
     """A query sees the keys of its own document. Not causal: add `causal=True` for that.
 
+    Tiles of keys of other documents are neither read nor computed.
+
     ids:    int32 [batch, len_kv], the number of each position's document. len_q <= len_kv
-    bounds: document_bounds(ids), of the same elements. With it, tiles of keys of other documents
-            are neither read nor computed. Without it, the numbers are read at every pair"""
+    bounds: document_bounds(ids), of the same elements. Without it, each call finds the bounds by
+            a launch of its own; calls over sequences and calls with fewer than 64 queries read
+            the numbers at every pair instead"""
     if bounds is None:
         return _DOCUMENTS(mine=ids, its=ids)
     wanted = [ids.shape[0], -(-ids.shape[1] // _DOCUMENT_BLOCK), 2]

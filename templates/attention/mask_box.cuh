@@ -6,6 +6,7 @@
 // the box by those of its parts that bound the query, the key or the distance; nothing is left of
 // a box in which they contradict each other. That makes the usual masks exact.
 #pragma once
+#include "/kiln/attention/element_bounds.cuh"
 #include "/kiln/attention/interval.cuh"
 #include "/kiln/attention/variant.cuh"
 
@@ -94,6 +95,13 @@ __device__ __forceinline__ Tile tile_of(const Mask& mask, const TileRows& rows, 
   return mask.may_hide(box) ? Tile::partial : Tile::full;
 }
 
+// Returns the keys that comparisons with the rows' positions bound: the rows see none outside.
+template <class Mask>
+__device__ __forceinline__ Range compared_range_of(const Mask& mask, const TileRows& rows) {
+  const Interval keys = mask.keys_within(box_of(rows, 0, rows.len_kv - 1));
+  return keys.empty() ? Range{0, 0} : Range{keys.low, keys.high + 1};
+}
+
 // Returns the keys outside of which the rows see none. Where the mask shows a row one run of keys,
 // these are the keys that its comparisons bound. Otherwise it is to within a step of 64 from either
 // end: the same, less the largest runs that can be cut off, then smaller ones. That takes two
@@ -101,10 +109,9 @@ __device__ __forceinline__ Tile tile_of(const Mask& mask, const TileRows& rows, 
 template <class Mask>
 __device__ __forceinline__ Range range_of(const Mask& mask, const TileRows& rows) {
   constexpr int kStep = 64;
-  const Interval keys = mask.keys_within(box_of(rows, 0, rows.len_kv - 1));
-  if (keys.empty()) return {0, 0};
-  if constexpr (Mask::kMasksByRange) return {keys.low, keys.high + 1};
-  int begin = keys.low / kStep, end = keys.high / kStep + 1;
+  const Range keys = compared_range_of(mask, rows);
+  if (Mask::kMasksByRange || keys.begin == keys.end) return keys;
+  int begin = keys.begin / kStep, end = (keys.end - 1) / kStep + 1;
   int run = 1;
   while (run <= (end - begin) / 2) run *= 2;
 #pragma unroll 1

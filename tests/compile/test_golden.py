@@ -61,7 +61,10 @@ SPECS = {
         **ATTENTION,
         "variant": [
             {"name": "t5", "tensors": [["bucket", "i64[*]"]], "logits": "logit + bucket(kv - q)"},
-            {"name": "even", "mask": "kv % 2 == 0"},
+            {
+                "name": "even_of_document", "tensors": [["doc", "i32[*, *]"]],
+                "mask": "kv % 2 == 0 && doc(b, q) == doc(b, kv)",
+            },
         ],
     },
     "gemm_bf16_nt": GEMM,
@@ -111,6 +114,7 @@ SPECS = {
         "scale_power_of_two": True, "counts": True, "lanes": 16,
     },
     "plan_attention": {"op": "plan_attention", "mask": "window", "context_parallel": True},
+    "bound_elements": {"op": "bound_elements"},
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
 }  # fmt: skip
 

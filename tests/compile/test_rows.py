@@ -32,6 +32,7 @@ TILE = {
     "moe_unpermute": (),
     "quantize": ("lanes", "vectors", "groups"),
     "plan_attention": (),
+    "bound_elements": (),
 }
 
 

@@ -85,7 +85,7 @@ def program(folder, masks, exact, tiles):
             f" {int(number < exact)},"
             f" [](Draw& draw, {kind}& mask) {{ {fill} }});\n"
         )
-    main = MAIN + "int main() {\n" + calls + "  return failures != 0;\n}\n"
+    main = MAIN + ELEMENTS_BOUND + "int main() {\n" + calls + "  return failures != 0;\n}\n"
     return build(folder, sources, main)
 
 
@@ -155,6 +155,7 @@ class Grammar:
     def integer(self, depth):
         if depth == 0 or self.random.random() < 0.2:
             return self.pick("q", "kv", "row", "b", "h", "len_q", "len_kv", "x", "y", "n", "mine",
+                             "own(b, q)", "own(b, kv)", "its(kv)", "its(row)", "int(flag(at.kv))",
                              str(self.random.randrange(70)), "q - kv", "0x1f", "017")  # fmt: skip
         a, b, less = self.integer(depth - 1), self.integer(depth - 1), depth - 1
         divisor = self.pick("n", "7", "-n", "64", "(n + 1)")
@@ -179,6 +180,8 @@ class Grammar:
     def boolean(self, depth):
         if depth == 0 or self.random.random() < 0.4:
             compare = self.pick("<", "<=", ">", ">=", "==", "!=")
+            if self.random.random() < 0.1:
+                return self.pick("flag(row)", "flag(kv)")
             if self.random.random() < 0.2:
                 return f"({self.real(1)} {compare} {self.real(1)})"
             return f"({self.integer(depth)} {compare} {self.integer(min(depth, 1))})"
@@ -201,29 +204,100 @@ FILL = """
   mask.arguments.mine.data.value = lengths;
   mask.arguments.mine.strides[0].value = 1;
 """
+TABLES = {"own_1": "int", "its_0": "kiln::i64", "flag_0": "bool"}
+
+
+def fill_of(source):
+    """FILL, and the elements and bounds of the tables that the mask reads at positions."""
+    return FILL + "".join(
+        f"static Elements<{kind}> {name}; "
+        f"{name}.bind(draw, mask.arguments.{name[:-2]}, mask.element_bounds.{name});\n"
+        for name, kind in TABLES.items()
+        if f"kiln::ElementBounds {name};" in source
+    )
+
+
+# Runs of equal elements, as documents have; of one call in four, no bounds are known.
+ELEMENTS_BOUND = """
+template <class T>
+struct Elements {
+  T values[4][512];
+  int2 bounds[4][8];
+
+  template <class Table>
+  void bind(Draw& draw, Table& table, kiln::ElementBounds& of) {
+    constexpr bool kEntries = sizeof table.extents / sizeof table.extents[0] == 2;
+    const int length = draw(1, 512), run = draw(1, 200), most = draw(1, 300);
+    for (auto& entry : values) {
+      T value = static_cast<T>(draw(-3, most));
+      for (int i = 0; i < length; ++i) {
+        if (draw(0, run) == 0) value = static_cast<T>(draw(-3, most));
+        entry[i] = value;
+      }
+    }
+    const int blocks = kiln::bounded_blocks(length);
+    for (int entry = 0; entry < 4; ++entry) {
+      for (int block = 0; block < blocks; ++block) {
+        int2& all = bounds[entry][block] = {2147483647, -2147483647 - 1};
+        for (int i = block * 64; i < min(length, (block + 1) * 64); ++i) {
+          all.x = min(all.x, static_cast<int>(values[entry][i]));
+          all.y = max(all.y, static_cast<int>(values[entry][i]));
+        }
+      }
+    }
+    table.data.value = values[0];
+    table.strides[kEntries].value = 1, table.extents[kEntries].value = length;
+    if (kEntries) table.strides[0].value = 512, table.extents[0].value = 4;
+    of.data.value = draw(0, 3) ? bounds[0] : nullptr;
+    of.blocks.value = blocks, of.entry_blocks.value = kEntries ? 8 : 0;
+  }
+};
+"""
 
 
 def test_random_masks_are_never_wrong(tmp_path):
     grammar = Grammar()
     types = {
         "params": [["x", "i32"], ["y", "i32"], ["n", "i32"], ["s", "f32"]],
-        "tensors": [["mine", "i32[b]"]],
+        "tensors": [
+            ["mine", "i32[b]"],
+            ["own", "i32[*, *]"],
+            ["its", "i64[*]"],
+            ["flag", "bool[*]"],
+        ],
     }
     definitions = [{**types, "mask": grammar.boolean(3)} for _ in range(80)]
     sources = rendered(definitions)
-    masks = [(d, FILL) for d, one in zip(definitions, sources) if "kv_range" in one["source"]][:40]
+    masks = [
+        (d, fill_of(one["source"]))
+        for d, one in zip(definitions, sources)
+        if "kv_range" in one["source"]
+    ][:40]
     assert len(masks) == 40
     output = run(program(tmp_path, masks, 0, 300))
     decided = sum(int(line.split("decided ")[1].split()[0]) for line in output.splitlines())
     assert decided > 1000, output
 
 
-ELEMENTS = {"tensors": [["mine", "i32[b, q]"], ["its", "i32[b, kv]"], ["allowed", "bool[kv]"]]}
+ELEMENTS = {"tensors": [["by_head", "bool[h, kv]"], ["its", "f32[b, kv]"], ["table", "i32[*]"],
+                        ["weight", "f32[kv]"]]}  # fmt: skip
+
+
+def test_documents_are_exact_to_blocks(tmp_path):
+    """Tiles of other documents than the queries' are skipped, those of the same are shown whole."""
+    definition = {"tensors": [["own", "i32[*, *]"]], "mask": "own(b, q) == own(b, kv)"}
+    (one,) = rendered([definition])
+    assert "compared_range_of" in one["source"] and "cannot be read" not in one["note"]
+    fill = fill_of(one["source"]).removeprefix(FILL)
+    (line,) = run(program(tmp_path, [(definition, fill)], 0, 3000)).splitlines()
+    assert int(line.split("decided ")[1].split()[0]) > 600, line
 
 
 def test_a_mask_that_cannot_be_read_keeps_its_kernel():
     for text, note in [
-        ("allowed", "tensor element 'allowed' cannot be read"),
+        ("by_head", "tensor element 'by_head' cannot be read"),
+        ("table(q / 2)", "'table()' cannot be read"),
+        ("weight < 0.5f", "tensor element 'weight' cannot be read"),
         ("helper(q, kv) < 3", "'helper()' cannot be read"),
         ("[&] { return kv <= q; }()", "anything from '{' on cannot be read"),
         ("kv <= q, kv < 3", "anything from ',' on cannot be read"),
@@ -279,11 +353,11 @@ def test_runs_of_keys_are_right_up_to_the_ends_of_the_ints(tmp_path):
 
 
 def test_what_is_unknown_does_not_hide_the_rest():
-    (one,) = rendered([{**ELEMENTS, "mask": "kv <= q && mine == its"}])
+    (one,) = rendered([{**ELEMENTS, "mask": "kv <= q && by_head == its"}])
     shows = one["source"].split("may_show")[1].split("may_hide")[0]
     assert "may_be_at_most(" in shows or "may_be_at_least(" in shows
     assert "skipped, and none is known to be shown whole" in one["note"]
-    assert one["note"].endswith("tensor element 'mine', tensor element 'its' cannot be read")
+    assert one["note"].endswith("tensor element 'by_head', tensor element 'its' cannot be read")
 
 
 def test_a_long_expression_ends():

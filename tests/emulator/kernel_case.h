@@ -20,8 +20,8 @@ class KernelCase {
   // 1, moves the tile of K with which a GEMM's ring of stages ends, and in 1 and 2 CTAs share
   // tiles; attention has a positive scale and, if it can, keys split in two; a negative scale;
   // hardly any keys, so that tiles, or a split of sm_90a's three, are empty. The others: see
-  // varlen_case.cpp, norm_case.cpp, merge_case.cpp, append_case.cpp, moe_case.cpp and
-  // quantize_case.cpp.
+  // varlen_case.cpp, bounds_case.cpp, norm_case.cpp, merge_case.cpp, append_case.cpp,
+  // moe_case.cpp and quantize_case.cpp.
   static constexpr int kSizes = 3;
   explicit KernelCase(const Specialization& spec, int size = 0);
 
@@ -58,6 +58,7 @@ class KernelCase {
   // `spec`: of the kernel that attends. `planned`: behind spec_, which makes its plan.
   void make_varlen(const Specialization& spec, int size, bool planned = false);
   void make_plan(int size);
+  void make_bound_elements(int size);
   void make_gemm(int size);
   void make_norm(int size);
   void make_merge_states(int size);

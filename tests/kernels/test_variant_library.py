@@ -58,13 +58,15 @@ def test_documents():
         mask=lambda at: ids[:, None, :, None] == ids[:, None, None, :])  # fmt: skip
 
 
+@pytest.mark.parametrize("is_given", [True, False])
 @pytest.mark.parametrize("missing", [0, 37])
-def test_documents_with_bounds_read_no_tile_of_others(missing):
+def test_documents_read_no_tile_of_others(missing, is_given):
     """Numbers in order, and in none: bounds say only what a block of positions may hold."""
     length = 640
     place = torch.arange(length, device=DEVICE, dtype=torch.int32)
     ids = torch.stack([place // 320, place * 7 % 5])
-    bound = variants.documents(ids, variants.document_bounds(ids))
+    bounds = variants.document_bounds(ids) if is_given else None
+    bound = variants.documents(ids, bounds)
     case = AttentionCase(batch=2, heads=2, heads_kv=1, len_q=length - missing, len_kv=length)
     run(bound, case, mask=lambda at: ids[:, None, missing:, None] == ids[:, None, None, :])
     q, k, v = case.inputs()

@@ -186,7 +186,7 @@ def test_explain_says_whether_tiles_are_skipped():
 
     skipped = "the variant's mask is evaluated over intervals too: tiles that it hides are skipped"
     assert any(reason.startswith(skipped) for reason in why(WINDOW(w=3)))
-    allowed = torch.ones(64, dtype=torch.bool, device=DEVICE)
-    element = jit.Variant("element", tensors={"allowed": "bool[kv]"}, mask="allowed")
+    allowed = torch.ones(2, 64, dtype=torch.bool, device=DEVICE)
+    element = jit.Variant("element", tensors={"allowed": "bool[h, kv]"}, mask="allowed")
     assert any("tensor element 'allowed' cannot be read" in reason
                for reason in why(element(allowed=allowed)))  # fmt: skip

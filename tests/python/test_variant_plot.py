@@ -14,7 +14,9 @@ from kiln import jit, variants
 
 WINDOW = jit.Variant("window", params={"w": "i32"}, mask="kv <= q && q - kv < w")
 # Its text says of whole tiles that no later key is visible, and nothing else.
-UNREAD = jit.Variant("unread", tensors={"low": "i32[kv]"}, mask="kv == q || (kv <= q && kv >= low)")
+UNREAD = jit.Variant(
+    "unread", tensors={"low": "i32[h, kv]"}, mask="kv == q || (kv <= q && kv >= low)"
+)
 
 
 def visible(seq_q, seq_kv, mask):
@@ -58,8 +60,8 @@ def test_other_tiles_and_masks_beside_the_variants():
 
 
 def test_what_intervals_cannot_decide_shows():
-    low = torch.zeros(128, dtype=torch.int32)
-    low[:64] = 1000  # hides the first keys from all
+    low = torch.zeros(1, 128, dtype=torch.int32)
+    low[:, :64] = 1000  # hides the first keys from all
     drawn = UNREAD(low=low).plot(128, 128, None, tile=(64, 64))
     assert drawn["kinds"] == [["partial", "skip"], ["empty", "partial"]]
     assert (drawn["partial"], drawn["empty"], drawn["whole"]) == (3, 1, 0)
@@ -72,9 +74,8 @@ def test_bounds_of_documents_leave_nothing_undecided():
     ids = torch.tensor([0] * 128 + [1] * 64 + [2] * 192, dtype=torch.int32)[None]
     for bounds in (None, variants.document_bounds(ids)):
         drawn = variants.documents(ids, bounds).plot(384, 384, None, causal=True, tile=(64, 64))
-        is_bounded = bounds is not None
-        assert (drawn["empty"] == 0 and drawn["whole"] == 0) == is_bounded
-        assert drawn["wrong"] == 0 and drawn["full"] == (4 if is_bounded else 0)
+        assert (drawn["empty"], drawn["whole"], drawn["wrong"]) == (0, 0, 0)
+        assert drawn["full"] == 4
 
 
 def test_a_template_file_that_is_wrong_shows(tmp_path):
@@ -93,8 +94,8 @@ def test_a_template_file_that_is_wrong_shows(tmp_path):
 @pytest.mark.parametrize("arch, length", [("sm_90a", 300), ("sm_80", 200)])
 def test_kernels_read_the_tiles_that_are_drawn(arch, length):
     """A key that is NaN reaches the rows whose tiles are visited, and no others."""
-    low = torch.zeros(length, dtype=torch.int32)
-    low[:150] = 1000
+    low = torch.zeros(1, length, dtype=torch.int32)
+    low[:, :150] = 1000
     bound = UNREAD(low=low)
     heads, heads_kv = 72, 12  # tiles enough that no two blocks share one's keys
     drawn = bound.plot(length, length, None, arch=arch, head_dim=64, heads=heads, heads_kv=heads_kv)

@@ -268,3 +268,14 @@ def test_macros_of_c_are_undefined_and_what_replaces_them():
         np.testing.assert_allclose(lse, np.log(2), rtol=1e-3)
         spoilt = jit.flash_attention(q, q, q, variant=jit.Variant("spoilt", logits=nan))
         assert np.isnan(spoilt).all()
+
+
+def test_kernels_of_a_mask_that_reads_elements_come_with_that_of_their_bounds():
+    tensors = [["mine", "i32[b, q]"], ["its", "i32[b, kv]"], ["weight", "f32[b, kv]"]]
+    spec = {"op": "flash_attention", "head_dim": 64, "mask": "causal"}
+    for mask, is_bounded in (("mine == its", True), ("weight < 0.5f", False)):
+        variant = {"name": "of_elements", "tensors": tensors, "mask": mask}
+        ops = [one["spec"]["op"] for one in kiln.inspect({**spec, "variant": variant}, "sm_90a")]
+        assert ops.count("bound_elements") == is_bounded
+        ragged = {**spec, "variant": variant, "storage": "ragged"}
+        assert all(one["spec"]["op"] != "bound_elements" for one in kiln.inspect(ragged, "sm_90a"))

@@ -34,6 +34,7 @@ template <class T> T __ldg(const T* at) { return *at; }
 template <class To, class From> To bits_as(From from) {
   To to; std::memcpy(&to, &from, sizeof to); return to;
 }
+struct int2 { int x, y; };
 inline float __int_as_float(int x) { return bits_as<float>(x); }
 inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 """

@@ -44,28 +44,34 @@ using namespace ::kiln;
 using VariantDefaults = DefaultHooks<struct Own>;
 }  // namespace kiln
 struct UserVariant : kiln::VariantDefaults {
+  struct {
+    kiln::VariantTable<int, 2> doc;
+  } arguments;
+  struct {
+    kiln::ElementBounds doc_1;
+  } element_bounds;
   static constexpr bool kTransformsLogits = false;
   static constexpr bool kMasks = true;
-  static constexpr bool kIndexesByKey = false;
   __device__ __forceinline__ bool keep(const kiln::Position& at) const {
     [[maybe_unused]] const int b = at.b, h = at.h, h_kv = at.h_kv, row = at.row,
                                q = at.q, kv = at.kv, len_q = at.len_q,
                                len_kv = at.len_kv;
+    [[maybe_unused]] const auto& doc = arguments.doc;
     return
 #line 1 "variant 1 mask"
 (
 #line 1 "variant 1 mask"
-kv % 2 == 0
+kv % 2 == 0 && doc(b, q) == doc(b, kv)
 );
 #line 1 "kernel.cu"
   }
   static constexpr bool kTilesBySequence = true;
   static constexpr bool kRangeFollowsKeep = true;
   __device__ __forceinline__ bool may_show(const kiln::MaskBox& box) const {
-    return kiln::may_be_equal(kiln::remainder(box.kv, kiln::point(2)), kiln::point(0));
+    return (kiln::may_be_equal(kiln::remainder(box.kv, kiln::point(2)), kiln::point(0)) && kiln::may_be_equal(element_bounds.doc_1.at(box.b, box.q), element_bounds.doc_1.at(box.b, box.kv)));
   }
   __device__ __forceinline__ bool may_hide(const kiln::MaskBox& box) const {
-    return kiln::may_differ(kiln::remainder(box.kv, kiln::point(2)), kiln::point(0));
+    return (kiln::may_differ(kiln::remainder(box.kv, kiln::point(2)), kiln::point(0)) || kiln::may_differ(element_bounds.doc_1.at(box.b, box.q), element_bounds.doc_1.at(box.b, box.kv)));
   }
   __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
                                              int kv_last) const {
@@ -75,7 +81,7 @@ kv % 2 == 0
     return box.kv;
   }
   __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
-    return kiln::range_of(*this, rows);
+    return kiln::compared_range_of(*this, rows);
   }
 };
 }  // namespace user_variant_1
