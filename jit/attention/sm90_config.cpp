@@ -13,6 +13,24 @@ bool tilts(const AttentionTraits& traits) {
   return traits.variant_tilts() && (of_past || !traits.variant_tilts_past());
 }
 
+bool only_masks_read(const AttentionTraits& traits) {
+  return traits.variant_indexes_by_key() && traits.variant_masks_alone() && !traits.softcap &&
+         !traits.alibi && traits.attn_mask == DType::none && traits.storage == Storage::dense;
+}
+
+Work work_for_sm90(AttentionTraits traits) {
+  if (tilts(traits)) traits.alibi = false;  // the tensor cores add it
+  if (!traits.has_variant() || traits.attn_mask != DType::none) return work_of(traits);
+  if (only_masks_read(traits)) return Work::light;
+  if (traits.variant_indexes_by_key()) return work_of(traits);
+  // Three math warpgroups leave registers for code that reads nothing at a key.
+  if (!traits.variant_bounds_rows()) return Work::medium;
+  if (traits.variant_tilts() && !tilts(traits)) return Work::medium;
+  AttentionTraits built_in = traits;
+  built_in.variant = {};
+  return work_of(built_in);
+}
+
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return attention_sm90_shared_bytes(traits.head_dim, traits.head_dim_v, config.block_q,
                                      config.block_kv, config.stages, config.q_stages,
