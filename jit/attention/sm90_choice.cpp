@@ -17,7 +17,7 @@ const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch
 
 // Of calls that a row admits; 0: any.
 int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) {
-  return config.tensor_masks && only_masks_read(traits) ? 0 : config.max_keys;
+  return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
 }
 
 // Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of

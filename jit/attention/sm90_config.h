@@ -30,8 +30,8 @@ struct AttentionSm90Config {
   Work work;  // the heaviest that it serves
   Masks masks = Masks::any;
   Pages pages = Pages::any;
-  int max_keys = 0;           // for calls in which a query sees at most so many; 0: any
-  bool tensor_masks = false;  // for masks that read tensors, see only_masks_read(), it is no limit
+  int max_keys = 0;              // for calls in which a query sees at most so many; 0: any
+  int max_keys_read = max_keys;  // the same where only_masks_read()
   // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.
   int unless_fills = 0;
   int speed = 100;  // with many keys, in percent of the fastest row's

@@ -199,7 +199,7 @@ def _bounded_documents() -> Any:
 # stands for the nearest one inside.
 _BLOCKS = """
 struct UserVariant : kiln::VariantDefaults {
-  static constexpr bool kMasks = true, kTilesBySequence = true, kSearchesKeys = true;
+  static constexpr bool kMasks = true, kTilesBySequence = true;
   static constexpr int kBlock = @SIZE@;
   kiln::VariantTable<@TYPE@, 3> blocks;  // [KV heads or 1, query blocks, key blocks]
 

@@ -325,7 +325,14 @@ class KeyLoop {
         return;
       }
     }
-    mask_scores(scores_, variant, tile, row, keys_.kv_first, range);
+    // Hidden from the compiler, which would compute addresses of rows ahead of the loop and spill.
+    Tile here = tile;
+    if constexpr (Variant::kTellsKeep) {
+      here.b = static_cast<int>(opaque(static_cast<u32>(tile.b)));
+      here.h = static_cast<int>(opaque(static_cast<u32>(tile.h)));
+      here.first_row = static_cast<int>(opaque(static_cast<u32>(tile.first_row)));
+    }
+    mask_scores(scores_, variant, here, row, keys_.kv_first, range);
   }
 
   // The accumulators of the first product already have the register layout of the second product's
