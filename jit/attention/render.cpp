@@ -4,6 +4,7 @@
 
 #include "jit/attention/config.h"
 #include "jit/attention/element_bounds.h"
+#include "jit/attention/logit_cap.h"
 #include "jit/attention/logit_tilt.h"
 #include "jit/attention/mask_source.h"
 #include "jit/attention/variant_arguments.h"
@@ -81,7 +82,9 @@ std::string user_variant(const VariantDefinition& d) {
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
        << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
   if (!may_index_by_key(d)) text << "  static constexpr bool kIndexesByKey = false;\n";
-  if (!d.logits.empty()) {
+  if (const LogitCap cap = cap_of(d); cap.is_known()) {
+    text << cap_hooks(d, cap);
+  } else if (!d.logits.empty()) {
     text << hook(d, "logits(float logit, const kiln::Position& at)", "float", "variant logits",
                  d.logits);
   }
@@ -124,6 +127,8 @@ std::string user_variants(const Variant& variant) {
   };
   if (std::ranges::any_of(definitions, reads_tiles))
     text << "#include \"/kiln/attention/mask_box.cuh\"\n\n";
+  if (std::ranges::any_of(definitions, [](const auto& d) { return cap_of(*d).is_known(); }))
+    text << "#include \"/kiln/attention/logit_cap.cuh\"\n\n";
   if (definitions.size() == 1) return text.str() + user_variant(*definitions[0]);
   for (std::size_t i = 0; i < definitions.size(); ++i) {
     text << includes_of(definitions[i]->file_text) << "namespace " << room_of(i)

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "jit/attention/element_bounds.h"
+#include "jit/attention/logit_cap.h"
 #include "jit/attention/logit_tilt.h"
 #include "jit/attention/mask_reach.h"
 #include "jit/attention/mask_source.h"
@@ -112,10 +113,10 @@ bool may_index_by_key(const VariantDefinition& d) {
   }
   // An expression may also read a tensor at indices of its own, as a member of `arguments`.
   if (!d.tensors.empty() && (d.logits + d.mask).find("arguments") != std::string::npos) return true;
-  // What tilts logits reads tensors at heads.
-  const bool tilts = tilt_of(d).is_known();
+  // What tilts logits reads tensors at heads, and a cap's factors at numbers.
+  const bool is_known = tilt_of(d).is_known() || cap_of(d).is_known();
   return std::any_of(d.tensors.begin(), d.tensors.end(), [&](const VariantTensor& tensor) {
-    if (tilts && d.mask.find(tensor.name) == std::string::npos) return false;
+    if (is_known && d.mask.find(tensor.name) == std::string::npos) return false;
     return is_table(tensor) || std::ranges::find(tensor.indices, "kv") != tensor.indices.end();
   });
 }

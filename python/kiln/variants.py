@@ -309,8 +309,8 @@ def _t5_bucket(distance: int, buckets: int, bidirectional: bool, max_distance: i
 
 
 def softcap(cap: float) -> Any:
-    """cap * tanh(logit / cap), as in Gemma-2. `softcap=` of jit.flash_attention does the same
-    faster; this one composes with other variants in an order of your own."""
+    """cap * tanh(logit / cap), as in Gemma-2. `softcap=` of jit.flash_attention does the same; this
+    one composes with other variants in an order of your own."""
     if not cap > 0:
         raise ValueError(f"cap must be greater than 0, got {cap}")
     return _SOFTCAP(cap=cap, inverse=1 / cap)

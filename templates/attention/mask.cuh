@@ -79,6 +79,33 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
   transform_each<false, kLeavesFactor>(scores, variant, addressing, tile_row, kv_first, scale);
 }
 
+// The neighbouring keys that a mask is asked about at once.
+template <class Variant>
+inline constexpr int kMaskStep = Variant::kKeeps && Variant::kTakesTwo ? 2 : 1;
+
+// Hides a row's keys of column c and the next ones of a step, but for those that are among the
+// `count` keys from the `first`-th one on, by column 0, and that the variant keeps.
+template <class Map, class Variant>
+__device__ __forceinline__ void mask_step(Fragment<Map>& scores, const Variant& variant,
+                                          const RowPositions<Map, Variant>& position, int r, int c,
+                                          u32 first, u32 count) {
+  constexpr int kStep = kMaskStep<Variant>;
+  bool kept[kStep];
+  if constexpr (kStep == 2) {
+    const Two<bool> two = variant.keep_two(position(c), position(c + 1));
+    kept[0] = two.first, kept[1] = two.second;
+  } else if constexpr (Variant::kKeeps) {
+    kept[0] = variant.keep(position(c));
+  } else {
+    kept[0] = true;
+  }
+#pragma unroll
+  for (int i = 0; i < kStep; ++i) {
+    const bool visible = first + (Map::col(c + i) - Map::col(0)) < count;
+    if (!(visible & kept[i])) scores.at(r, c + i) = -KILN_INFINITY;
+  }
+}
+
 // Hides keys column by column: mask_scores() below.
 template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void mask_columns(Fragment<Map>& scores, const Variant& variant,
@@ -96,11 +123,10 @@ __device__ __forceinline__ void mask_columns(Fragment<Map>& scores, const Varian
     positions[r] = RowPositions<Map, Variant>(row, kv_first);
   }
 #pragma unroll
-  for (int c = 0; c < Map::kCols; ++c) {
+  for (int c = 0; c < Map::kCols; c += kMaskStep<Variant>) {
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
-      const bool visible = first[r] + (Map::col(c) - Map::col(0)) < count[r];
-      if (!(visible & variant.keep(positions[r](c)))) scores.at(r, c) = -KILN_INFINITY;
+      mask_step(scores, variant, positions[r], r, c, first[r], count[r]);
     }
   }
 }
@@ -131,7 +157,7 @@ template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void mask_scores(Fragment<Map>& scores, const Variant& variant,
                                             const Addressing& addressing, int tile_row,
                                             int kv_first, Range range) {
-  if constexpr (Variant::kKeepsByColumn && !Variant::kTakesTwo) {
+  if constexpr (Variant::kKeepsByColumn) {
     mask_columns(scores, variant, addressing, tile_row, kv_first, range);
     return;
   }
@@ -143,23 +169,9 @@ __device__ __forceinline__ void mask_scores(Fragment<Map>& scores, const Variant
     const u32 count = max(shown.end - shown.begin, 0);
     const u32 first = kv_first + Map::col(0) - shown.begin;  // wraps around below shown.begin
     const RowPositions<Map, Variant> position(row, kv_first);
-    constexpr int kStep = Variant::kKeeps && Variant::kTakesTwo ? 2 : 1;
 #pragma unroll
-    for (int c = 0; c < Map::kCols; c += kStep) {
-      bool kept[kStep];
-      if constexpr (kStep == 2) {
-        const Two<bool> two = variant.keep_two(position(c), position(c + 1));
-        kept[0] = two.first, kept[1] = two.second;
-      } else if constexpr (Variant::kKeeps) {
-        kept[0] = variant.keep(position(c));
-      } else {
-        kept[0] = true;
-      }
-#pragma unroll
-      for (int i = 0; i < kStep; ++i) {
-        const bool visible = first + (Map::col(c + i) - Map::col(0)) < count;
-        if (!(visible & kept[i])) scores.at(r, c + i) = -KILN_INFINITY;
-      }
+    for (int c = 0; c < Map::kCols; c += kMaskStep<Variant>) {
+      mask_step(scores, variant, position, r, c, first, count);
     }
   }
 }

@@ -344,14 +344,15 @@ struct Variants : Vs... {
   template <class V>
   __device__ __forceinline__ void keep(Two<bool>& kept, const Position& at,
                                        const Position& next) const {
-    if constexpr (!V::kMasks || V::kMasksByRange) return;
-    Two<bool> here;
-    if constexpr (V::kTakesTwo) {
-      here = get<V>().keep_two(at);
-    } else {
-      here = {get<V>().keep(at), get<V>().keep(next)};
+    if constexpr (V::kMasks && !V::kMasksByRange) {
+      Two<bool> here;
+      if constexpr (V::kTakesTwo) {
+        here = get<V>().keep_two(at);
+      } else {
+        here = {get<V>().keep(at), get<V>().keep(next)};
+      }
+      kept = {kept.first && here.first, kept.second && here.second};
     }
-    kept = {kept.first && here.first, kept.second && here.second};
   }
   template <class V>
   __device__ __forceinline__ void intersect(Range& range, const TileRows& rows) const {

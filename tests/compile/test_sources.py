@@ -227,6 +227,47 @@ def test_which_expressions_tilt_logits(logits, causal, tilts):
     assert not tilts or kernel["local_bytes"] == 0
 
 
+@pytest.mark.parametrize(
+    "logits, factors",
+    [
+        ("cap * tanh(logit / cap)", ("logit / cap", "cap *")),
+        ("tanh(-0.5 * (float)logit) * -2", ("- 0.5f * ( float ) logit", "* - 2")),
+        (
+            "(n / cap) * +tanhf((logit * max(n, 2) / cap))",
+            ("logit * max ( n , 2 ) / cap", "n / cap"),
+        ),
+        ("tanh(logit)", ("logit", "")),
+        ("table(3) * tanh(logit / table(0))", ("logit / table ( 0 )", "table ( 3 ) *")),
+        ("table(h) * tanh(logit)", None),
+        ("tanh(logit * h)", None),  # differs by the head
+        ("cap * tanh(logit / at.q)", None),
+        ("len_kv * tanh(logit)", None),  # by the sequence
+        ("slope * tanh(logit / cap)", None),
+        ("cap * tanh(logit / cap) + 1", None),
+        ("cap * tanh(logit / cap + 1)", None),
+        ("cap * tanh(cap / logit)", None),
+        ("cap / tanh(logit)", None),
+        ("tanh(cap) * tanh(logit)", None),
+        ("tanh(tanh(logit))", None),
+        ("logit * tanh(logit)", None),
+        ("int(tanh(logit))", None),
+        ("2 * tanh(int(logit))", None),
+        ("expf(cap) * tanh(logit)", None),
+        ("::tanh(logit)", None),  # CUDA's own, in double
+        ("kiln::tanh_fast(logit)", None),
+        ("kv < 2 ? tanh(logit) : 0.0f", None),
+    ],
+)
+def test_which_expressions_are_a_cap(logits, factors):
+    params = [["cap", "f32"], ["n", "i32"]]
+    given = variant(logits=logits, params=params, tensors=SLOPES["tensors"])
+    source = kiln.inspect(given, "sm_90")[0]["source"]
+    assert ("cap_before(" in source) == (factors is not None)
+    assert ("kIndexesByKey = false;" in source) == (factors is not None)
+    for factor in factors or ():
+        assert factor in source
+
+
 def test_the_text_of_an_expression_changes_the_key_and_its_label_does_not():
     keys = [
         kiln.inspect(variant(logits=logits, name=name), "sm_90")[0]["key"]

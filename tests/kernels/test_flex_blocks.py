@@ -2,11 +2,14 @@
 
 import copy
 
+import kiln
 import pytest
 import torch
 from flex_case import WITH_LSE, compiles, expected, inputs, judge, run
 from grid import on_gpu
 from kiln import jit
+from kiln.flex.blocks import tables_of
+from kiln.flex.plan import bound_variant
 from storage import DEVICE
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
@@ -23,6 +26,13 @@ def of_heads(b, h, q_idx, kv_idx):
     return (q_idx - kv_idx).abs() <= 12 * h + 5 * b
 
 
+KEYS = (torch.arange(151) * 7 % 5).to(DEVICE)
+
+
+def of_keys(b, h, q_idx, kv_idx):
+    return (KEYS[kv_idx] + q_idx) % 3 != b
+
+
 def made(mask_mod, batch, heads, len_q, len_kv, size):
     return create_block_mask(mask_mod, batch, heads, len_q, len_kv, device=DEVICE, BLOCK_SIZE=size)
 
@@ -34,6 +44,7 @@ def made(mask_mod, batch, heads, len_q, len_kv, size):
         (of_heads, 2, 4, 130, 150, (32, 16)),  # rows that see nothing; tiles of many blocks
         (of_heads, 2, 4, 3, 300, 128),  # tiles of several heads
         (of_heads, 1, 4, 90, 333, (48, 7)),
+        (of_keys, 2, 4, 70, 151, (32, 10)),  # pairs of keys, of which the last one is alone
     ],
 )
 def test_the_blocks_of_a_mask(mask_mod, batch, heads, len_q, len_kv, size):
@@ -93,6 +104,27 @@ def test_lists_decide_even_against_the_mask_and_may_be_rewritten():
     check_states(tensors, without_full, size, block_mask, score_mod)
     check_states(tensors, without_full, size, copy.deepcopy(block_mask), score_mod)
     assert compiles() == first
+
+
+def test_the_scores_of_blocks_are_an_expression_that_is_read():
+    """A soft cap is one, beside a BlockMask and without, whose factors the scales take."""
+    cap, slopes = 3.0, torch.tensor([0.5, 0.25, 0.5, 1.0], device=DEVICE)
+
+    def capped(score, b, h, q_idx, kv_idx):
+        return cap * torch.tanh(score / cap)
+
+    def of_slopes(b, h, q_idx, kv_idx):
+        return (q_idx - kv_idx) * slopes[h] >= cap
+
+    q, k, v = inputs(len_q=90, len_kv=150)
+    block_mask = made(of_slopes, 2, 4, 90, 150, 64)
+    for blocks in (None, block_mask):
+        run((q, k, v), capped, of_slopes, blocks)
+        tables = {} if blocks is None else tables_of(blocks, 90, 150)
+        variant = bound_variant(capped, of_slopes, blocks and (64, 64), tables)
+        spec = kiln.explain("flash_attention", q, k, v, layout="bhsd", variant=variant)["spec"]
+        (kernel,) = kiln.inspect(spec, "sm_90a")
+        assert "cap_before(" in kernel["source"]
 
 
 def test_lists_without_a_mask_for_all_heads():

@@ -57,6 +57,22 @@ def test_a_bias_by_row_and_batch_in_half_precision():
         logits=lambda s, at: s + 2.0 * bias.to(s.dtype).repeat_interleave(3, 1))  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+def test_a_mask_beside_an_attn_mask_that_is_read_by_pairs(dtype):
+    case = AttentionCase(head_dim=64, len_q=20, len_kv=70)
+    q, k, v = case.inputs()
+    out, lse = case.outputs()
+    given = randn([1, 1, 20, 70], torch.float32, 4)
+    given = given > 0 if dtype == torch.bool else given
+    mask = jit.Variant("thirds", mask="kv % 3 != 1")()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, attn_mask=given, variant=mask)
+
+    def logits(s, at):
+        return s.masked_fill(~given, -torch.inf) if dtype == torch.bool else s + given.to(s.dtype)
+
+    judge("pairs", q, k, v, out, lse, logits=logits, mask=lambda at: at.kv % 3 != 1)
+
+
 def test_a_bool_mask_tensor_with_fully_masked_rows():
     variant = jit.Variant("masked", tensors={"allowed": "bool[b, row, kv]"}, mask="allowed")
     case = AttentionCase(**SHAPE)

@@ -7,6 +7,7 @@ Of each: `name`; `file`, in templates/; `old`, a text that it has exactly once, 
 stands there instead; `caught_by`, a test as pytest's command line names it, or "ctest NAME".
 """
 
+from logit_faults import LOGIT_FAULTS
 from moe_faults import MOE_FAULTS
 from planted_fault import FOLDER, fault
 from serving_faults import SERVING_FAULTS
@@ -41,9 +42,6 @@ SM90_NO_KEY = f"{SM90}test_edges -k rows-of-no-key"
 SM90_HOLES = f"{SM90}test_tiles_that_some_warpgroups_skip -k 64"
 SM90_UNSEEN = f"{SM90}test_values_that_no_query_sees_may_be_nan"
 DOCUMENTS = f"{FOLDER}/test_documents_sm90.py::"
-SOFTCAP = f"{FOLDER}/test_attention.py::test_softcap_without_an_instruction_for_tanh"
-TILTED = f"{FOLDER}/test_attention_tilt.py::test_tilted_logits"
-SM90_TILTED = f"{TILTED} -k f32"
 SM90_SPLIT = f"{SM90}test_splits -k split-d64"
 SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
 NORM = f"{FOLDER}/test_norm.py::"
@@ -59,6 +57,7 @@ SCALES = "gemm/sm90/block_scales.cuh"
 FAULTS = [
     *SERVING_FAULTS,
     *MOE_FAULTS,
+    *LOGIT_FAULTS,
     # Attention: masks.
     fault("causal-row-misses-its-own-key", OPTIONS,
           "return {0, row.q + 1};", "return {0, row.q};", PEAKS),
@@ -298,32 +297,6 @@ FAULTS = [
     fault("sm90-next-tile-has-the-same-stage", f"{SM90_FOLDER}main_loop.cuh",
           "      ahead.advance();\n",
           "", SM90_SPLIT),
-    fault("softcap-takes-scores-for-logits", "attention/mask.cuh",
-          "largest * scale > variant.narrow_limit()",
-          "largest > variant.narrow_limit()", SOFTCAP),
-    fault("softcap-loses-its-factor", "attention/mask.cuh",
-          "kLeavesFactor ? 1.0f : variant.factor_after()", "1.0f", SOFTCAP),
-    fault("sm90-softcap-loses-its-factor", f"{SM90_FOLDER}main_loop.cuh",
-          "exponent_scales<kTransforms>(sizes, args_.call.variant().factor_after())",
-          "exponent_scales<kTransforms>(sizes, 1.0f)",
-          f"{SM90}test_options -k softcap-scale"),
-    fault("alibi-of-the-past-adds-the-distance", "attention/builtin_variants.cuh",
-          "fmaf(slope, at.column, -slope * at.row_distance)",
-          "fmaf(slope, at.column, slope * at.row_distance)",
-          f"{FOLDER}/test_attention.py::test_alibi_of_a_causal_call"),
-    fault("sm90-tilt-has-the-sign-of-a-positive-scale", f"{SM90_FOLDER}load.cuh",
-          "scale < 0.0f ? -growth : growth", "growth", SM90_TILTED),
-    fault("sm90-tilt-is-one-bfloat16", f"{SM90_FOLDER}tilt.cuh",
-          "{pack2<bf16>(high, middle), pack2<bf16>(half - high - middle, 0.0f), 0, 0}",
-          "{pack2<bf16>(high, 0.0f), 0, 0, 0}", SM90_TILTED),
-    fault("sm90-growth-without-a-fence", f"{SM90_FOLDER}tilt.cuh",
-          "    fence_async_proxy();\n  }\n", "  }\n", SM90_TILTED),
-    fault("sm90-second-rows-shift-as-the-first", f"{SM90_FOLDER}main_loop.cuh",
-          "keys_.kv_first - first_q_ - row;", "keys_.kv_first - first_q_;", SM90_TILTED),
-    fault("sm90-weights-without-the-shift", "attention/softmax.cuh",
-          "finite(row[r].max) - shift_of(scale, r)", "finite(row[r].max)", SM90_TILTED),
-    fault("sm90-walk-back-ends-at-once", f"{SM90_FOLDER}walk.cuh",
-          "Config::kTilts ? first : last)", "last)", f"{TILTED}_of_more_than_32_tiles"),
     fault("sm90-scale-of-zero-stays", "attention/cache.cuh",
           "fmaxf(size * kLog2e, 1e-30f)", "size * kLog2e", f"{SM90}test_options -k scale-zero"),
     fault("sm90-rows-go-to-the-next-tile", f"{SM90_FOLDER}flash_attention.cuh",

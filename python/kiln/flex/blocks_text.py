@@ -1,11 +1,11 @@
-"""The template file of a variant whose mask is a BlockMask's."""
+"""The template file of a variant that is a BlockMask."""
 
 from __future__ import annotations
 
+from .nodes import Node
 from .text import expression
-from .trace import Traced
 
-# The kernel reads these of a BlockMask, beside what its callables read.
+# The kernel reads these of a BlockMask, beside what its mask_mod reads.
 BLOCK_PARAMS = {"mask_heads": "i32"}
 BLOCK_TENSORS = {"blocks": "u8[*, *, *, *]", "bounds": "i32[*, *, *, *]"}
 
@@ -62,11 +62,22 @@ HOOKS = """
   }
 """
 
+# The first of two keys is even, so that both are of the same block.
+TWO_KEYS = """
+  static constexpr bool kTakesTwo = true;
+  __device__ __forceinline__ kiln::Two<bool> keep_two(const kiln::Position& at) const {{
+    const int state = {state};
+    kiln::Position next = at;
+    ++next.kv;
+    return {{shows(at, state), shows(next, state)}};
+  }}
+"""
+
 
 def template_text(
-    traced: Traced, params: dict[str, str], tensors: dict[str, str], block_size: tuple[int, int]
+    mask: Node | None, params: dict[str, str], tensors: dict[str, str], block_size: tuple[int, int]
 ) -> str:
-    """The struct of a variant: the callables' expressions, and what a BlockMask's lists say."""
+    """The struct of a variant: the mask_mod's expression, and what a BlockMask's lists say."""
     members = [f"  kiln::Slot<{CPP_TYPES[kind]}> {name};" for name, kind in params.items()]
     for name, declaration in tensors.items():
         kind, _, dimensions = declaration.partition("[")
@@ -75,8 +86,7 @@ def template_text(
     opening = "".join(
         f"    [[maybe_unused]] const int {name} = at.{name};\n" for name in ("b", "h", "row", "kv")
     )
-    logits = traced.logits and expression(traced.logits, ELEMENT)
-    shown = "true" if traced.mask is None else expression(traced.mask, ELEMENT)
+    shown = "true" if mask is None else expression(mask, ELEMENT)
     state = "__ldg(line(blocks, at.b, plane(at.h), at.row / kBlockQ) + at.kv / kBlockKv)"
     # Without captured tensors nothing is read at a key but `blocks`, which has room behind the end.
     indexes = any(name not in BLOCK_TENSORS for name in tensors)
@@ -84,18 +94,14 @@ def template_text(
         "struct UserVariant : kiln::VariantDefaults {",
         *members,
         f"  static constexpr int kBlockQ = {block_size[0]}, kBlockKv = {block_size[1]};",
-        f"  static constexpr bool kTransformsLogits = {'true' if logits else 'false'};",
         "  static constexpr bool kMasks = true, kTilesBySequence = true;",
         f"  static constexpr bool kIndexesByKey = {'true' if indexes else 'false'};",
         HOOKS,
+        "  __device__ __forceinline__ bool shows(const kiln::Position& at, int state) const {",
+        f"{opening}    return (state == 2) | ((state == 1) & {shown});\n  }}",
         "  __device__ __forceinline__ bool keep(const kiln::Position& at) const {",
-        f"{opening}    const int state = {state};",
-        f"    return (state == 2) | ((state == 1) & {shown});\n  }}",
+        f"    return shows(at, {state});\n  }}",
     ]
-    if logits:
-        lines += [
-            "  __device__ __forceinline__ float logits(float logit,",
-            "                                          const kiln::Position& at) const {",
-            f"{opening}    return {logits};\n  }}",
-        ]
+    if block_size[1] % 2 == 0:
+        lines.append(TWO_KEYS.format(state=state))
     return "\n".join([*lines, "};\n"])

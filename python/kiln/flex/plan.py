@@ -12,8 +12,9 @@ import torch
 from .. import _core
 from .._variant_text import variant_of_text
 from .blocks_text import BLOCK_PARAMS, BLOCK_TENSORS, template_text
+from .nodes import Node
 from .reads import Reads, reads_of
-from .text import expression
+from .text import expression, slots
 from .trace import Traced, trace
 from .tracer import MOST_TENSORS, TENSOR_TYPES
 
@@ -22,10 +23,18 @@ _plans: dict[Any, Plan] = {}
 
 
 @dataclass
-class Plan:
-    """A variant, and the values of a call of it. `variant` is None where nothing is changed."""
+class Part:
+    """A variant, and which of a plan's values it takes."""
 
     variant: Any
+    names: list[str]
+
+
+@dataclass
+class Plan:
+    """Variants, and the values of a call of them. There are none where nothing is changed."""
+
+    parts: list[Part]
     params: dict[str, float | int]
     places: list[int]  # of the tensors among those that the callables read
     codes: list[Any]
@@ -51,10 +60,15 @@ class Plan:
     def new_bound(self, read: list[torch.Tensor], more: dict[str, Any]) -> Any:
         """The variant with these tensors."""
         _check_grad(read)
-        if self.variant is None or not (self.params or read or more):
-            return self.variant
-        named = {f"t{i}": x if x.dim() else x.reshape(1) for i, x in enumerate(read)}
-        return self.variant(**self.params, **named, **more)
+        values: dict[str, Any] = {**self.params, **more}
+        values.update((f"t{i}", x if x.dim() else x.reshape(1)) for i, x in enumerate(read))
+        bound = [
+            part.variant(**{name: values[name] for name in part.names})
+            if part.names
+            else part.variant
+            for part in self.parts
+        ]
+        return bound if len(bound) > 1 else bound[0] if bound else None
 
     def _forget(self, _: Any) -> None:
         self.last = None
@@ -86,10 +100,10 @@ def bound_variant(
     tensors = traced.tracer.tensors
     places = [_place(reads, tensor) for tensor in tensors]
     if key is None or traced.tracer.computes or None in places:
-        once = Plan(_variant(traced, block_size), _params(traced), [], [])
+        once = Plan(_parts(traced, block_size), _params(traced), [], [])
         return once.new_bound(tensors, more or {})
     found = [place for place in places if place is not None]
-    plan = Plan(_variant(traced, block_size), _params(traced), found, reads.codes)
+    plan = Plan(_parts(traced, block_size), _params(traced), found, reads.codes)
     if len(_plans) >= MOST_PLANS:
         _plans.clear()
     _plans[key] = plan
@@ -104,24 +118,42 @@ def _params(traced: Traced) -> dict[str, float | int]:
     return {f"p{i}": value for i, (_, value) in enumerate(traced.tracer.params)}
 
 
-def _variant(traced: Traced, block_size: tuple[int, int] | None) -> Any:
-    params = {f"p{i}": kind for i, (kind, _) in enumerate(traced.tracer.params)}
-    tensors = {f"t{i}": _declaration(x) for i, x in enumerate(traced.tracer.tensors)}
+def _parts(traced: Traced, block_size: tuple[int, int] | None) -> list[Part]:
     most = MOST_TENSORS - (len(BLOCK_TENSORS) if block_size else 0)
-    if len(tensors) > most:
+    if len(traced.tracer.tensors) > most:
         raise TypeError(
-            f"flex_attention: score_mod and mask_mod read {len(tensors)} tensors, and at most "
-            f"{most} are supported here; join some with torch.stack() or torch.cat()"
+            f"flex_attention: score_mod and mask_mod read {len(traced.tracer.tensors)} tensors, "
+            f"and at most {most} are supported here; join some with torch.stack() or torch.cat()"
         )
-    if block_size is not None:
-        params, tensors = params | BLOCK_PARAMS, tensors | BLOCK_TENSORS
-        text = template_text(traced, params, tensors, block_size)
-        return variant_of_text("flex_attention", params, tensors, text)
-    if traced.logits is None and traced.mask is None:
-        return None
-    texts = {"logits": traced.logits, "mask": traced.mask}
-    written = {name: expression(node) for name, node in texts.items() if node is not None}
-    return _core.Variant("flex_attention", params=params, tensors=tensors, **written)
+    if block_size is None:
+        texts = {"logits": traced.logits, "mask": traced.mask}
+        return _expressions(traced, texts)
+    # The scores are an expression of their own, from which Kiln can tell more than from a file.
+    params, tensors = _declared(traced, traced.mask)
+    params, tensors = params | BLOCK_PARAMS, tensors | BLOCK_TENSORS
+    text = template_text(traced.mask, params, tensors, block_size)
+    blocks = variant_of_text("flex_attention", params, tensors, text)
+    return [*_expressions(traced, {"logits": traced.logits}), Part(blocks, [*params, *tensors])]
+
+
+def _expressions(traced: Traced, texts: dict[str, Node | None]) -> list[Part]:
+    given = {name: node for name, node in texts.items() if node is not None}
+    if not given:
+        return []
+    params, tensors = _declared(traced, *given.values())
+    written = {name: expression(node) for name, node in given.items()}
+    variant = _core.Variant("flex_attention", params=params, tensors=tensors, **written)
+    return [Part(variant, [*params, *tensors])]
+
+
+def _declared(traced: Traced, *roots: Node | None) -> tuple[dict[str, str], dict[str, str]]:
+    """The parameters and the tensors that some of the graphs read."""
+    read = [slots(root) for root in roots if root is not None]
+    params, tensors = (set[int]().union(*(both[i] for both in read)) for i in (0, 1))
+    return (
+        {f"p{i}": kind for i, (kind, _) in enumerate(traced.tracer.params) if i in params},
+        {f"t{i}": _declaration(x) for i, x in enumerate(traced.tracer.tensors) if i in tensors},
+    )
 
 
 def _declaration(tensor: torch.Tensor) -> str:

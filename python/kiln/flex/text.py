@@ -29,6 +29,15 @@ def expression(root: Node, element: str = "t{slot}({indices})") -> str:
     return f"[&]() {{ {statements}return {result}; }}()"
 
 
+def slots(root: Node) -> tuple[set[int], set[int]]:
+    """The numbers of the parameters and of the tensors that a value is computed from."""
+    read: dict[str, set[int]] = {PARAM: set(), ELEMENT: set()}
+    for node in _in_order(root):
+        if node.slot is not None:
+            read[node.form].add(node.slot)
+    return read[PARAM], read[ELEMENT]
+
+
 def type_of(node: Node) -> str:
     """The C++ type of a node's value."""
     return "float" if node.is_float else TYPES.get(str(node.dtype), "int")
