@@ -15,18 +15,9 @@ namespace {
 
 const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
 
-// How heavy a variant's code is for warps that math alone fills: work_of() knows no more than that
-// it is a user's.
-Work work_for_sm90(AttentionTraits traits) {
-  if (tilts(traits)) traits.alibi = false;  // the tensor cores add it
-  if (!traits.has_variant() || traits.attn_mask != DType::none) return work_of(traits);
-  if (traits.variant_indexes_by_key()) return work_of(traits);
-  // Three math warpgroups leave registers for code that reads nothing at a key.
-  if (!traits.variant_bounds_rows()) return Work::medium;
-  if (traits.variant_tilts() && !tilts(traits)) return Work::medium;
-  AttentionTraits built_in = traits;
-  built_in.variant = {};
-  return work_of(built_in);
+// Of calls that a row admits; 0: any.
+int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) {
+  return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
 }
 
 // Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of
@@ -57,13 +48,15 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   const auto configs = attention_sm90_configs();
   for (std::size_t row = 0; row < configs.size(); ++row) {
     if (!serves(configs[row])) continue;
-    const bool admits_all = configs[row].max_keys == 0 && configs[row].unless_fills == 0;
+    const bool admits_all = most_keys(configs[row], traits) == 0 && configs[row].unless_fills == 0;
     if (use(static_cast<int>(row)) || admits_all) return;
   }
 }
 
-bool admits(const AttentionSm90Config& config, std::int64_t len_q, std::int64_t keys) {
-  if (config.max_keys != 0 && keys > config.max_keys) return false;
+bool admits(const AttentionSm90Config& config, const AttentionTraits& traits, std::int64_t len_q,
+            std::int64_t keys) {
+  const int most = most_keys(config, traits);
+  if (most != 0 && keys > most) return false;
   if (config.unless_fills == 0) return true;
   const std::int64_t padded =
       (len_q + config.unless_fills - 1) / config.unless_fills * config.unless_fills;
@@ -75,7 +68,7 @@ int first_row(const AttentionTraits& traits, int arch, std::int64_t len_q, std::
   int first = -1;
   for_each_row(traits, arch, /*splits=*/false, [&](int row) {
     const AttentionSm90Config& config = attention_sm90_configs()[static_cast<std::size_t>(row)];
-    if (!admits(config, len_q, keys)) return false;
+    if (!admits(config, traits, len_q, keys)) return false;
     first = row;
     return true;
   });
@@ -308,6 +301,13 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   problem.measured = launch.measured;
   step.arguments.set_int(offsetof(AttentionParams, heads_paired),
                          paired_of(problem, launch, step.blocks));
+  // Nobody knows what the tiles of masks that read tensors cost: see sm90/drawn_schedule.cuh.
+  const bool draws = traits.variant_masks() && traits.variant_indexes_by_key();
+  if (launch.splits == 1 && draws && may_split) {
+    step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
+                                  offsetof(AttentionParams, nonce));
+    problem.recipe.workspace_bytes = kAttentionDrawBytes;
+  }
   if (launch.splits == 1) return true;
   // A warp's 16 rows are a tile of the workspace.
   const auto bytes = static_cast<std::size_t>(attention_workspace_bytes(

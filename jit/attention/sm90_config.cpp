@@ -1,5 +1,7 @@
 #include "jit/attention/sm90_config.h"
 
+#include <algorithm>
+
 #include "jit/attention/traits.h"
 
 namespace kiln {
@@ -11,6 +13,27 @@ bool tilts(const AttentionTraits& traits) {
   if (traits.alibi && !of_past) return false;
   if (!traits.has_variant()) return traits.alibi;
   return traits.variant_tilts() && (of_past || !traits.variant_tilts_past());
+}
+
+bool only_masks_read(const AttentionTraits& traits) {
+  // Where all tiles are masked, wide heads are up to 8 % faster with the tiles of heavier code.
+  const bool is_wide = std::max(traits.head_dim, traits.head_dim_v) > 64;
+  if (is_wide && !traits.variant_fills_tiles()) return false;
+  return traits.variant_indexes_by_key() && traits.variant_masks_alone() && !traits.softcap &&
+         !traits.alibi && traits.attn_mask == DType::none && traits.storage == Storage::dense;
+}
+
+Work work_for_sm90(AttentionTraits traits) {
+  if (tilts(traits)) traits.alibi = false;  // the tensor cores add it
+  if (!traits.has_variant() || traits.attn_mask != DType::none) return work_of(traits);
+  if (only_masks_read(traits)) return Work::light;
+  if (traits.variant_indexes_by_key()) return work_of(traits);
+  // Three math warpgroups leave registers for code that reads nothing at a key.
+  if (!traits.variant_bounds_rows()) return Work::medium;
+  if (traits.variant_tilts() && !tilts(traits)) return Work::medium;
+  AttentionTraits built_in = traits;
+  built_in.variant = {};
+  return work_of(built_in);
 }
 
 int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& traits) {

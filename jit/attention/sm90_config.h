@@ -30,7 +30,8 @@ struct AttentionSm90Config {
   Work work;  // the heaviest that it serves
   Masks masks = Masks::any;
   Pages pages = Pages::any;
-  int max_keys = 0;  // for calls in which a query sees at most so many; 0: any
+  int max_keys = 0;              // for calls in which a query sees at most so many; 0: any
+  int max_keys_read = max_keys;  // the same where only_masks_read()
   // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.
   int unless_fills = 0;
   int speed = 100;  // with many keys, in percent of the fastest row's
@@ -47,6 +48,12 @@ inline bool stages_output(const AttentionSm90Config& config, const AttentionTrai
 // Whether logits grow by the same from key to key, which costs hardly anything: see
 // templates/attention/sm90/tilt.cuh. Nothing else may change them, or the scale of scores.
 bool tilts(const AttentionTraits& traits);
+// How heavy a variant's code is for warps that math alone fills: work_of() knows no more than that
+// it is a user's.
+Work work_for_sm90(AttentionTraits traits);
+// Whether nothing but a variant's mask reads tensors at keys: in a branch of its own, for partial
+// tiles.
+bool only_masks_read(const AttentionTraits& traits);
 int thread_count(const AttentionSm90Config& config);
 std::string tile_name(const AttentionSm90Config& config);  // "128x128x2", or "128x128x2 split"
 

@@ -64,15 +64,21 @@ struct AttentionTraits {
   // What a row must serve: see code_of() in variant_arguments.h. Rows are chosen by the traits
   // alone, so the digest of a Variant says it.
   static constexpr std::uint64_t kIndexesByKey = 1, kMasks = 2, kBoundsRows = 4, kTilts = 8,
-                                 kTiltsPast = 16, kBoundsElements = 32;
-  static constexpr std::uint64_t kCodeBits =
-      kIndexesByKey | kMasks | kBoundsRows | kTilts | kTiltsPast | kBoundsElements;
+                                 kTiltsPast = 16, kBoundsElements = 32, kMasksAlone = 64,
+                                 kFillsTiles = 128;
+  static constexpr std::uint64_t kCodeBits = kIndexesByKey | kMasks | kBoundsRows | kTilts |
+                                             kTiltsPast | kBoundsElements | kMasksAlone |
+                                             kFillsTiles;
   bool variant_indexes_by_key() const { return (variant[1] & kIndexesByKey) != 0; }
   bool variant_masks() const { return (variant[1] & kMasks) != 0; }
   bool variant_bounds_rows() const { return (variant[1] & kBoundsRows) != 0; }
   bool variant_tilts() const { return (variant[1] & kTilts) != 0; }
   bool variant_bounds_elements() const { return (variant[1] & kBoundsElements) != 0; }
   bool variant_tilts_past() const { return (variant[1] & kTiltsPast) != 0; }
+  // It changes no logits, and what it reads at a key leaves registers free.
+  bool variant_masks_alone() const { return (variant[1] & kMasksAlone) != 0; }
+  // Tiles are known to be shown whole.
+  bool variant_fills_tiles() const { return (variant[1] & kFillsTiles) != 0; }
   void set_dtype(DType dtype) { q = k = v = out = dtype; }
   bool has_quantized_cache() const { return size_of(k) == 1; }
   bool has_quantized_output() const { return size_of(out) == 1; }

@@ -121,6 +121,21 @@ bool may_index_by_key(const VariantDefinition& d) {
   });
 }
 
+// Whether nothing but a mask reads at keys, and few values at a time.
+bool masks_alone(const VariantDefinition& d) {
+  constexpr std::size_t kMostTensors = 2;
+  if (d.file_text.empty()) return d.logits.empty() && d.tensors.size() <= kMostTensors;
+  const std::string_view text = d.file_text;
+  return text.find("kTransformsLogits = false") != text.npos ||
+         text.find("kTransformsLogits") == text.npos;
+}
+
+// A file whose tile() is worth a search has large regions of either kind.
+bool fills_tiles(const VariantDefinition& d) {
+  if (!d.file_text.empty()) return d.file_text.find("kSearchesKeys = true") != std::string::npos;
+  return d.mask.empty() || mask_source(d).fills;
+}
+
 std::uint64_t code_of(const VariantDefinition& d) {
   using Traits = AttentionTraits;
   const bool by_key = may_index_by_key(d);
@@ -132,7 +147,8 @@ std::uint64_t code_of(const VariantDefinition& d) {
   return (by_key ? Traits::kIndexesByKey : 0) | (masks ? Traits::kMasks : 0) |
          (bounds_rows && !by_key ? Traits::kBoundsRows : 0) | (tilts ? Traits::kTilts : 0) |
          (tilt.of_past ? Traits::kTiltsPast : 0) |
-         (bounded_tensors(d).empty() ? 0 : Traits::kBoundsElements);
+         (bounded_tensors(d).empty() ? 0 : Traits::kBoundsElements) |
+         (masks_alone(d) ? Traits::kMasksAlone : 0) | (fills_tiles(d) ? Traits::kFillsTiles : 0);
 }
 
 void add_reach(const BoundVariant& bound, AttentionProblem& problem) {
@@ -196,9 +212,11 @@ Variant::Variant(const std::vector<Variant>& list) {
                                 " are free; put several values into one tensor");
   }
   digest_ = list.size() == 1 ? list[0].digest_ : digest_of({{"list", digests}});
-  constexpr std::uint64_t kOfAll = AttentionTraits::kBoundsRows;
+  constexpr std::uint64_t kOfAll =
+      AttentionTraits::kBoundsRows | AttentionTraits::kMasksAlone | AttentionTraits::kFillsTiles;
   // A list tilts logits if some do, and the others leave them alone.
-  const std::uint64_t tilts = (all & kOfAll) != 0 ? 0 : AttentionTraits::kTilts;
+  const std::uint64_t tilts =
+      (all & AttentionTraits::kBoundsRows) != 0 ? 0 : AttentionTraits::kTilts;
   set_code(digest_, (any & ~kOfAll & ~tilts) | (all & kOfAll));
   reach_ = std::make_shared<const MaskReach>(std::move(reach));
 }

@@ -177,7 +177,7 @@ def document_bounds(ids: Any) -> Any:
 _DOCUMENT_BLOCK = 64
 _DOCUMENTS_TEXT = """
 struct UserVariant : kiln::VariantDefaults {
-  static constexpr bool kMasks = true, kTilesBySequence = true;
+  static constexpr bool kMasks = true, kTilesBySequence = true, kSearchesKeys = true;
   kiln::VariantTensor<int, 2> ids;    // [batch, position]
   kiln::VariantTable<int, 3> bounds;  // [batch, block, 2]: the least and the greatest number
 
@@ -185,10 +185,20 @@ struct UserVariant : kiln::VariantDefaults {
     return ids.read(at.b, at.q) == ids.read(at.b, at.kv);
   }
   __device__ __forceinline__ kiln::Range numbers(int b, int first, int last) const {
+    const int entry = min(b, bounds.extents[0].value - 1);  // one may stand for all
+    const int* const line = bounds.data.value + entry * bounds.strides[0].value;
+    const int stride = static_cast<int>(bounds.strides[1].value);
+    const int largest = static_cast<int>(bounds.strides[2].value);
+    const int last_block = last / @BLOCK@;
     kiln::Range all = {0x7fffffff, -0x7fffffff - 1};
-    for (int block = max(first, 0) / @BLOCK@; block <= last / @BLOCK@; ++block) {
-      all.begin = min(all.begin, bounds.at(b, block, 0));
-      all.end = max(all.end, bounds.at(b, block, 1));
+#pragma unroll 1
+    for (int block = max(first, 0) / @BLOCK@; block <= last_block; block += 2) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {  // at the same time; the last block perhaps twice
+        const int* const numbers = line + min(block + i, last_block) * stride;
+        all.begin = min(all.begin, __ldg(numbers));
+        all.end = max(all.end, __ldg(numbers + largest));
+      }
     }
     return all;
   }
@@ -223,19 +233,25 @@ struct UserVariant : kiln::VariantDefaults {
   }
   __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
                                              int kv_last) const {
-    const int first_plane = max(rows.h_kv, 0);
-    const int last_plane = rows.h_kv < 0 ? blocks.extents[0].value - 1 : first_plane;
+    int plane = max(rows.h_kv, 0);
+    const int last_plane = rows.h_kv < 0 ? blocks.extents[0].value - 1 : plane;
+    const int last_key = kv_last / kBlock;
     bool any = false, all = true;
-    for (int plane = first_plane; plane <= last_plane; ++plane) {
+#pragma unroll 1
+    for (; plane <= last_plane; ++plane) {
+#pragma unroll 1
       for (int i = max(rows.q_first, 0) / kBlock; i <= rows.q_last / kBlock; ++i) {
-        for (int j = kv_first / kBlock; j <= kv_last / kBlock; ++j) {
-          const bool shown = blocks.at(plane, i, j) != 0;
-          any = any || shown;
-          all = all && shown;
+#pragma unroll 1
+        for (int j = kv_first / kBlock; j <= last_key; j += 2) {
+          const bool first = blocks.at(plane, i, j) != 0;  // both at the same time
+          const bool second = blocks.at(plane, i, min(j + 1, last_key)) != 0;
+          any = any || first || second;
+          all = all && first && second;
+          if (any && !all) return kiln::Tile::partial;
         }
       }
     }
-    return !any ? kiln::Tile::skip : all ? kiln::Tile::full : kiln::Tile::partial;
+    return any ? kiln::Tile::full : kiln::Tile::skip;
   }
 };
 """

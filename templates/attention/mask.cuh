@@ -143,6 +143,26 @@ __device__ __forceinline__ void mask_columns(Fragment<Map>& scores, const Varian
   }
 }
 
+// Hides the keys outside of `range` and of visible(), and asks no keep().
+template <class Map, class Variant, class Addressing>
+__device__ __forceinline__ void mask_by_range(Fragment<Map>& scores, const Variant& variant,
+                                              const Addressing& addressing, int tile_row,
+                                              int kv_first, Range range) {
+#pragma unroll
+  for (int r = 0; r < Map::kRows; ++r) {
+    Range shown = range;
+    if constexpr (Variant::kMasksByRange) {
+      shown = intersection(range, variant.visible(addressing.position(tile_row + Map::row(r), 0)));
+    }
+    const u32 count = max(shown.end - shown.begin, 0);
+    const u32 first = kv_first + Map::col(0) - shown.begin;  // wraps around below shown.begin
+#pragma unroll
+    for (int c = 0; c < Map::kCols; ++c) {
+      if (first + (Map::col(c) - Map::col(0)) >= count) scores.at(r, c) = -KILN_INFINITY;
+    }
+  }
+}
+
 // Hides the keys outside of `range` and those that the variant's mask hides. It works row by row,
 // so that the part of a mask that depends only on the row is evaluated once, or column by column.
 template <class Map, class Variant, class Addressing>

@@ -64,13 +64,25 @@ class TileIterator {
     return kEnd;
   }
   // Returns what `rows`, queries of the tile, see of the tile of keys that starts at `first`.
-  __device__ __forceinline__ Tile kind(int first, const TileRows& rows) const {
+  // asks_keep: whether a keep() has to say it; otherwise it is a matter of ranges.
+  __device__ __forceinline__ Tile kind(int first, const TileRows& rows, bool& asks_keep) const {
     const bool cut = first < range_.begin || first + kBlockKv > range_.end;
     Tile kind = Tile::full;
     if constexpr (Variant::kMasks) {
-      kind = variant_.tile(rows, max(first, range_.begin), min(first + kBlockKv, range_.end) - 1);
+      kind = variant_.tile(rows, max(first, range_.begin), min(first + kBlockKv, range_.end) - 1,
+                           asks_keep);
+      // What such a range leaves out of the tile is left to keep().
+      if (Variant::kRangeFollowsKeep && cut) asks_keep = true;
     }
     return kind == Tile::full && cut ? Tile::partial : kind;
+  }
+  __device__ __forceinline__ Tile kind(int first, const TileRows& rows) const {
+    bool asks_keep;
+    return kind(first, rows, asks_keep);
+  }
+  // Whether any query of the tile may see any of these keys.
+  __device__ __forceinline__ bool may_see(int first, int last) const {
+    return variant_.tile(rows_, first, last) != Tile::skip;
   }
 
  private:

@@ -94,6 +94,9 @@ struct DefaultHooks {
   static constexpr bool kSimplifies = false;
   // tile(rows, kv_first, kv_last), for one sequence, in the place of the other tile().
   static constexpr bool kTilesBySequence = false;
+  // tile() may skip keys anywhere within kv_range(), and is cheaper than a walk over all of them:
+  // it is first asked about a 32nd of them at a time.
+  static constexpr bool kSearchesKeys = false;
   // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
   // need not ask for it again. For ranges that take long to compute.
   static constexpr bool kRangeFollowsKeep = false;
@@ -187,6 +190,13 @@ struct Variants : Vs... {
   static constexpr bool kKeeps = ((Vs::kMasks && !Vs::kMasksByRange) || ...);
   static constexpr bool kKeepsByColumn =
       ((Vs::kMasks && !Vs::kMasksByRange && Vs::kKeepsByColumn) || ...);
+  // Tensors say which tiles are skipped, so that nobody knows what queries cost.
+  static constexpr bool kSkipsByTensors =
+      ((Vs::kMasks && !Vs::kMasksByRange && Vs::kIndexesByKey && Vs::kTilesBySequence) || ...);
+  // The walk tells keep()'s partial tiles from those of ranges.
+  static constexpr bool kTellsKeep = kSkipsByTensors && !kTransformsLogits;
+  static constexpr bool kSearchesKeys = ((Vs::kMasks && Vs::kSearchesKeys) || ...);
+  static constexpr bool kRangeFollowsKeep = ((Vs::kMasks && Vs::kRangeFollowsKeep) || ...);
   static constexpr bool kShowsFirstKeys = ((!Vs::kMasks || Vs::kShowsFirstKeys) && ...);
   // All that changes logits is a tilt.
   static constexpr bool kTilts =
@@ -275,8 +285,16 @@ struct Variants : Vs... {
     return tile(TileRows{0, q_first, q_last, 0, 0}, kv_first, kv_last);
   }
   __device__ __forceinline__ Tile tile(const TileRows& rows, int kv_first, int kv_last) const {
+    bool asks_keep;
+    return tile(rows, kv_first, kv_last, asks_keep);
+  }
+  // asks_keep: of a partial tile, whether keep() may hide any of it; false where visible() hides
+  // all that is hidden.
+  __device__ __forceinline__ Tile tile(const TileRows& rows, int kv_first, int kv_last,
+                                       bool& asks_keep) const {
     Tile all = Tile::full;
-    (combine<Vs>(all, rows, kv_first, kv_last), ...);
+    asks_keep = false;
+    (combine<Vs>(all, asks_keep, rows, kv_first, kv_last), ...);
     return all;
   }
   __device__ __forceinline__ void row_init(RowSum& sum, const Position& row) const {
@@ -360,8 +378,8 @@ struct Variants : Vs... {
     if constexpr (V::kMasks && V::kMasksByRange) range = intersection(range, get<V>().visible(row));
   }
   template <class V>
-  __device__ __forceinline__ void combine(Tile& all, const TileRows& rows, int kv_first,
-                                          int kv_last) const {
+  __device__ __forceinline__ void combine(Tile& all, bool& asks_keep, const TileRows& rows,
+                                          int kv_first, int kv_last) const {
     if constexpr (V::kMasks) {
       Tile one;
       if constexpr (V::kTilesBySequence) {
@@ -370,6 +388,7 @@ struct Variants : Vs... {
         one = get<V>().tile(rows.q_first, rows.q_last, kv_first, kv_last);
       }
       if (one == Tile::skip || all == Tile::full) all = one;
+      if constexpr (!V::kMasksByRange) asks_keep = asks_keep || one == Tile::partial;
     }
   }
 };

@@ -41,6 +41,7 @@ SM90_TURNS = f"{SM90}test_edges -k several-tiles-a-block"
 SM90_NO_KEY = f"{SM90}test_edges -k rows-of-no-key"
 SM90_HOLES = f"{SM90}test_tiles_that_some_warpgroups_skip -k 64"
 SM90_UNSEEN = f"{SM90}test_values_that_no_query_sees_may_be_nan"
+DOCUMENTS = f"{FOLDER}/test_documents_sm90.py::"
 SM90_SPLIT = f"{SM90}test_splits -k split-d64"
 SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
 NORM = f"{FOLDER}/test_norm.py::"
@@ -253,6 +254,24 @@ FAULTS = [
     fault("sm90-queries-are-released-before-the-next-step", f"{SM90_FOLDER}walk.cuh",
           "(flags_ & WalkStep::kLast) == 0 || (visit_ & rows_.visit) != 0;",
           "(visit_ & rows_.visit) != 0;", SM90_FAR),
+    fault("sm90-search-leaves-its-last-part", f"{SM90_FOLDER}walk.cuh",
+          "(32 - __clz(found)) * keys - 1", "(31 - __clz(found)) * keys - 1",
+          f"{DOCUMENTS}test_keys_at_both_ends"),
+    fault("sm90-search-begins-behind-its-first-part", f"{SM90_FOLDER}walk.cuh",
+          "(__ffs(found) - 1) * keys", "__ffs(found) * keys",
+          f"{DOCUMENTS}test_keys_at_both_ends"),
+    fault("sm90-ranges-hide-all-that-is-hidden", "attention/variant.cuh",
+          "asks_keep = asks_keep || one == Tile::partial;", "asks_keep = false;",
+          f"{DOCUMENTS}test_repeats_draw_tiles_again"),
+    fault("ranges-alone-end-one-key-late", "attention/mask.cuh",
+          ">= count) scores", "> count) scores", f"{DOCUMENTS}test_repeats_draw_tiles_again"),
+    fault("sm90-drawn-heads-repeat", f"{SM90_FOLDER}drawn_schedule.cuh",
+          "first + in_group % here", "in_group % here",
+          f"{DOCUMENTS}test_documents_of_random_lengths -k 128"),
+    fault("sm90-a-tile-is-not-drawn", f"{SM90_FOLDER}drawn_schedule.cuh",
+          "index_ = gridDim.x + __shfl_sync(~0u, drawn, 0);",
+          "index_ = gridDim.x + 1 + __shfl_sync(~0u, drawn, 0);",
+          f"{DOCUMENTS}test_repeats_draw_tiles_again"),
     fault("sm90-heads-behind-pairs-begin-early", f"{SM90_FOLDER}schedule.cuh",
           "if (place_ < in_last_round_) next_round();", "", SM90_NO_KEY),
     fault("sm90-second-of-a-pair-is-left-out", f"{SM90_FOLDER}schedule.cuh",

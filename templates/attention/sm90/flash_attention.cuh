@@ -37,7 +37,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   const Variant& variant = args.call.variant();
   const int warp_row = group * 64 + threadIdx.x % 128 / 32 * 16;
   const auto q_ring = Shape::q_ring();
-  WalkReader<Config> walk(group);
+  typename Loop::Walk walk(group);
   Loop loop(args, group);
   // Rounded before the next product is started: ptxas lets no code read registers that a product
   // has defined while another one is under way.

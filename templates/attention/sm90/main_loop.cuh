@@ -66,6 +66,7 @@ class KeyLoop {
   static constexpr bool kTransforms = Variant::kTransformsLogits && !kTilts;
 
  public:
+  using Walk = WalkReader<Config, Variant::kTellsKeep>;
   using Softmax = OnlineSoftmax<typename Shape::ScoreMap, false, Shape::kMultipliesBytes>;
   using Out = Fragment<typename Shape::OutMap>;
   // The magnitudes of scales, which differ by the row where queries do.
@@ -89,7 +90,7 @@ class KeyLoop {
 
   // Goes to the first tile of keys that this group sees of a new query tile; returns whether there
   // is one. If so, start_scores() and attend() follow.
-  __device__ __forceinline__ bool seek_first(WalkReader<Config>& walk) {
+  __device__ __forceinline__ bool seek_first(Walk& walk) {
     keys_ = walk.next();
     is_first_ = 1;
     seek(walk);
@@ -113,12 +114,11 @@ class KeyLoop {
   // After start_scores(), adds to `out` and `softmax` the tiles of keys that this group's rows of
   // `tile` see. release_q() is called once when Q has been read.
   template <class ReleaseQ>
-  __device__ __forceinline__ void attend(WalkReader<Config>& walk, const Tile& tile,
-                                         const Queries& q, Softmax& softmax, Out& out,
-                                         ReleaseQ release_q) {
+  __device__ __forceinline__ void attend(Walk& walk, const Tile& tile, const Queries& q,
+                                         Softmax& softmax, Out& out, ReleaseQ release_q) {
     const auto k_ring = Shape::k_ring(), v_ring = Shape::v_ring();
     u32 needs_q = 1;  // a word, as in WalkReader::KeyTile
-    typename WalkReader<Config>::KeyTile next;
+    typename Walk::KeyTile next;
     KvPosition ahead;
     const auto ask = [&] {
       next = walk.next();
@@ -183,7 +183,8 @@ class KeyLoop {
   // answer takes: 3 % at 512 and 1k keys. Code that reads tensors has no registers to spare for
   // it, and is up to 7 % slower with it; other code at every logit is 1 to 4 % faster.
   static constexpr bool kAsksEarly =
-      !((Variant::kTransformsLogits || Variant::kKeeps) && Variant::kIndexesByKey);
+      !((Variant::kTransformsLogits || Variant::kKeeps) && Variant::kIndexesByKey) ||
+      Variant::kTellsKeep;
 
   // Limits save comparisons where rows soon have a maximum that grows seldom. With ALiBi and under
   // windows, rows have none, or a tiny one, for several tiles, and are up to 10 % slower. So are,
@@ -252,7 +253,7 @@ class KeyLoop {
 
   // Passes over the tiles of keys that only other groups see. Each tile but the query tile's first
   // takes a turn, seen or not.
-  __device__ __forceinline__ void seek(WalkReader<Config>& walk) {
+  __device__ __forceinline__ void seek(Walk& walk) {
 #pragma unroll 1
     for (; keys_.exists && !keys_.seen; keys_ = walk.next()) {
       wait(Shape::k_ring().full(at_.stage), at_.parity);
@@ -317,8 +318,21 @@ class KeyLoop {
   }
   __device__ __forceinline__ void mask(const Tile& tile, int row) {
     const Variant& variant = args_.call.variant();
-    mask_scores(scores_, variant, tile, row, keys_.kv_first,
-                binding_range(variant, tile.rows_from(tile.first_row, Shape::kBlockQ)));
+    const Range range = binding_range(variant, tile.rows_from(tile.first_row, Shape::kBlockQ));
+    if constexpr (Variant::kTellsKeep) {
+      if (!keys_.keeps) {
+        mask_by_range(scores_, variant, tile, row, keys_.kv_first, range);
+        return;
+      }
+    }
+    // Hidden from the compiler, which would compute addresses of rows ahead of the loop and spill.
+    Tile here = tile;
+    if constexpr (Variant::kTellsKeep) {
+      here.b = static_cast<int>(opaque(static_cast<u32>(tile.b)));
+      here.h = static_cast<int>(opaque(static_cast<u32>(tile.h)));
+      here.first_row = static_cast<int>(opaque(static_cast<u32>(tile.first_row)));
+    }
+    mask_scores(scores_, variant, here, row, keys_.kv_first, range);
   }
 
   // The accumulators of the first product already have the register layout of the second product's
@@ -354,7 +368,7 @@ class KeyLoop {
   float tilt_, own_[Softmax::kRows];
   int first_q_;
   Turns<Config> turns_;
-  typename WalkReader<Config>::KeyTile keys_;
+  typename Walk::KeyTile keys_;
   u32 is_first_;                               // the query tile's first tile of keys
   Scores scores_;                              // of keys_; under way after start_scores()
   KvPosition at_ = Shape::KvRing::consumer();  // of K, and of V while no product waits for it

@@ -1,5 +1,6 @@
 // The ways in which the rows of a call are stored: what a kernel's Config names as its Storage.
 #pragma once
+#include "/kiln/attention/sm90/drawn_schedule.cuh"
 #include "/kiln/attention/sm90/schedule.cuh"
 #include "/kiln/attention/sm90/sequence_schedule.cuh"
 
@@ -20,8 +21,9 @@ struct AttentionSm90VarlenArgs : AttentionVarlenMaps<TensorMap> {
 // All sequences have the same lengths.
 struct DenseStorage {
   using Tile = QueryTile;
-  template <class Config>
-  using Tiles = QueryTiles<Config>;
+  template <class Config, class Variant>
+  using Tiles = conditional<Variant::kSkipsByTensors && !Config::kSplits, DrawnTiles<Config>,
+                            QueryTiles<Config>>;
   // Behind the rows of a sequence, the copy engine fills boxes with zeros.
   static constexpr bool kEndsInZeros = true;
   static constexpr bool kPaged = false;
@@ -31,7 +33,7 @@ struct DenseStorage {
 template <bool kInPages>
 struct SequenceStorage {
   using Tile = SequenceTile;
-  template <class Config>
+  template <class Config, class Variant>
   using Tiles = SequenceTiles<Config>;
   static constexpr bool kEndsInZeros = false;
   static constexpr bool kPaged = kInPages;

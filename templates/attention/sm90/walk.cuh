@@ -22,9 +22,10 @@ namespace kiln {
 struct WalkStep {
   u32 visit;  // tiles that any math group computes
   u32 flags;
-  // For each math group's own rows: tiles that it computes, and those of them that need their mask.
+  // For each math group's own rows: tiles that it computes, those of them that need their mask, and
+  // of these, where the kernel asks for it, those that need keep().
   struct Rows {
-    u32 visit, partial;
+    u32 visit, partial, keeps;
   } rows[3];
   int kv_first;
 
@@ -47,7 +48,21 @@ class TileClassifier {
         walk_(variant, tile.rows_from(tile.first_row, Shape::kBlockQ), splits_before(tile),
               splits_of(tile), 0) {}
 
-  __device__ __forceinline__ Range range() const { return walk_.range(); }
+  // The first key of the first tile that may be visited, and a key of the last one.
+  struct Ends {
+    int first, last;
+  };
+  // Called by a whole warp.
+  __device__ __forceinline__ Ends ends() const {
+    const Range range = walk_.range();
+    const int first = range.begin / Shape::kBlockKv * Shape::kBlockKv;
+    const Ends all{first, first + max(range.end - 1 - first, 0)};
+    if constexpr (Variant::kSearchesKeys) {
+      const int tiles = (all.last - first) / Shape::kBlockKv + 1;
+      if (tiles > 32) return search(all, ceil_div(tiles, 32) * Shape::kBlockKv);
+    }
+    return all;
+  }
 
   // Called by a whole warp: fills in the step's bits from its kv_first on.
   __device__ __forceinline__ void classify(WalkStep& step) const {
@@ -58,22 +73,35 @@ class TileClassifier {
     for (int group = 0; group < Shape::kGroups; ++group) {
       const int row = tile_.first_row + group * 64;
       Tile kind = Tile::skip;
+      bool asks_keep = false;
       // The range of a split without keys begins and ends behind all keys, perhaps within a tile.
       if (row < tile_.all_rows() && max(first, walk_.range().begin) < walk_.range().end) {
-        kind = walk_.kind(first, tile_.rows_from(row, 64));
+        kind = walk_.kind(first, tile_.rows_from(row, 64), asks_keep);
       }
       const u32 visit = __ballot_sync(~0u, kind != Tile::skip);
       const u32 partial = __ballot_sync(~0u, kind == Tile::partial);
+      u32 keeps = 0;
+      if constexpr (Variant::kTellsKeep) keeps = __ballot_sync(~0u, asks_keep);
       step.visit |= visit;
       // Indexed by constants alone, the step stays in registers.
 #pragma unroll
       for (int i = 0; i < Shape::kGroups; ++i) {
-        if (i == group) step.rows[i] = {visit, partial};
+        if (i == group) step.rows[i] = {visit, partial, keeps};
       }
     }
   }
 
  private:
+  // Each lane asks about `keys` keys for all rows. Nothing is visible before the first lane that
+  // finds any, nor behind the last one.
+  __device__ __forceinline__ Ends search(const Ends& all, int keys) const {
+    const int first = all.first + static_cast<int>(threadIdx.x % 32) * keys;
+    const int begin = max(first, walk_.range().begin), last = min(first + keys - 1, all.last);
+    const u32 found = __ballot_sync(~0u, begin <= last && walk_.may_see(begin, last));
+    if (found == 0) return {all.first, all.first};
+    return {all.first + (__ffs(found) - 1) * keys,
+            min(all.first + (32 - __clz(found)) * keys - 1, all.last)};
+  }
   __device__ __forceinline__ static int splits_of(const QueryTile& tile) {
     if constexpr (Config::kSplits) return tile.p.splits;
     return 1;
@@ -105,7 +133,7 @@ template <class Config, class Args>
 __device__ __forceinline__ void publish_walk(const Args& args) {
   using Shape = AttentionSm90Shape<Config>;
   using Tile = typename Config::Storage::Tile;
-  using Tiles = typename Config::Storage::template Tiles<Config>;
+  using Tiles = typename Config::Storage::template Tiles<Config, typename Args::Variant>;
   constexpr int kKeys = 32 * Shape::kBlockKv;
   const bool leads = threadIdx.x % 32 == 0;
   const auto ring = Shape::walk_ring();
@@ -126,7 +154,8 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
           at, {step.visit, step.flags, static_cast<u32>(step.kv_first), step.rows[0].visit});
       store_shared_16(at + 16, {step.rows[0].partial, step.rows[1].visit, step.rows[1].partial,
                                 step.rows[2].visit});
-      store_shared_16(at + 32, {step.rows[2].partial, 0, 0, 0});
+      store_shared_16(at + 32, {step.rows[2].partial, step.rows[0].keeps, step.rows[1].keeps,
+                                step.rows[2].keeps});
       arrive(ring.full(stage_at(steps).stage));
     }
     __syncwarp();
@@ -138,9 +167,8 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
     const Tile tile(args.call.params(), tiles.tile());
     publish_place(tile);
     const TileClassifier<Config, typename Args::Variant> classifier(args.call.variant(), tile);
-    const Range range = classifier.range();
-    const int first = range.begin / Shape::kBlockKv * Shape::kBlockKv;
-    const int last = first + max(range.end - 1 - first, 0) / kKeys * kKeys;
+    const auto ends = classifier.ends();
+    const int first = ends.first, last = first + (ends.last - first) / kKeys * kKeys;
     WalkStep step{0, 0, {}, Config::kTilts ? last : first};
 #pragma unroll 1
     while (true) {
@@ -167,8 +195,9 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
 }
 
 // A warp's view of the walk. All its lanes call together. `group` is the math group whose rows the
-// warp computes, or 0 for a warp that is interested in all tiles.
-template <class Config>
+// warp computes, or 0 for a warp that is interested in all tiles. kTellsKeep: KeyTile::keeps is
+// set.
+template <class Config, bool kTellsKeep = false>
 class WalkReader {
   using Shape = AttentionSm90Shape<Config>;
   using Place = typename Config::Storage::Tile::Place;
@@ -179,7 +208,7 @@ class WalkReader {
     // everything that depends on it.
     int kv_first;
     u32 exists;
-    u32 seen, partial;  // by the group's rows
+    u32 seen, partial, keeps;  // by the group's rows
   };
 
   __device__ __forceinline__ explicit WalkReader(int group) : group_(group) {}
@@ -193,14 +222,14 @@ class WalkReader {
 
   __device__ __forceinline__ KeyTile next() {
     while (visit_ == 0) {
-      if (flags_ & WalkStep::kLast) return {0, 0, 0, 0};
+      if (flags_ & WalkStep::kLast) return {0, 0, 0, 0, 0};
       read<false>();
     }
     const u32 bit =
         Config::kTilts ? 1u << (31 - __clz(static_cast<int>(visit_))) : visit_ & -visit_;
     visit_ ^= bit;
     return {kv_first_ + (31 - __clz(static_cast<int>(bit))) * Shape::kBlockKv, bit,
-            rows_.visit & bit, rows_.partial & bit};
+            rows_.visit & bit, rows_.partial & bit, rows_.keeps & bit};
   }
   // Passes over all tiles of the query tile.
   __device__ __forceinline__ void skip_keys() {
@@ -222,7 +251,8 @@ class WalkReader {
     const u32 at = Shape::walk(position.stage);
     const auto word = [&](u32 i) { return __shfl_sync(~0u, load_word(at + i * 4), 0); };
     visit_ = word(0), flags_ = word(1), kv_first_ = static_cast<int>(word(2));
-    rows_ = {word(3 + 2 * group_), word(4 + 2 * group_)};
+    rows_.visit = word(3 + 2 * group_), rows_.partial = word(4 + 2 * group_);
+    if constexpr (kTellsKeep) rows_.keeps = word(9 + group_);
     if constexpr (kFirst) {
 #pragma unroll
       for (u32 i = 0; i < sizeof(Place) / 4; ++i) {
