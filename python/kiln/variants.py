@@ -72,7 +72,8 @@ struct UserVariant : kiln::VariantDefaults {
     const float* const line = bias.data.value + head * bias.strides[0].value;
     const int stride = static_cast<int>(bias.strides[1].value) * 4;
     const unsigned offset = max(min(at.kv - at.q + last() / 2, last()), 0) * stride;
-    return logit + __ldg(reinterpret_cast<const float*>(reinterpret_cast<const char*>(line) + offset));
+    const char* const bytes = reinterpret_cast<const char*>(line);
+    return logit + __ldg(reinterpret_cast<const float*>(bytes + offset));
   }
   __device__ __forceinline__ bool simplifies(const kiln::Position& row, int kv_first,
                                              int kv_last) const {
@@ -308,7 +309,7 @@ def relative_bias(bias: Any) -> Any:
         )
     stride = bias.stride(1) if hasattr(bias, "stride") else 1
     if distances * stride >= 1 << 30:
-        raise ValueError("bias must reach over less than 4 GiB in a head; call .contiguous() first")
+        raise ValueError("bias must take less than 4 GiB in a head; call .contiguous() first")
     return _relative_bias()(bias=bias)
 
 

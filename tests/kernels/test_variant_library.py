@@ -135,19 +135,19 @@ def test_alibi_and_softcap():
 
 
 # Tiles within the reach, beyond it on both sides and across its ends; many heads are for wgmma.
-@pytest.mark.parametrize("reach, heads, heads_kv", [(0, 4, 2), (20, 4, 2), (20, 35, 5), (400, 4, 2)])
-def test_a_bias_by_distance(reach, heads, heads_kv):
+@pytest.mark.parametrize("reach, heads", [(0, 4), (20, 4), (20, 35), (400, 4)])
+def test_a_bias_by_distance(reach, heads):
     bias = randn([2 * reach + 1, heads], torch.float32, 6).T  # its distances lie apart
-    case = AttentionCase(heads=heads, heads_kv=heads_kv, len_q=LONG - 37, len_kv=LONG)
-    run(variants.relative_bias(bias), case,
-        logits=lambda s, at: s + bias[:, (at.kv - at.q).squeeze().clamp(-reach, reach) + reach])  # fmt: skip
+    case = AttentionCase(heads=heads, heads_kv=heads, len_q=LONG - 37, len_kv=LONG)
+    run(variants.relative_bias(bias), case, logits=lambda s, at: s
+        + bias[:, (at.kv - at.q).squeeze().clamp(-reach, reach) + reach])  # fmt: skip
 
 
 def test_a_bias_by_distance_has_a_middle():
     bias = randn([4, 8], torch.float32, 6)
     with pytest.raises(ValueError, match="an odd number of distances, 2 \\* reach \\+ 1, got 4"):
         variants.relative_bias(bias[:, :4])
-    with pytest.raises(ValueError, match="less than 4 GiB in a head; call .contiguous"):
+    with pytest.raises(ValueError, match="less than 4 GiB in a head; call"):
         variants.relative_bias(torch.empty_strided((1, 3), (1, 1 << 29), device="meta"))
 
 
