@@ -52,11 +52,14 @@ MaskSource mask_source(const VariantDefinition& d) {
        << "                                             int kv_last) const {\n"
        << "    return kiln::tile_of(*this, rows, kv_first, kv_last);\n  }\n";
   if (source.skips) {
+    const bool reads_elements = !bounded_tensors(d).empty();
+    // Comparisons alone bound the keys then: the bounds of elements of many keys take a load for
+    // each 64.
+    if (reads_elements) text << "  static constexpr bool kSearchesKeys = true;\n";
     text
         << of_box("kiln::Interval keys_within", MaskWriter(d).keys_body(shows))
         << "  __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {\n"
-        // The bounds of elements of many keys take a load for each 64.
-        << "    return kiln::" << (bounded_tensors(d).empty() ? "range_of" : "compared_range_of")
+        << "    return kiln::" << (reads_elements ? "compared_range_of" : "range_of")
         << "(*this, rows);\n  }\n";
   }
   source.bounds_rows = MaskWriter(d).bounds_rows(shows);

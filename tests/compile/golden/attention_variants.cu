@@ -77,6 +77,7 @@ kv % 2 == 0 && doc(b, q) == doc(b, kv)
                                              int kv_last) const {
     return kiln::tile_of(*this, rows, kv_first, kv_last);
   }
+  static constexpr bool kSearchesKeys = true;
   __device__ __forceinline__ kiln::Interval keys_within(const kiln::MaskBox& box) const {
     return box.kv;
   }
