@@ -34,6 +34,7 @@ class SpreadVariant {
   static constexpr bool kMasksByRange = Variant::kMasksByRange;
   static constexpr bool kKeeps = Variant::kKeeps;
   static constexpr bool kKeepsByColumn = Variant::kKeepsByColumn;
+  static constexpr bool kRangeFollowsKeep = Variant::kRangeFollowsKeep;
   static constexpr bool kNarrows = Variant::kNarrows && !Variant::kSimplifies;
   // Neighbouring keys are not at neighbouring positions.
   static constexpr bool kSimplifies = false;
@@ -68,9 +69,10 @@ class SpreadVariant {
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
     return own(variant_.kv_range(whole(rows)));
   }
-  __device__ __forceinline__ Tile tile(const TileRows& rows, int kv_first, int kv_last) const {
+  __device__ __forceinline__ Tile tile(const TileRows& rows, int kv_first, int kv_last,
+                                       bool& asks_keep) const {
     return variant_.tile(whole(rows), spread_position(spread_, kv_first),
-                         spread_position(spread_, kv_last));
+                         spread_position(spread_, kv_last), asks_keep);
   }
   __device__ __forceinline__ void row_init(RowSum&, const Position&) const {}
   __device__ __forceinline__ void row_finish(RowSum&, const Position&) const {}
