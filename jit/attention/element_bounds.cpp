@@ -129,7 +129,8 @@ void add_bounds_arguments(const BoundedTensor& bounded, const TensorView& view, 
   arguments.add_word(static_cast<std::uint32_t>(blocks));
   arguments.add_word(static_cast<std::uint32_t>(entries == 1 ? 0 : blocks));
   // Tables may have other extents than the call.
-  const bool is_usual = length > 0 && (entries == 1 || entries == problem.batch);
+  const bool is_usual = length > 0 && length <= kMostBlocks * kBoundedPositions &&
+                        (entries == 1 || entries == problem.batch);
   if (!is_usual || problem.bounded_count == problem.bounded.size()) return;
   problem.bounded[problem.bounded_count++] = {
       bounded, &view, offset, number, static_cast<int>(entries), static_cast<int>(length)};

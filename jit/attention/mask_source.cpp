@@ -43,18 +43,19 @@ MaskSource mask_source(const VariantDefinition& d) {
   source.skips = shows.kind != Formula::Kind::unknown;
   source.fills = hides.kind != Formula::Kind::unknown;
   if (!source.skips && !source.fills) return source;
+  // Comparisons alone bound the keys where elements are read, as the bounds of elements of many
+  // keys take a load for each 64. That is cheap enough to ask again, and what a range hides of a
+  // tile then needs no keep().
+  const bool reads_elements = !bounded_tensors(d).empty();
   SourceText text;
   text << "  static constexpr bool kTilesBySequence = true;\n"
-       << "  static constexpr bool kRangeFollowsKeep = true;\n"
+       << "  static constexpr bool kRangeFollowsKeep = " << boolean(!reads_elements) << ";\n"
        << of_box("bool may_show", MaskWriter(d).body(shows))
        << of_box("bool may_hide", MaskWriter(d).body(hides))
        << "  __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,\n"
        << "                                             int kv_last) const {\n"
        << "    return kiln::tile_of(*this, rows, kv_first, kv_last);\n  }\n";
   if (source.skips) {
-    const bool reads_elements = !bounded_tensors(d).empty();
-    // Comparisons alone bound the keys then: the bounds of elements of many keys take a load for
-    // each 64.
     if (reads_elements) text << "  static constexpr bool kSearchesKeys = true;\n";
     text
         << of_box("kiln::Interval keys_within", MaskWriter(d).keys_body(shows))

@@ -66,7 +66,7 @@ kv % 2 == 0 && doc(b, q) == doc(b, kv)
 #line 1 "kernel.cu"
   }
   static constexpr bool kTilesBySequence = true;
-  static constexpr bool kRangeFollowsKeep = true;
+  static constexpr bool kRangeFollowsKeep = false;
   __device__ __forceinline__ bool may_show(const kiln::MaskBox& box) const {
     return (kiln::may_be_equal(kiln::remainder(box.kv, kiln::point(2)), kiln::point(0)) && kiln::may_be_equal(element_bounds.doc_1.at(box.b, box.q), element_bounds.doc_1.at(box.b, box.kv)));
   }
