@@ -43,6 +43,23 @@ O operation_of(O written, T a, T b) {
   return written == O::bit_and ? O::both : written == O::bit_or ? O::either : written;
 }
 
+constexpr int kEquality = 6, kComparison = 7;  // precedences
+
+// A cast of an int or a bool to long long, which is unknown where it is not compared.
+constexpr std::string_view kWide = "long long";
+bool is_wide(const Expression& e) {
+  return e.operation == O::unknown && e.text == kWide && !e.operands.empty() &&
+         (e.operands[0]->type == T::integer || e.operands[0]->type == T::boolean);
+}
+// Wide ints compare as the ints that they were made of do, with each other and with ints.
+void narrow(ExpressionPointer& a, ExpressionPointer& b) {
+  const auto is_whole = [](const Expression& e) { return e.type == T::integer || is_wide(e); };
+  if (!is_whole(*a) || !is_whole(*b)) return;
+  for (ExpressionPointer* const side : {&a, &b}) {
+    if (is_wide(**side)) *side = (*side)->operands[0];
+  }
+}
+
 const Binary* find_binary(std::string_view text) {
   for (const Binary& one : kBinaries) {
     if (one.text == text) return &one;
@@ -143,6 +160,7 @@ class Parser {
       if (found->precedence < least_precedence) break;
       ++at_;
       ExpressionPointer right = binary(found->precedence + 1);
+      if (found->precedence == kEquality || found->precedence == kComparison) narrow(left, right);
       const O operation = operation_of(found->operation, left->type, right->type);
       left = node(operation, type_of_binary(operation, left->type, right->type), {left, right});
     }
@@ -186,6 +204,13 @@ class Parser {
     if (token == "true" || token == "false") {
       ++at_;
       return node(O::literal, T::boolean, {}, token, token == "true" ? 1 : 0);
+    }
+    if (token == "static_cast" && peek(2) == "long" && peek(3) == "long" && peek(4) == ">") {
+      at_ += 5;
+      expect("(");
+      ExpressionPointer inner = ternary();
+      expect(")");
+      return node(O::unknown, T::unknown, {inner}, std::string(kWide));
     }
     if (token == "static_cast" && peek(1) == "<" && peek(3) == ">") {
       if (const auto type = find_type(peek(2)); type && peek(4) == "(") {

@@ -65,7 +65,8 @@ struct ParsedExpression {
 };
 
 // `type_of` gives the type of a name, such as q or at.q, or nothing for one that is not a value. It
-// is also asked for calls, by their text without spaces: one of which it gives a type is a name.
+// is also asked for calls, by their text without spaces: one of which it gives a type is a name. A
+// comparison of ints looks through casts of one of them to long long.
 struct NamedType {
   bool exists = false;
   ValueType type = ValueType::unknown;

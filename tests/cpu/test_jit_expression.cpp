@@ -60,6 +60,13 @@ TEST_CASE("the types of an expression are C++'s") {
   CHECK(parsed("x * q < 2") == "(<:b (*:f x:f q:i) 2:i)");
   CHECK(parsed("float(q) + int(x)") == "(+:f (to:f q:i) (to:i x:f))");
   CHECK(parsed("(int)x + static_cast<float>(q)") == "(+:f (to:i x:f) (to:f q:i))");
+  // A comparison of ints alone looks through long long, where nothing has been computed in it.
+  CHECK(parsed("static_cast<long long>(q) == static_cast<long long>(kv + 1)") ==
+        "(==:b q:i (+:i kv:i 1:i))");
+  CHECK(parsed("static_cast<long long>(q) > 3") == "(>:b q:i 3:i)");
+  CHECK(parsed("static_cast<long long>(q) * 2 > kv") == "(>:b (*:? (?:? q:i) 2:i) kv:i)");
+  CHECK(parsed("static_cast<long long>(q) > 2.5f") == "(>:b (?:? q:i) 2.5f:f)");
+  CHECK(parsed("static_cast<long long>(x) > 3") == "(>:b (?:? x:f) 3:i)");
   CHECK(parsed("at.q - at.distance") == "(-:f at.q:i at.distance:f)");
   CHECK(parsed("(q < kv) + true") == "(+:i (<:b q:i kv:i) true:b)");
   CHECK(parsed("1.5 + .5f + 1e3 + 0x1F + 017") ==

@@ -184,7 +184,10 @@ class Grammar:
                 return self.pick("flag(row)", "flag(kv)")
             if self.random.random() < 0.2:
                 return f"({self.real(1)} {compare} {self.real(1)})"
-            return f"({self.integer(depth)} {compare} {self.integer(min(depth, 1))})"
+            left, right = self.integer(depth), self.integer(min(depth, 1))
+            if self.random.random() < 0.2:
+                left = f"static_cast<long long>({left})"
+            return f"({left} {compare} {right})"
         a, b = self.boolean(depth - 1), self.boolean(depth - 1)
         return self.pick(
             f"({a} && {b})", f"({a} || {b})", f"!{a}", f"({a} == {b})", f"({a} != {b})",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from kiln import jit, variants
+from kiln.flex.plan import bound_variant
 
 WINDOW = jit.Variant("window", params={"w": "i32"}, mask="kv <= q && q - kv < w")
 # Its text says of whole tiles that no later key is visible, and nothing else.
@@ -76,6 +77,17 @@ def test_bounds_of_documents_leave_nothing_undecided():
         drawn = variants.documents(ids, bounds).plot(384, 384, None, causal=True, tile=(64, 64))
         assert (drawn["empty"], drawn["whole"], drawn["wrong"]) == (0, 0, 0)
         assert drawn["full"] == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_tensors_that_a_callable_captures_skip_tiles(dtype):
+    document = torch.tensor([0] * 128 + [1] * 64 + [2] * 192, dtype=dtype)
+
+    def causal_in_document(b, h, q, kv):
+        return (document[q] == document[kv]) & (q >= kv)
+
+    drawn = bound_variant(None, causal_in_document).plot(384, 384, None, tile=(64, 64))
+    assert (drawn["empty"], drawn["whole"], drawn["wrong"], drawn["full"]) == (0, 0, 0, 4)
 
 
 def test_a_template_file_that_is_wrong_shows(tmp_path):
