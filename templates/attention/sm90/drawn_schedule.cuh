@@ -66,7 +66,7 @@ class DrawnTiles {
     constexpr u32 kBytes = 2 * (Config::kHeadDim + Config::kHeadDimV), kL2Bytes = 25u << 20;
     const u32 group = static_cast<u32>(p_.heads) / static_cast<u32>(p_.heads_kv);
     const u32 fitting = kL2Bytes / kBytes / static_cast<u32>(max(p_.len_kv, 1));
-    return min(max(fitting, ceil_div(gridDim.x, 4)) * group, heads());
+    return min(max(fitting, static_cast<u32>(ceil_div(gridDim.x, 4))) * group, heads());
   }
 
   const AttentionParams& p_;
