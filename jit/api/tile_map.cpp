@@ -52,7 +52,7 @@ void launch_map(const std::string& ptx, const CallArguments& arguments, const Ti
          static_cast<unsigned>((map.key_tiles + 31) / 32), 32, spans);
 }
 
-// What the recipe launches ahead of attention, into `workspace`, to which the arguments then point.
+// Runs the launches ahead of attention, into `workspace`, to which the arguments then point.
 void prepare(AttentionProblem& problem, std::vector<std::uint64_t>& workspace) {
   workspace.resize((problem.recipe.workspace_bytes + 7) / 8);
   for (Step& step : problem.recipe.steps()) {

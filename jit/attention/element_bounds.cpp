@@ -67,7 +67,7 @@ std::string member_of(const VariantDefinition& d, const BoundedTensor& bounded) 
   return d.tensors[bounded.tensor].name + "_" + std::to_string(bounded.position);
 }
 
-BoundedElementType type_of(DType dtype) {
+BoundedElementType element_type(DType dtype) {
   switch (dtype) {
     case DType::i32:
       return BoundedElementType::i32;
@@ -150,13 +150,9 @@ void add_bounds_launch(AttentionProblem& problem, const runtime::Device& device,
     const auto stride = [&](int dimension) -> long long {
       return dimension < 0 || view.shape[dimension] == 1 ? 0 : view.strides[dimension];
     };
-    params.tensors[i] = {nullptr,
-                         stride(one.dimensions.entry),
-                         stride(one.dimensions.position),
-                         one.entries,
-                         one.length,
-                         static_cast<int>(blocks),
-                         type_of(view.dtype)};
+    params.tensors[i] = {
+        nullptr,    stride(one.dimensions.entry), stride(one.dimensions.position), one.entries,
+        one.length, static_cast<int>(blocks),     element_type(view.dtype)};
     blocks += std::int64_t{bounded_blocks(one.length)} * one.entries;
     if (blocks > kMostBlocks) return;
   }
@@ -200,7 +196,7 @@ std::string render_bounder(const Specialization&, const UserTexts&) {
   return text.str();
 }
 
-constexpr int kOnlyRow = 0;  // of a table without properties
+constexpr int kBounderRow = 0;  // of a table without properties
 
 constexpr Template kBounderTemplates[] = {
     {.family = &kBoundElements,
@@ -208,7 +204,7 @@ constexpr Template kBounderTemplates[] = {
      .file = "bound_elements/bound_elements.cuh",
      .means = "a warp for each 64 elements",
      .row_fields = {},
-     .row = [](int) -> const void* { return &kOnlyRow; },
+     .row = [](int) -> const void* { return &kBounderRow; },
      .tile = [](int) { return std::string("warp"); },
      .reason = [](int) { return std::string_view("a warp reads 64 elements at once"); },
      .footprint = [](const Specialization&) { return Footprint{kBoundElementsThreads, 0}; },
@@ -221,7 +217,7 @@ std::vector<Specialization> bounder_kernels(const Traits&, int arch, Kernels) {
 }  // namespace
 
 Specialization element_bounder(int arch) {
-  return Specialization(kBounderTemplates[0], arch, kOnlyRow, Traits{});
+  return Specialization(kBounderTemplates[0], arch, kBounderRow, Traits{});
 }
 
 constinit const Family kBoundElements = {

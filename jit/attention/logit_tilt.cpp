@@ -14,7 +14,7 @@ namespace {
 
 using O = Operation;
 
-// What a sum that is linear in the logit and in the key's index multiplies both by, as expressions
+// The factors of the logit and of the key's index in a sum that is linear in both, as expressions
 // of the device, "" for 0.
 struct Factors {
   std::string logit{}, key{};

@@ -1,4 +1,4 @@
-// What the host reads in a mask's text once: how far from themselves queries see, with the numbers
+// The host reads this in a mask's text once: how far from themselves queries see, with the numbers
 // of a call, which is to the choice of a kernel what a window's length is; and which tensors'
 // elements are to be bounded. It decides about speed alone.
 #pragma once
@@ -29,7 +29,7 @@ struct MaskReach {
   };
   std::vector<Bound> bounds{};
   bool is_whole = true;  // these bounds are all that hides
-  // Of each definition of a list, the tensors of whose elements bounds may be computed.
+  // The tensors of whose elements bounds may be computed, for each definition of a list.
   std::vector<std::vector<BoundedTensor>> bounded{};
 
   // Adds those of a variant that has `params` parameters ahead of it in a list.

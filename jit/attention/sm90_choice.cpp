@@ -15,7 +15,7 @@ namespace {
 
 const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
 
-// Of calls that a row admits; 0: any.
+// Returns the most keys that a query may see in calls that a row admits; 0: any.
 int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
 }

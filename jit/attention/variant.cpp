@@ -103,7 +103,7 @@ std::size_t argument_words(const VariantDefinition& d) {
   for (const VariantTensor& tensor : d.tensors) {
     words += 1 + tensor.indices.size() * (is_table(tensor) ? 2 : 1);
   }
-  return words + kBoundsWords * bounded_tensors(d).size();
+  return words;
 }
 
 bool may_index_by_key(const VariantDefinition& d) {
@@ -113,7 +113,7 @@ bool may_index_by_key(const VariantDefinition& d) {
   }
   // An expression may also read a tensor at indices of its own, as a member of `arguments`.
   if (!d.tensors.empty() && (d.logits + d.mask).find("arguments") != std::string::npos) return true;
-  // What tilts logits reads tensors at heads, and a cap's factors at numbers.
+  // Code that tilts logits reads tensors at heads, and a cap's factors are read at numbers.
   const bool is_known = tilt_of(d).is_known() || cap_of(d).is_known();
   return std::any_of(d.tensors.begin(), d.tensors.end(), [&](const VariantTensor& tensor) {
     if (is_known && d.mask.find(tensor.name) == std::string::npos) return false;
@@ -205,6 +205,7 @@ Variant::Variant(const std::vector<Variant>& list) {
                                 std::to_string(definitions_.size()));
   }
   for (const auto& definition : definitions_) words += argument_words(*definition);
+  for (const auto& bounded : reach.bounded) words += kBoundsWords * bounded.size();
   if (words > kMostWords) {
     throw std::invalid_argument("Variant: the parameters and tensors of a list take " +
                                 std::to_string(8 * words) + " bytes of a kernel's arguments, and " +

@@ -11,7 +11,8 @@
 
 namespace kiln {
 
-// The words of the argument block that the struct of a variant fills.
+// The words of the argument block that a variant's parameters and tensors fill, without those of
+// element_bounds.h, for which the mask would have to be parsed.
 std::size_t argument_words(const VariantDefinition& definition);
 
 // The first tensor of a list's variants whose name stands for an element at this index, or null.

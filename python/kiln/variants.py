@@ -307,9 +307,14 @@ def relative_bias(bias: Any) -> Any:
         raise ValueError(
             f"bias must have an odd number of distances, 2 * reach + 1, got {distances}"
         )
-    stride = bias.stride(1) if hasattr(bias, "stride") else 1
-    if distances * stride >= 1 << 30:
-        raise ValueError("bias must take less than 4 GiB in a head; call .contiguous() first")
+    # The kernel's offset is an unsigned number of 32 bits. NumPy and CuPy count strides in bytes.
+    is_torch = hasattr(bias, "stride")
+    step = 4 * bias.stride(1) if is_torch else getattr(bias, "strides", (0, 4))[1]
+    if not 0 <= distances * step < 1 << 32:
+        raise ValueError(
+            "bias must take less than 4 GiB in a head, and its stride must not be negative; make "
+            "it contiguous first"
+        )
     return _relative_bias()(bias=bias)
 
 

@@ -1,4 +1,4 @@
-// What is known of the elements of a tensor that a mask reads at positions: the least and the
+// Bounds of the elements of a tensor that a mask reads at positions: the least and the
 // greatest of each 64, which a launch ahead of attention has written to the call's workspace.
 #pragma once
 #include "/kiln/attention/interval.cuh"

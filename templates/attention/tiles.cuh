@@ -71,7 +71,7 @@ class TileIterator {
     if constexpr (Variant::kMasks) {
       kind = variant_.tile(rows, max(first, range_.begin), min(first + kBlockKv, range_.end) - 1,
                            asks_keep);
-      // What such a range leaves out of the tile is left to keep().
+      // The keys of the tile that such a range leaves out are left to keep().
       if (Variant::kRangeFollowsKeep && cut) asks_keep = true;
     }
     return kind == Tile::full && cut ? Tile::partial : kind;

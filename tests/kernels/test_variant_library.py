@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from attention_case import AttentionCase
@@ -147,8 +148,10 @@ def test_a_bias_by_distance_has_a_middle():
     bias = randn([4, 8], torch.float32, 6)
     with pytest.raises(ValueError, match="an odd number of distances, 2 \\* reach \\+ 1, got 4"):
         variants.relative_bias(bias[:, :4])
-    with pytest.raises(ValueError, match="less than 4 GiB in a head; call"):
+    with pytest.raises(ValueError, match="less than 4 GiB in a head, and its stride"):
         variants.relative_bias(torch.empty_strided((1, 3), (1, 1 << 29), device="meta"))
+    with pytest.raises(ValueError, match="its stride must not be negative"):
+        variants.relative_bias(np.zeros((4, 7), np.float32)[:, ::-1])
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
