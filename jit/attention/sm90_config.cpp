@@ -27,6 +27,9 @@ Work work_for_sm90(AttentionTraits traits) {
   if (tilts(traits)) traits.alibi = false;  // the tensor cores add it
   if (!traits.has_variant() || traits.attn_mask != DType::none) return work_of(traits);
   if (only_masks_read(traits)) return Work::light;
+  if (traits.variant_has_distance_bias() && !traits.softcap && !traits.alibi) {
+    return traits.head_dim <= 64 ? Work::light : Work::medium;
+  }
   if (traits.variant_indexes_by_key()) return work_of(traits);
   // Three math warpgroups leave registers for code that reads nothing at a key.
   if (!traits.variant_bounds_rows()) return Work::medium;

@@ -65,10 +65,10 @@ struct AttentionTraits {
   // alone, so the digest of a Variant says it.
   static constexpr std::uint64_t kIndexesByKey = 1, kMasks = 2, kBoundsRows = 4, kTilts = 8,
                                  kTiltsPast = 16, kBoundsElements = 32, kMasksAlone = 64,
-                                 kFillsTiles = 128;
+                                 kFillsTiles = 128, kHasDistanceBias = 256;
   static constexpr std::uint64_t kCodeBits = kIndexesByKey | kMasks | kBoundsRows | kTilts |
                                              kTiltsPast | kBoundsElements | kMasksAlone |
-                                             kFillsTiles;
+                                             kFillsTiles | kHasDistanceBias;
   bool variant_indexes_by_key() const { return (variant[1] & kIndexesByKey) != 0; }
   bool variant_masks() const { return (variant[1] & kMasks) != 0; }
   bool variant_bounds_rows() const { return (variant[1] & kBoundsRows) != 0; }
@@ -79,6 +79,8 @@ struct AttentionTraits {
   bool variant_masks_alone() const { return (variant[1] & kMasksAlone) != 0; }
   // Tiles are known to be shown whole.
   bool variant_fills_tiles() const { return (variant[1] & kFillsTiles) != 0; }
+  // It adds a bias by distance, which all keys far away have in common.
+  bool variant_has_distance_bias() const { return (variant[1] & kHasDistanceBias) != 0; }
   void set_dtype(DType dtype) { q = k = v = out = dtype; }
   bool has_quantized_cache() const { return size_of(k) == 1; }
   bool has_quantized_output() const { return size_of(out) == 1; }

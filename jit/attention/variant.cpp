@@ -148,7 +148,10 @@ std::uint64_t code_of(const VariantDefinition& d) {
          (bounds_rows && !by_key ? Traits::kBoundsRows : 0) | (tilts ? Traits::kTilts : 0) |
          (tilt.of_past ? Traits::kTiltsPast : 0) |
          (bounded_tensors(d).empty() ? 0 : Traits::kBoundsElements) |
-         (masks_alone(d) ? Traits::kMasksAlone : 0) | (fills_tiles(d) ? Traits::kFillsTiles : 0);
+         (masks_alone(d) ? Traits::kMasksAlone : 0) | (fills_tiles(d) ? Traits::kFillsTiles : 0) |
+         (d.file_text.find("kHasDistanceBias = true") != std::string::npos
+              ? Traits::kHasDistanceBias
+              : 0);
 }
 
 void add_reach(const BoundVariant& bound, AttentionProblem& problem) {
@@ -218,7 +221,9 @@ Variant::Variant(const std::vector<Variant>& list) {
   // A list tilts logits if some do, and the others leave them alone.
   const std::uint64_t tilts =
       (all & AttentionTraits::kBoundsRows) != 0 ? 0 : AttentionTraits::kTilts;
-  set_code(digest_, (any & ~kOfAll & ~tilts) | (all & kOfAll));
+  // What others of a list do to logits is not known, and they may need the registers.
+  const std::uint64_t alone = list.size() == 1 ? 0 : AttentionTraits::kHasDistanceBias;
+  set_code(digest_, (any & ~kOfAll & ~tilts & ~alone) | (all & kOfAll));
   reach_ = std::make_shared<const MaskReach>(std::move(reach));
 }
 

@@ -59,28 +59,23 @@ _NEIGHBORHOOD = Variant(
     "abs(min(max(q % width, reach), width - 1 - reach) - kv % width) <= reach",
 )
 _ALIBI = Variant("alibi", tensors={"slope": "f32[h]"}, logits="logit - slope * abs(at.distance)")
-# Beyond the reach, all keys of a tile have the same bias: a row reads it once.
+# Beyond the reach, all keys have the same bias.
 _RELATIVE_TEXT = """
 struct UserVariant : kiln::VariantDefaults {
-  static constexpr bool kTransformsLogits = true, kSimplifies = true;
+  static constexpr bool kTransformsLogits = true, kHasDistanceBias = true;
   kiln::VariantTable<float, 2> bias;  // [heads or 1, 2 * reach + 1]
 
   __device__ __forceinline__ int last() const { return bias.extents[1].value - 1; }
-  // bias.at() takes a register more for each element: tiles of 96 and 128 keys would spill.
-  __device__ __forceinline__ float logits(float logit, const kiln::Position& at) const {
+  __device__ __forceinline__ int far_distance(const kiln::Position&) const { return last() / 2; }
+  // A load by a byte offset takes a register less than the table's own, and a product of 64 bits
+  // takes longer: relative biases of 4k keys have 0.88 of the plain call's speed, and 0.85 by it.
+  __device__ __forceinline__ float bias_at(const kiln::Position& at, int distance) const {
     const int head = min(at.h, bias.extents[0].value - 1);
     const float* const line = bias.data.value + head * bias.strides[0].value;
     const int stride = static_cast<int>(bias.strides[1].value) * 4;
-    const unsigned offset = max(min(at.kv - at.q + last() / 2, last()), 0) * stride;
+    const unsigned offset = max(min(distance + last() / 2, last()), 0) * stride;
     const char* const bytes = reinterpret_cast<const char*>(line);
-    return logit + __ldg(reinterpret_cast<const float*>(bytes + offset));
-  }
-  __device__ __forceinline__ bool simplifies(const kiln::Position& row, int kv_first,
-                                             int kv_last) const {
-    return kv_first - row.q >= last() / 2 || row.q - kv_last >= last() / 2;
-  }
-  __device__ __forceinline__ float simple_logits(float logit, const kiln::Position& at) const {
-    return logit + bias.at(at.h, at.row_distance < 0.0f ? last() : 0);
+    return __ldg(reinterpret_cast<const float*>(bytes + offset));
   }
 };
 """

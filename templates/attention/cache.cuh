@@ -109,6 +109,16 @@ __device__ __forceinline__ float logit_of(const TiltedScale<kRows>& scale, int r
   return fmaf(score, scale.factor, scale.shift[r]);
 }
 
+// One factor for all scores, and one number that is added to the product.
+struct ShiftedScale {
+  float factor, shift;
+};
+__device__ __forceinline__ float scale_of(const ShiftedScale& scale, int) { return scale.factor; }
+__device__ __forceinline__ float shift_of(const ShiftedScale& scale, int) { return scale.shift; }
+__device__ __forceinline__ float logit_of(const ShiftedScale& scale, int, float score) {
+  return fmaf(score, scale.factor, scale.shift);
+}
+
 // The factors of scores: `size` and, for each of a lane's rows, the factor of its queries.
 template <class Map>
 __device__ __forceinline__ RowScales<Map::kRows> row_scales(const float* factors, float size) {

@@ -57,6 +57,41 @@ __device__ __forceinline__ void transform_each(Fragment<Map>& scores, const Vari
   }
 }
 
+// Whether the tile's keys are all far before, or all far behind, each of this lane's rows.
+template <class Map, class Variant, class Addressing>
+__device__ __forceinline__ bool all_far(const Variant& variant, const Addressing& addressing,
+                                        int tile_row, int kv_first) {
+  const int first = kv_first + Map::col(0), last = kv_first + Map::col(Map::kCols - 1);
+  bool all = true;
+#pragma unroll
+  for (int r = 0; r < Map::kRows; ++r) {
+    const Position row = addressing.position(tile_row + Map::row(r), 0);
+    const int distance = variant.far_distance(row);
+    all &= row.q - last >= distance || first - row.q >= distance;
+  }
+  return all;
+}
+
+// Computes logits = scale * score + bias_at(kv - q). A lane's rows are as far apart as its pairs of
+// columns, so that most biases serve two logits.
+template <class Map, class Variant, class Addressing>
+__device__ __forceinline__ void add_biases(Fragment<Map>& scores, const Variant& variant,
+                                           const Addressing& addressing, int tile_row, int kv_first,
+                                           float scale) {
+  static_assert(Map::kRows == 2, "add_biases: a lane has two rows, 8 apart");
+  const Position at = addressing.position(tile_row + Map::row(0), 0);
+  const int distance = kv_first + Map::col(0) - at.q;  // of the first key and the first row
+#pragma unroll
+  for (int c = -2; c < Map::kCols; c += 2) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float bias = variant.bias_at(at, distance + c * 4 + i);
+      if (c >= 0) scores.at(0, c + i) = fmaf(scores.at(0, c + i), scale, bias);
+      if (c + 2 < Map::kCols) scores.at(1, c + 2 + i) = fmaf(scores.at(1, c + 2 + i), scale, bias);
+    }
+  }
+}
+
 // Computes logits = hooks(|scale| * score) for every element, even padding, which is masked later.
 // Called by a whole warp. kLeavesFactor: but for the variant's factor_after().
 template <bool kLeavesFactor, class Map, class Variant, class Addressing>
@@ -65,13 +100,8 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
                                                  int kv_first, float scale) {
   scale *= variant.factor_before();
   bool takes_long = false;
-  if constexpr (Variant::kSimplifies) {
-    const int first = kv_first + Map::col(0), last = kv_first + Map::col(Map::kCols - 1);
-#pragma unroll
-    for (int r = 0; r < Map::kRows; ++r) {
-      const Position row = addressing.position(tile_row + Map::row(r), 0);
-      takes_long |= !variant.simplifies(row, first, last);
-    }
+  if constexpr (Variant::kHasDistanceBias) {
+    takes_long = !all_far<Map>(variant, addressing, tile_row, kv_first);
   }
   if constexpr (Variant::kNarrows) {
     float largest = 0.0f;
@@ -82,7 +112,7 @@ __device__ __forceinline__ void transform_logits(Fragment<Map>& scores, const Va
     }
     takes_long |= largest * scale > variant.narrow_limit();
   }
-  if constexpr (Variant::kSimplifies || Variant::kNarrows) {
+  if constexpr (Variant::kHasDistanceBias || Variant::kNarrows) {
     if (!__any_sync(~0u, takes_long)) {
       transform_each<true, kLeavesFactor>(scores, variant, addressing, tile_row, kv_first, scale);
       return;

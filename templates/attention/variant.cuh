@@ -1,58 +1,12 @@
 // The variant interface and the composition of variants. Everything that changes attention's
 // logits, mask, denominator or output is a variant, never a flag in the main loop.
 #pragma once
+#include "/kiln/attention/position.cuh"
 #include "/kiln/base/math.cuh"
 #include "/kiln/base/table.cuh"
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
-
-// The position of a logit, inside the sequence. For padding, whose result is discarded, a hook sees
-// the last row instead, and with kIndexesByKey the last key, so that it may index tensors without
-// checks. Hooks for a whole row get kv = 0.
-struct Position {
-  int b, h, h_kv;  // batch entry, query head, KV head
-  int row;         // query index, 0 .. len_q - 1
-  int q;           // row + len_kv - len_q: the query's position among the keys; negative for
-                   // early rows if len_q > len_kv
-  int kv;          // key index, 0 .. len_kv - 1
-  int len_q, len_kv;
-  float distance;   // q - kv, exact up to 2^24. An addition for each logit, where a conversion of
-                    // the integers takes as long as an exponent. Padding may have another one
-  int first_q = 0;  // packed queries: the sequence's first one
-  // distance = row_distance - column; the column is a constant where neighbouring logits are at
-  // neighbouring keys.
-  float row_distance, column;
-};
-
-// Values for a key and for the next one.
-template <class T>
-struct Two {
-  T first, second;
-};
-
-enum class Tile { skip, full, partial };
-
-struct Range {
-  int begin, end;  // contains() requires begin <= end
-
-  __device__ __forceinline__ bool contains(int kv) const {
-    return static_cast<u32>(kv - begin) < static_cast<u32>(end - begin);
-  }
-};
-
-__device__ __forceinline__ Range intersection(Range a, Range b) {
-  return {max(a.begin, b.begin), min(a.end, b.end)};
-}
-
-// The queries of one tile as positions q.
-struct TileRows {
-  int b;
-  int q_first, q_last;
-  int len_q, len_kv;
-  // The query head and the KV head of all rows; -1 where they may be of several.
-  int h = -1, h_kv = -1;
-};
 
 // Represents the number sum * 2^max. The online softmax keeps one for each row.
 struct RowSum {
@@ -89,9 +43,10 @@ struct DefaultHooks {
   // Computes a warp's logits by narrow_logits() instead of logits() where none of them exceeds
   // narrow_limit() in magnitude. For the first variant that transforms logits.
   static constexpr bool kNarrows = false;
-  // Computes a warp's logits of a tile by simple_logits() instead of logits() where simplifies()
-  // holds for all of its rows: what depends on the distance alone may be the same for all its keys.
-  static constexpr bool kSimplifies = false;
+  // Adds bias_at(at, kv - q) to the logits and has no logits(). It is the same for all distances of
+  // far_distance() or more to one side, and of those to the other. Both are of a batch entry and a
+  // head.
+  static constexpr bool kHasDistanceBias = false;
   // tile(rows, kv_first, kv_last), for one sequence, in the place of the other tile().
   static constexpr bool kTilesBySequence = false;
   // tile() may skip keys anywhere within kv_range(), and is cheaper than a walk over all of them:
@@ -121,8 +76,8 @@ struct DefaultHooks {
   // one's latter, which goes into the exponents.
   __device__ __forceinline__ float factor_before() const { return 1.0f; }
   __device__ __forceinline__ float factor_after() const { return 1.0f; }
-  // Whether the row's logits of keys kv_first..kv_last are those of simple_logits().
-  __device__ __forceinline__ bool simplifies(const Position&, int, int) const { return true; }
+  __device__ __forceinline__ int far_distance(const Position&) const { return 0; }
+  __device__ __forceinline__ float bias_at(const Position&, int) const { return 0.0f; }
   __device__ __forceinline__ float tilt(const Position&) const { return 0.0f; }
   __device__ __forceinline__ float tilt_factor(const Position&) const { return 1.0f; }
 
@@ -206,7 +161,10 @@ struct Variants : Vs... {
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
   static constexpr bool kNarrows = (Vs::kNarrows || ...);
-  static constexpr bool kSimplifies = (Vs::kSimplifies || ...);
+  static constexpr bool kHasDistanceBias = (Vs::kHasDistanceBias || ...);
+  // All that changes logits is one bias by distance.
+  static constexpr bool kIsDistanceBias =
+      ((Vs::kTransformsLogits ? 1 : 0) + ... + 0) == 1 && kHasDistanceBias;
   static constexpr bool kIndexesByKey = (Vs::kIndexesByKey || ...);
   // The number of bytes in the argument block.
   static constexpr int kBytes = ((__is_empty(Vs) ? 0 : static_cast<int>(sizeof(Vs))) + ... + 0);
@@ -235,10 +193,17 @@ struct Variants : Vs... {
   __device__ __forceinline__ float tilt_factor(const Position& at) const {
     return (get<Vs>().tilt_factor(at) * ...);
   }
-  __device__ __forceinline__ bool simplifies(const Position& row, int kv_first, int kv_last) const {
-    return ((!Vs::kSimplifies || get<Vs>().simplifies(row, kv_first, kv_last)) && ...);
+  __device__ __forceinline__ int far_distance(const Position& at) const {
+    int most = 0;
+    ((most = max(most, get<Vs>().far_distance(at))), ...);
+    return most;
   }
-  // kNarrow: no logit of the warp exceeds narrow_limit(), and simplifies() holds for its rows.
+  __device__ __forceinline__ float bias_at(const Position& at, int distance) const {
+    float bias = 0.0f;  // of the one that has it
+    ((bias = Vs::kHasDistanceBias ? get<Vs>().bias_at(at, distance) : bias), ...);
+    return bias;
+  }
+  // kNarrow: no logit of the warp exceeds narrow_limit(), and its keys are all far from its rows.
   template <bool kNarrow>
   __device__ __forceinline__ float logits(float logit, const Position& at) const {
     ((logit = transform<Vs, kNarrow>(logit, at)), ...);
@@ -330,8 +295,10 @@ struct Variants : Vs... {
     if constexpr (!is_first<V>()) logit *= get<V>().factor_before();
     if constexpr (V::kNarrows && kNarrow) {
       logit = get<V>().narrow_logits(logit, at);
-    } else if constexpr (V::kSimplifies && kNarrow) {
-      logit = get<V>().simple_logits(logit, at);
+    } else if constexpr (V::kHasDistanceBias) {
+      const int far =
+          at.row_distance < 0.0f ? get<V>().far_distance(at) : -get<V>().far_distance(at);
+      logit += get<V>().bias_at(at, kNarrow ? far : at.kv - at.q);
     } else {
       logit = get<V>().logits(logit, at);
     }

@@ -36,6 +36,33 @@ def test_factors_of_any_sign_and_zero(shape, causal):
         run(CAPPED(a=a, c=c), case, logits=lambda s, at, a=a, c=c: a * torch.tanh(s / (c or 1.0)))
 
 
+# Far from the cap, a polynomial serves, and up to some cap weights need no maximum. Queries before
+# the first key see none. A scale of 2^30 has a cube beyond float's range.
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize("cap", [5.0, 30.0, 90.0])
+def test_logits_near_the_cap_and_far_from_it(dtype, head_dim, cap):
+    shape = dict(SHAPES["many"], dtype=dtype, head_dim=head_dim, softcap=cap, len_q=230)
+    for scale in (None, 2.0, -0.7, 0.0, 2.0**30):
+        AttentionCase(**shape, causal=True, scale=scale).check()
+    AttentionCase(**shape, window=(90, 20), sinks="f32").check()
+    AttentionCase(**shape, magnitude=2.0**-40, scale=2.0**36).check()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_keys_near_the_cap_among_others(sign):
+    """Tiles after one with such keys take the same way for a while, and rows before them do not."""
+    case = AttentionCase(head_dim=128, len_q=200, len_kv=1500, heads=140, heads_kv=140, softcap=9.0)
+    q, k, v = case.inputs()
+    k[:, [3, 801]] *= 40 * sign
+    k[:, 1290] = k[:, 1290].abs() * -30 * sign
+    for causal in (False, True):
+        out, lse = case.outputs()
+        options = dict(softcap=9.0, causal=causal)
+        jit.flash_attention(q, k, v, out=out.view, lse=lse, **options)
+        judge(f"causal {causal}", q, k, v, out, lse, **options)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_not_a_number_stays_so(shape):
     case = AttentionCase(**SHAPES[shape], causal=True)

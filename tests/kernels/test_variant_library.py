@@ -136,12 +136,28 @@ def test_alibi_and_softcap():
 
 
 # Tiles within the reach, beyond it on both sides and across its ends; many heads are for wgmma.
-@pytest.mark.parametrize("reach, heads", [(0, 4), (20, 4), (20, 35), (400, 4)])
-def test_a_bias_by_distance(reach, heads):
+@pytest.mark.parametrize("reach, heads", [(0, 4), (20, 4), (0, 35), (20, 35), (400, 4), (400, 35)])
+@pytest.mark.parametrize("causal, scale", [(False, None), (True, -0.2)])
+def test_a_bias_by_distance(reach, heads, causal, scale):
     bias = randn([2 * reach + 1, heads], torch.float32, 6).T  # its distances lie apart
-    case = AttentionCase(heads=heads, heads_kv=heads, len_q=LONG - 37, len_kv=LONG)
+    shape = dict(heads=heads, heads_kv=heads, len_q=LONG - 37, len_kv=LONG)
+    case = AttentionCase(**shape, causal=causal, scale=scale)
     run(variants.relative_bias(bias), case, logits=lambda s, at: s
         + bias[:, (at.kv - at.q).squeeze().clamp(-reach, reach) + reach])  # fmt: skip
+
+
+def test_a_bias_by_distance_among_others():
+    """Of a list, and beside other options, it is added like any code."""
+    bias = randn([4, 41], torch.float32, 6)
+    case = AttentionCase(**LATE, softcap=3.0)
+
+    def added(s, at):
+        return s + bias[:, (at.kv - at.q).squeeze().clamp(-20, 20) + 20]
+
+    run(variants.relative_bias(bias), case, logits=added)
+    run([variants.relative_bias(bias), variants.softcap(2.0), variants.sliding_window(30)],
+        AttentionCase(**LATE), logits=lambda s, at: 2 * torch.tanh(added(s, at) / 2),
+        mask=lambda at: (at.q >= at.kv) & (at.q - at.kv < 30))  # fmt: skip
 
 
 def test_a_bias_by_distance_has_a_middle():

@@ -6,6 +6,7 @@ SOFTCAP = f"{FOLDER}/test_attention.py::test_softcap_without_an_instruction_for_
 TILTED = f"{FOLDER}/test_attention_tilt.py::test_tilted_logits"
 SM90_TILTED = f"{TILTED} -k f32"
 CAPPED = f"{FOLDER}/test_attention_cap.py::"
+BIASED = f"{FOLDER}/test_variant_library.py::test_a_bias_by_distance"
 SM90_FOLDER = "attention/sm90/"
 
 LOGIT_FAULTS = [
@@ -40,9 +41,17 @@ LOGIT_FAULTS = [
           f"{CAPPED}test_factors_of_any_sign_and_zero -k few"),
     fault("cap-that-is-no-number-is-none", "attention/logit_cap.cuh",
           ": 0.0f * a;", ": 0.0f;", f"{CAPPED}test_what_is_not_a_number_stays_so -k few"),
-    fault("simple-logits-at-a-tile's-first-key", "attention/mask.cuh",
-          "!variant.simplifies(row, first, last)", "!variant.simplifies(row, first, first)",
-          f"{FOLDER}/test_variant_library.py::test_a_bias_by_distance"),
+    fault("far-from-a-tile's-first-key", "attention/mask.cuh",
+          "row.q - last >= distance", "row.q - first >= distance", BIASED),
+    fault("sm90-far-from-a-tile's-first-key", f"{SM90_FOLDER}main_loop.cuh",
+          "ahead + Shape::kBlockKv - 1 <= -far", "ahead <= -far", BIASED),
+    fault("sm90-far-from-a-warp's-first-row", f"{SM90_FOLDER}main_loop.cuh",
+          "ahead - 15 >= far", "ahead >= far", BIASED),
+    fault("sm90-second-rows-have-the-first-rows'-biases", "attention/mask.cuh",
+          "scores.at(1, c + 2 + i) = fmaf(scores.at(1, c + 2 + i), scale, bias)",
+          "scores.at(1, c + 2 + i) = fmaf(scores.at(1, c + 2 + i), scale,\n"
+          "                                       variant.bias_at(at, distance + (c + 2) * 4 + i))",
+          BIASED),
     fault("bounds-of-the-first-block-alone", "attention/element_bounds.cuh",
           "__ldg(entry + min(block + i, last))", "__ldg(entry + first)",
           f"{FOLDER}/test_variants_elements.py::test_tiles_follow_from_elements -k shared"),

@@ -12,29 +12,12 @@
 // group begins anew after it; where a mask hides it, such tiles mostly come last.
 #pragma once
 #include "/kiln/attention/mask.cuh"
+#include "/kiln/attention/sm90/turns.cuh"
 #include "/kiln/attention/sm90/walk.cuh"
 #include "/kiln/attention/softmax.cuh"
 #include "/kiln/base/quantize.cuh"
 
 namespace kiln {
-
-// Barrier 1 + g is math group g's turn.
-template <class Config>
-struct Turns {
-  static constexpr bool kUsed = Config::kTurns && Config::kGroups > 1;
-  int group;
-
-  // Called once by every group before its first turn.
-  __device__ __forceinline__ void begin() const {
-    if (kUsed && group == Config::kGroups - 1) arrive_threads<256>(1);
-  }
-  __device__ __forceinline__ void take() const {
-    if constexpr (kUsed) sync_threads<256>(1 + group);
-  }
-  __device__ __forceinline__ void give() const {
-    if constexpr (kUsed) arrive_threads<256>(1 + (group + 1 == Config::kGroups ? 0 : group + 1));
-  }
-};
 
 // The accumulators as one array, as wgmma takes them.
 template <class Map>
@@ -63,6 +46,8 @@ class KeyLoop {
                 "attention sm_90a: the variant has no tilt, or keys have scales of their own");
   // The scale of logits differs by the head.
   static constexpr bool kScalesByHead = kHasHeadScales || kTilts;
+  // Tiles that are far from a warp's rows get a number that all their logits have in common.
+  static constexpr bool kShifts = Variant::kIsDistanceBias && !kTilts && !kHasHeadScales;
   static constexpr bool kTransforms = Variant::kTransformsLogits && !kTilts;
 
  public:
@@ -72,11 +57,14 @@ class KeyLoop {
   // The magnitudes of scales, which differ by the row where queries do.
   using Sizes = conditional<Shape::kScalesQueries, RowScales<Softmax::kRows>, float>;
   using ExponentScale =
-      conditional<kTilts, TiltedScale<Softmax::kRows>, conditional<kTransforms, float, Sizes>>;
+      conditional<kTilts, TiltedScale<Softmax::kRows>,
+                  conditional<kShifts, ShiftedScale, conditional<kTransforms, float, Sizes>>>;
 
   __device__ __forceinline__ KeyLoop(const Args& args, int group) : args_(args), turns_{group} {
     turns_.begin();
-    if constexpr (!kScalesByHead) set_scale(call_of(args.call.params()).scale, 0);
+    if constexpr (!kScalesByHead && !kShifts) {
+      set_scale(call_of(args.call.params()).scale, 0);
+    }
   }
 
   // Called when Q of a query tile has arrived in its stage, before any of its keys. A quantised
@@ -86,6 +74,7 @@ class KeyLoop {
       set_scale(tile.p.call.scale * tile.logit_scale(), Shape::row_factors(q_stage));
     }
     if constexpr (kTilts) set_tilt(tile);
+    if constexpr (kShifts) set_far_bias(tile);
   }
 
   // Goes to the first tile of keys that this group sees of a new query tile; returns whether there
@@ -231,6 +220,13 @@ class KeyLoop {
       tilt_ = variant.tilt(own) * kLog2e;
     }
   }
+  __device__ __forceinline__ void set_far_bias(const Tile& tile) {
+    const Variant& variant = args_.call.variant();
+    const Position at = tile.position(first_row(), 0);
+    const int far = variant.far_distance(at);
+    far_before_ = variant.bias_at(at, -far) * kLog2e;
+    far_behind_ = variant.bias_at(at, far) * kLog2e;
+  }
   // For the tile keys_: what its first key has, from what the query's own has.
   __device__ __forceinline__ void shift_rows() {
 #pragma unroll
@@ -298,7 +294,20 @@ class KeyLoop {
     const int row = first_row();
     const u32 negative = is_negative();
     if constexpr (kTilts) shift_rows();
-    if constexpr (kTransforms) {
+    if constexpr (kShifts) {
+      if (negative) negate_scores();
+      // Of the warp's rows, all of which the vote tells ptxas.
+      const Position first = tile.position(row, 0);
+      const int ahead = keys_.kv_first - first.q, far = variant.far_distance(first);
+      const bool before = ahead + Shape::kBlockKv - 1 <= -far, behind = ahead - 15 >= far;
+      if (__any_sync(~0u, before | behind)) {
+        exponent_scale_ = {exponent_scales(sizes()), before ? far_before_ : far_behind_};
+      } else {
+        add_biases(scores_, variant, tile, row, keys_.kv_first, sizes());
+        exponent_scale_ = {kLog2e, 0.0f};
+      }
+      if (keys_.partial) mask(tile, row);
+    } else if constexpr (kTransforms) {
       if (negative) negate_scores();
       const float size = multiply_rows(scores_, sizes());
       transform_logits<true>(scores_, variant, tile, row, keys_.kv_first, size);
@@ -367,6 +376,8 @@ class KeyLoop {
   // score of 0 of the query's own key; and the lane's first query.
   float tilt_, own_[Softmax::kRows];
   int first_q_;
+  // With kShifts, the biases of keys that are far away, as powers of two.
+  float far_before_, far_behind_;
   Turns<Config> turns_;
   typename Walk::KeyTile keys_;
   u32 is_first_;                               // the query tile's first tile of keys

@@ -35,9 +35,9 @@ class SpreadVariant {
   static constexpr bool kKeeps = Variant::kKeeps;
   static constexpr bool kKeepsByColumn = Variant::kKeepsByColumn;
   static constexpr bool kRangeFollowsKeep = Variant::kRangeFollowsKeep;
-  static constexpr bool kNarrows = Variant::kNarrows && !Variant::kSimplifies;
+  static constexpr bool kNarrows = Variant::kNarrows && !Variant::kHasDistanceBias;
   // Neighbouring keys are not at neighbouring positions.
-  static constexpr bool kSimplifies = false;
+  static constexpr bool kHasDistanceBias = false;
   static constexpr bool kIndexesByKey = Variant::kIndexesByKey;
   static constexpr bool kStartsRows = false, kFinishesRows = false, kTransformsOutput = false;
   static constexpr bool kTakesTwo = false;
