@@ -30,6 +30,7 @@ struct AttentionSm90Config {
   Work work;  // the heaviest that it serves
   Masks masks = Masks::any;
   Pages pages = Pages::any;
+  bool windows = false;          // only for many queries that see fewer keys than there are
   int max_keys = 0;              // for calls in which a query sees at most so many; 0: any
   int max_keys_read = max_keys;  // the same where only_masks_read()
   // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.

@@ -32,6 +32,16 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .q_stages = 2, .staged_output = true, .turns = false, .work = Work::medium,
      .masks = Masks::none, .pages = Pages::none, .max_keys = 1024, .speed = 90,
      .reason = "up to 1k keys: Q twice, and the output beside it, hide the ends of tiles"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 64, .stages = 3,
+     .q_stages = 2, .staged_output = true, .turns = false, .work = Work::light,
+     .masks = Masks::some, .pages = Pages::none, .windows = true, .max_keys = 448, .speed = 80,
+     .reason = "windows up to 448 keys: 256 take 1.07 to 1.10 times as long with 128x128x2, 384 1.00 to "
+               "1.03 times with 192x64x2"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 64, .stages = 2,
+     .q_stages = 2, .staged_output = true, .turns = true, .work = Work::light,
+     .masks = Masks::some, .pages = Pages::none, .windows = true, .max_keys = 1536, .speed = 95,
+     .reason = "windows up to 1.5k keys: 512 take 1.01 to 1.03 times as long with 128x64x3, 1024 1.02 "
+               "to 1.03 times with 192x80x2, 1400 0.99 to 1.00 times"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
      .q_stages = 2, .staged_output = true, .turns = false, .work = Work::medium,
      .masks = Masks::some, .pages = Pages::none, .max_keys = 1536, .max_keys_read = 8192, .speed = 90,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "jit/attention/problem.h"
+#include "jit/attention/sm90_config.h"
 #include "jit/op/family.h"
 #include "kiln/variant.h"
 #include "templates/attention/params.h"
@@ -86,6 +87,30 @@ TEST_CASE("A window as wide as the keys is dealt as causal tiles are") {
     CHECK(launch_of(prompts, left).heads_paired == causal.heads_paired);
   }
   CHECK(launch_of(prompts, 1022).heads_paired == 0);
+}
+
+TEST_CASE("Windows get tiles of fewer keys, and wide ones those of long masks") {
+  const auto tile_of = [](const Launch& launch) {
+    return tile_name(attention_sm90_configs()[static_cast<std::size_t>(launch.row)]);
+  };
+  for (const int dim : {96, 128}) {
+    CAPTURE(dim);
+    const Shape prompts{.batch = 4, .len_q = 4096, .len_kv = 4096, .heads = 16, .dim = dim};
+    CHECK(tile_of(launch_of(prompts, 447)) == "128x64x3");
+    CHECK(tile_of(launch_of(prompts, 448)) == "192x64x2");
+    CHECK(tile_of(launch_of(prompts, 1535)) == "192x64x2");
+    CHECK(tile_of(launch_of(prompts, 1536)) == "192x80x2");
+    CHECK(tile_of(launch_of(prompts, "q - kv < x", {300}, true)) == "128x64x3");
+    AttentionOptions softcap;
+    softcap.causal = true, softcap.window_left = 300, softcap.softcap = 30;
+    CHECK(tile_of(launch_of(prompts, softcap)) == "128x128x2");
+    const Shape chunk{.batch = 4, .len_q = 700, .len_kv = 4096, .heads = 16, .dim = dim};
+    CHECK(tile_of(launch_of(chunk, 1023)) == "128x128x2");
+    // These see all keys.
+    const Shape triangles{.batch = 16, .len_q = 1024, .len_kv = 1024, .heads = 16, .dim = dim};
+    CHECK(tile_of(launch_of(triangles, 1023)) == "128x128x2");
+    CHECK(tile_of(launch_of(triangles, -1)) == "128x128x2");
+  }
 }
 
 TEST_CASE("Few queries that see a narrow window are computed by Hopper's kernels") {
