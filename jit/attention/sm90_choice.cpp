@@ -19,11 +19,6 @@ const AttentionSm90Config& sm90_config_at(int row) {
 
 const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
 
-// Returns the most keys that a query may see in calls that a row admits; 0: any.
-int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) {
-  return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
-}
-
 // Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of
 // which may admit some lengths only and the last of which admits all; stops where it returns true.
 template <class Use>
@@ -61,29 +56,12 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
 // Says whether a mask leaves the queries fewer keys than there are.
 bool is_narrow_window(const AttentionProblem& problem) { return problem.keys < problem.len_kv; }
 
-struct Lengths {
-  std::int64_t queries, keys;  // keys: that a query sees at most
-  bool is_narrow;              // of more than it sees
-};
-
-Lengths lengths_of(const AttentionProblem& problem) {
+AttentionLengths lengths_of(const AttentionProblem& problem) {
   return {problem.len_q, problem.keys, is_narrow_window(problem)};
 }
 
-bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
-            const Lengths& lengths) {
-  // Windows were measured from 3000 queries on, documents with windows not at all.
-  const bool is_window = lengths.is_narrow && !only_masks_read(traits);
-  if (config.windows && (!is_window || lengths.queries < 4 * config.block_q)) return false;
-  if (const int most = most_keys(config, traits); most != 0 && lengths.keys > most) return false;
-  if (config.unless_fills == 0) return true;
-  const std::int64_t padded =
-      (lengths.queries + config.unless_fills - 1) / config.unless_fills * config.unless_fills;
-  return lengths.queries * 100 < padded * 95;
-}
-
 // -1: none.
-int first_row(const AttentionTraits& traits, int arch, const Lengths& lengths) {
+int first_row(const AttentionTraits& traits, int arch, const AttentionLengths& lengths) {
   int first = -1;
   for_each_row(traits, arch, /*splits=*/false, [&](int row) {
     if (!admits(sm90_config_at(row), traits, lengths)) return false;
@@ -358,7 +336,7 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
                       bool may_split, std::size_t& workspace) {
   const int arch = arch_of(device);
   // Where a result may not depend on bounds, they choose no row.
-  const Lengths unbounded{0x7fffffff, 0x7fffffff, false};
+  const AttentionLengths unbounded{0x7fffffff, 0x7fffffff, false};
   const int row =
       first_row(problem.traits, arch, problem.whole_tiles ? unbounded : lengths_of(problem));
   if (row < 0) return false;

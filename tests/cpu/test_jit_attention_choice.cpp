@@ -113,6 +113,22 @@ TEST_CASE("Windows get tiles of fewer keys, and wide ones those of long masks") 
   }
 }
 
+TEST_CASE("Causal tiles of up to 1.5k keys have the rows that pad less") {
+  const auto rows_of = [](int length) {
+    const Launch launch =
+        launch_of({.batch = 10, .len_q = length, .len_kv = length, .heads = 16}, -1);
+    return attention_sm90_configs()[static_cast<std::size_t>(launch.row)].block_q;
+  };
+  for (const int length : {576, 960, 1100, 1152, 1344, 1500, 1536, 1600}) {
+    CAPTURE(length);
+    CHECK(rows_of(length) == 192);
+  }
+  for (const int length : {300, 384, 512, 1024, 1200, 1280, 1408}) {
+    CAPTURE(length);
+    CHECK(rows_of(length) == 128);
+  }
+}
+
 TEST_CASE("Few queries that see a narrow window are computed by Hopper's kernels") {
   const Shape chunk{.batch = 1, .len_q = 512, .len_kv = 65536, .heads = 8};
   CHECK(launch_of(chunk, 1024).path == "sm_90a");
