@@ -13,6 +13,7 @@ from kiln import jit
 from measure import Contender, Entry
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32}
+BYTES = {"e4m3": torch.float8_e4m3fn}  # inputs of 8 bits, whose outputs are bf16
 SETS = 3  # of inputs, in rotation
 INPUT_BYTES = 8 << 30  # of all sets together
 FLEX = {"D128 full", "D128 causal", "D128 causal softcap", "S 8k"}  # groups
@@ -32,8 +33,9 @@ def entries(batch, short):
 
     def randn(length, heads, dim):
         shape = (cell.batch, length, heads, dim)
-        dtype = DTYPES[cell.dtype]
-        return torch.randn(shape, device="cuda", dtype=dtype, generator=generator)
+        dtype = DTYPES.get(cell.dtype, torch.bfloat16)
+        drawn = torch.randn(shape, device="cuda", dtype=dtype, generator=generator)
+        return drawn.to(BYTES[cell.dtype]) if cell.dtype in BYTES else drawn
 
     def one_set():
         keys = cell.len_kv, cell.heads_kv
@@ -56,7 +58,10 @@ def options(cell):
 
 def _entry(cell, inputs, short):
     keywords = options(cell)
-    outs = [q.new_full((*q.shape[:-1], cell.value_dim), math.nan) for q, _, _ in inputs]
+    dtype = DTYPES.get(cell.dtype, torch.bfloat16)
+    outs = [
+        q.new_full((*q.shape[:-1], cell.value_dim), math.nan, dtype=dtype) for q, _, _ in inputs
+    ]
 
     def call(index):
         return jit.flash_attention(*inputs[index], out=outs[index], **keywords)

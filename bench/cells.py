@@ -10,9 +10,10 @@ import math
 
 OURS = "kiln"  # the name of our own times among the peers'
 # "f8" is e4m3 with sums in fp32, "f8 fast" with the tensor cores' own, "f8 blocks" with scales of
-# blocks; their outputs are bf16.
-ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "f8": 1, "f8 fast": 1, "f8 blocks": 1}
-CACHE_BYTES = {**ITEM_BYTES, "e4m3": 1, "e5m2": 1, "int8": 1}
+# blocks, "e4m3" that of attention; their outputs are bf16.
+ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "f8": 1, "f8 fast": 1, "f8 blocks": 1,
+              "e4m3": 1}  # fmt: skip
+CACHE_BYTES = {**ITEM_BYTES, "e5m2": 1, "int8": 1}
 TILE = 128  # rows and keys of the tiles in which masks are counted
 
 
@@ -113,8 +114,9 @@ class AttentionCell:
 
     @property
     def bytes(self):
-        elements = self.batch * self.len_q * self.heads * (self.dim + self.value_dim)
-        return elements * ITEM_BYTES[self.dtype] + self.cache_bytes
+        item = ITEM_BYTES[self.dtype]
+        row = self.dim * item + self.value_dim * max(item, 2)
+        return self.batch * self.len_q * self.heads * row + self.cache_bytes
 
     @property
     def stream_bytes(self):

@@ -14,7 +14,8 @@ from cells import key_range
 # as much; tf32 operands 0.0007. A key tile of 128 that is left out of 16k costs 0.09.
 LIMITS = {
     "bf16": 0.01, "fp16": 0.002, "tf32": 0.003, "fp32": 1e-5, "f8": 0.01, "f8 fast": 0.01,
-    "f8 blocks": 0.01, "f8 layer": 0.03,  # the latter has 8-bit floats between two products, too
+    # These have 8-bit floats between two products, too.
+    "f8 blocks": 0.01, "f8 layer": 0.03, "e4m3": 0.03,
 }  # fmt: skip
 ROW_FACTOR = 5  # one row may be worse than the whole by this
 SCORES = 1 << 28  # floats of a chunk

@@ -20,6 +20,7 @@ FA3_PACKAGE = "flash_attn_interface"
 FA3_FOLDER = "KILN_BENCH_FA3"  # an environment variable: a folder with a loader, fa3.py
 FA3_BUILD = "fa3x"  # the one that the loader is asked for
 WORKSPACE_BYTES = 256 << 20  # FlashInfer keeps the parts of split keys there
+_RAGGED = "BatchPrefillWithRaggedKVCacheWrapper"
 
 
 def fa3_build():
@@ -88,22 +89,82 @@ def fa4(cell, inputs):
 
 
 def flashinfer(cell, inputs):
-    try:
-        from flashinfer import BatchPrefillWithRaggedKVCacheWrapper
-    except ImportError as error:
-        raise Unavailable(f"FlashInfer is not installed: {error}") from error
+    """Packed tensors, planned beforehand: it plans on the host, once for the layers of a step."""
     if cell.decode:
         raise Unavailable("FlashInfer decodes from paged caches, and these are contiguous")
-    q = inputs[0][0]
-    workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=q.device)
-    wrapper = BatchPrefillWithRaggedKVCacheWrapper(workspace, "NHD")
+    q, k, _ = inputs[0]
+    wrapper = _flashinfer_wrapper(_RAGGED, q)
     count = torch.arange(cell.batch + 1, dtype=torch.int32, device=q.device)
     wrapper.plan(
         count * cell.len_q, count * cell.len_kv, cell.heads, cell.heads_kv, cell.dim,
         head_dim_vo=cell.value_dim, causal=cell.causal, logits_soft_cap=cell.softcap or None,
-        window_left=-1 if cell.left is None else cell.left, q_data_type=q.dtype,
+        window_left=-1 if cell.left is None else cell.left, **_flashinfer_types(q),
     )  # fmt: skip
     sets = [tuple(x.flatten(0, 1) for x in tensors) for tensors in inputs]
+    # Of 8-bit elements it takes what they are multiples of, one number for each head.
+    ones = [torch.ones(x.shape[2], device=q.device) for x in (q, k, k)] if q.itemsize == 1 else []
     return Contender(
-        lambda index: wrapper.run(*sets[index]), lambda out: out.unflatten(0, (cell.batch, -1))
+        lambda index: wrapper.run(*sets[index], *ones),
+        lambda out: out.unflatten(0, (cell.batch, -1)),
     )
+
+
+def flashinfer_serving(cell, inputs):
+    """A maker for the inputs of serving_suite.py: packed, in pages, or one query of each sequence.
+
+    The calls of an input set have a wrapper of their own, which keeps what was planned for it.
+    """
+    prefills, is_paged = max(cell.lens_q) > 1, cell.page > 0
+    if not prefills and not is_paged:
+        raise Unavailable("FlashInfer decodes from paged caches, and these are contiguous")
+    if cell.cache or cell.graph:
+        raise Unavailable("not measured with an 8-bit cache, nor in graphs")
+    name = "BatchPrefillWithPagedKVCacheWrapper" if is_paged else _RAGGED
+    if not prefills:
+        name = "BatchDecodeWithPagedKVCacheWrapper"
+    # FlashInfer's users take its tensor-core kernels to decode where heads share keys so.
+    more = {} if prefills else {"use_tensor_cores": cell.heads >= 4 * cell.heads_kv}
+    calls = []
+    for x in inputs:
+        wrapper = _flashinfer_wrapper(name, x.q, **more)
+        options = {"window_left": -1 if cell.left is None else cell.left, **_flashinfer_types(x.q)}
+        heads = cell.heads, cell.heads_kv, cell.dim
+        if not is_paged:
+            wrapper.plan(x.starts_q, x.starts_k, *heads, causal=True, **options)
+        elif prefills:
+            pages = flashinfer_pages(x.table, cell.lens_k, cell.page)
+            wrapper.plan(x.starts_q, *pages, *heads, cell.page, causal=True, **options)
+        else:
+            pages = flashinfer_pages(x.table, cell.lens_k, cell.page)
+            wrapper.plan(*pages, *heads, cell.page, **options)
+        keys = (tuple(x.keys),) if is_paged else x.keys
+        calls.append(functools.partial(wrapper.run, x.q, *keys))
+    return Contender(lambda index: calls[index]())
+
+
+def flashinfer_pages(table, lengths, page):
+    """A block table as FlashInfer takes it: where the pages of each sequence begin in one list, the
+    list, and how many keys each sequence's last page has."""
+    counts = [-(-length // page) for length in lengths]
+    starts = torch.tensor([0, *counts]).cumsum(0)
+    listed = torch.cat([row[:count] for row, count in zip(table, counts)])
+    last = torch.tensor([length - (count - 1) * page for length, count in zip(lengths, counts)])
+    return tuple(x.to(dtype=torch.int32, device=table.device) for x in (starts, listed, last))
+
+
+def _flashinfer_types(q):
+    """Keywords of plan(): 8-bit inputs give bfloat16."""
+    return {
+        "q_data_type": q.dtype,
+        "kv_data_type": q.dtype,
+        "o_data_type": torch.bfloat16 if q.itemsize == 1 else q.dtype,
+    }
+
+
+def _flashinfer_wrapper(name, q, **more):
+    try:
+        wrapper = getattr(importlib.import_module("flashinfer"), name)
+    except ImportError as error:
+        raise Unavailable(f"FlashInfer is not installed: {error}") from error
+    workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=q.device)
+    return wrapper(workspace, "NHD", **more)

@@ -71,6 +71,7 @@ def attention(short=False):
         cells.append(_square(128, True, 4096, **softcap))
         cells += [_prefill(name, model) for name, model in models().items()]
         cells += _head_dims() + _unaligned() + _chunks()
+    cells += _bytes()[:2] if short else _bytes()
     return [[cell] for cell in cells]
 
 
@@ -107,6 +108,20 @@ def _unaligned():
         AttentionCell(*shape, False, group=group, label="full 4001"),
         AttentionCell(*shape, True, group=group, label="causal 4001"),
     ]
+
+
+def _bytes():
+    """Queries, keys and values of e4m3."""
+    shapes = ((1, 16384, 16, 16), (2, 8192, 16, 16), (3, 6000, 24, 8), (1, 9000, 8, 8))
+    return [
+        AttentionCell(
+            batch, length, length, heads, heads_kv, 128, causal, dtype="e4m3",
+            group=f"D128 {'causal' if causal else 'full'} e4m3",
+            label=f"{batch} x {length_label(length)}",
+        )
+        for batch, length, heads, heads_kv in shapes
+        for causal in (False, True)
+    ]  # fmt: skip
 
 
 def _chunks():

@@ -79,6 +79,8 @@ def _bottom_right(cell, name, dtype):
 def triton(cell, inputs):
     if cell.softcap or cell.left is not None:
         raise Unavailable("our Triton kernel has neither softcap nor windows")
+    if inputs[0][0].itemsize == 1:
+        raise Unavailable("our Triton kernel takes no 8-bit elements")
     if cell.decode:
         raise Unavailable("our Triton kernel does not split the keys of one query")
     try:

@@ -1,4 +1,5 @@
-"""The suite serving: Kiln's flash_attention_varlen beside FlashAttention-3, packed and paged."""
+"""The suite serving: Kiln's flash_attention_varlen beside FlashAttention-3 and FlashInfer, packed
+and paged."""
 
 from __future__ import annotations
 
@@ -106,6 +107,7 @@ def _entry(cell, inputs):
         ours=_contender(cell, calls),
         peers={
             "FA3": functools.partial(_fa3, cell, inputs),
+            "FlashInfer": functools.partial(_flashinfer, cell, inputs),
             "dense": functools.partial(_dense, cell, inputs),
         },
         truth=lambda index: _truth(cell, inputs[index]),
@@ -157,6 +159,12 @@ def _fa3(cell, inputs):
     return _contender(
         cell, [functools.partial(attention, x.q, *x.keys, **words(x), **options) for x in inputs]
     )
+
+
+def _flashinfer(cell, inputs):
+    if cell.plan:
+        raise Unavailable("it stands beside the same call without a plan")
+    return flash_peers.flashinfer_serving(cell, inputs)
 
 
 def _dense(cell, inputs):

@@ -13,12 +13,11 @@
 namespace kiln {
 namespace {
 
-const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
-
-// Returns the most keys that a query may see in calls that a row admits; 0: any.
-int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) {
-  return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
+const AttentionSm90Config& sm90_config_at(int row) {
+  return attention_sm90_configs()[static_cast<std::size_t>(row)];
 }
+
+const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
 
 // Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of
 // which may admit some lengths only and the last of which admits all; stops where it returns true.
@@ -40,6 +39,7 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   const bool is_paged = traits.storage == Storage::paged;
   const auto serves = [&](const AttentionSm90Config& config) {
     if (config.pages == (is_paged ? Pages::none : Pages::only)) return false;
+    if (config.windows && traits.mask != Mask::window && !traits.variant_masks()) return false;
     return splits == config.splits && factors == config.factors &&
            traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
            traits.head_dim_v <= config.max_dim_v && work <= config.work &&
@@ -53,22 +53,18 @@ void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use)
   }
 }
 
-bool admits(const AttentionSm90Config& config, const AttentionTraits& traits, std::int64_t len_q,
-            std::int64_t keys) {
-  const int most = most_keys(config, traits);
-  if (most != 0 && keys > most) return false;
-  if (config.unless_fills == 0) return true;
-  const std::int64_t padded =
-      (len_q + config.unless_fills - 1) / config.unless_fills * config.unless_fills;
-  return len_q * 100 < padded * 95;
+// Says whether a mask leaves the queries fewer keys than there are.
+bool is_narrow_window(const AttentionProblem& problem) { return problem.keys < problem.len_kv; }
+
+AttentionLengths lengths_of(const AttentionProblem& problem) {
+  return {problem.len_q, problem.keys, is_narrow_window(problem)};
 }
 
 // -1: none.
-int first_row(const AttentionTraits& traits, int arch, std::int64_t len_q, std::int64_t keys) {
+int first_row(const AttentionTraits& traits, int arch, const AttentionLengths& lengths) {
   int first = -1;
   for_each_row(traits, arch, /*splits=*/false, [&](int row) {
-    const AttentionSm90Config& config = attention_sm90_configs()[static_cast<std::size_t>(row)];
-    if (!admits(config, traits, len_q, keys)) return false;
+    if (!admits(sm90_config_at(row), traits, lengths)) return false;
     first = row;
     return true;
   });
@@ -143,10 +139,6 @@ std::vector<int> attention_sm90_rows(const AttentionTraits& traits, int arch) {
 
 namespace {
 
-const AttentionSm90Config& sm90_config_at(int row) {
-  return attention_sm90_configs()[static_cast<std::size_t>(row)];
-}
-
 std::int64_t tiles_of(std::int64_t length, std::int64_t tile) { return (length + tile - 1) / tile; }
 
 // A launch of one row's kernel for a call.
@@ -161,9 +153,6 @@ Launch launch_of(const AttentionProblem& problem, int row, int splits) {
   return {row, std::int64_t{problem.batch} * problem.heads,
           tiles_of(problem.len_q, sm90_config_at(row).block_q), splits, nullptr};
 }
-
-// Says whether a mask leaves the queries fewer keys than there are.
-bool is_narrow_window(const AttentionProblem& problem) { return problem.keys < problem.len_kv; }
 
 // The time that a launch takes, in units that compare launches of one call: products of query rows
 // and keys in the CTA that has the most.
@@ -199,6 +188,7 @@ Launch best_launch(const AttentionProblem& problem, int arch, int sm_count) {
   double best_cost = 0;
   for (const bool splits : {false, true}) {
     for_each_row(problem.traits, arch, splits, [&](int row) {
+      if (sm90_config_at(row).windows) return false;  // its speed is that with few keys
       const int most = splits ? most_splits(problem) : 1;
       for (int count = splits ? 2 : 1; count <= most; ++count) {
         const Launch launch = launch_of(problem, row, count);
@@ -212,7 +202,7 @@ Launch best_launch(const AttentionProblem& problem, int arch, int sm_count) {
 }
 
 Launch choose_launch(const AttentionProblem& problem, int arch, int sm_count, bool may_split) {
-  const int row = first_row(problem.traits, arch, problem.len_q, problem.keys);
+  const int row = first_row(problem.traits, arch, lengths_of(problem));
   if (row < 0) return {};
   const Launch usual = launch_of(problem, row, 1);
   const std::int64_t tiles = usual.heads * usual.tiles;
@@ -346,10 +336,9 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
                       bool may_split, std::size_t& workspace) {
   const int arch = arch_of(device);
   // Where a result may not depend on bounds, they choose no row.
-  const std::int64_t unbounded = 0x7fffffff;
-  const int row = problem.whole_tiles
-                      ? first_row(problem.traits, arch, unbounded, unbounded)
-                      : first_row(problem.traits, arch, problem.len_q, problem.keys);
+  const AttentionLengths unbounded{0x7fffffff, 0x7fffffff, false};
+  const int row =
+      first_row(problem.traits, arch, problem.whole_tiles ? unbounded : lengths_of(problem));
   if (row < 0) return false;
   AttentionVarlenParams params;
   std::memcpy(&params, step.arguments.bytes().data(), sizeof params);

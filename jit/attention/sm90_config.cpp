@@ -45,6 +45,28 @@ int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& trait
                                      stages_output(config, traits), config.factors, tilts(traits));
 }
 
+int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) {
+  return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
+}
+
+bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
+            const AttentionLengths& lengths) {
+  // Windows were measured from 1000 queries on, documents with windows not at all.
+  const bool is_read = only_masks_read(traits);
+  if (config.windows && (!lengths.is_narrow || is_read || lengths.queries < 4 * config.block_q)) {
+    return false;
+  }
+  const int most = most_keys(config, traits);
+  if (most != 0 && lengths.keys > most) return false;
+  const auto padded = [&](std::int64_t rows) { return (lengths.queries + rows - 1) / rows * rows; };
+  const bool is_even = traits.storage == Storage::dense && !lengths.is_narrow && !is_read;
+  if (config.unless_fits != 0 && is_even && lengths.queries > 512 &&
+      padded(config.unless_fits) <= padded(config.block_q)) {
+    return false;
+  }
+  return config.unless_fills == 0 || lengths.queries * 100 < padded(config.unless_fills) * 95;
+}
+
 int thread_count(const AttentionSm90Config& config) {
   return (config.block_q / 64 + (config.factors == AttentionFactors::widened ? 2 : 1)) * 128;
 }

@@ -30,10 +30,14 @@ struct AttentionSm90Config {
   Work work;  // the heaviest that it serves
   Masks masks = Masks::any;
   Pages pages = Pages::any;
+  bool windows = false;          // only for many queries that see fewer keys than there are
   int max_keys = 0;              // for calls in which a query sees at most so many; 0: any
   int max_keys_read = max_keys;  // the same where only_masks_read()
   // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.
   int unless_fills = 0;
+  // Not for more than 512 queries that tiles of so many rows pad no more than this row's do; 0: for
+  // these too. It says nothing of windows, documents and sequences with lengths of their own.
+  int unless_fits = 0;
   int speed = 100;  // with many keys, in percent of the fastest row's
   std::string_view reason;
 };
@@ -54,6 +58,15 @@ Work work_for_sm90(AttentionTraits traits);
 // Whether nothing but a variant's mask reads tensors at keys: in a branch of its own, for partial
 // tiles.
 bool only_masks_read(const AttentionTraits& traits);
+// What a call is admitted by.
+struct AttentionLengths {
+  std::int64_t queries, keys;  // keys: that a query sees at most
+  bool is_narrow;              // of more than it sees
+};
+// The most keys that a query may see in calls that a row admits; 0: any.
+int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits);
+bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
+            const AttentionLengths& lengths);
 int thread_count(const AttentionSm90Config& config);
 std::string tile_name(const AttentionSm90Config& config);  // "128x128x2", or "128x128x2 split"
 

@@ -32,12 +32,24 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .q_stages = 2, .staged_output = true, .turns = false, .work = Work::medium,
      .masks = Masks::none, .pages = Pages::none, .max_keys = 1024, .speed = 90,
      .reason = "up to 1k keys: Q twice, and the output beside it, hide the ends of tiles"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 64, .stages = 3,
+     .q_stages = 2, .staged_output = true, .turns = false, .work = Work::light,
+     .masks = Masks::some, .pages = Pages::none, .windows = true, .max_keys = 448, .speed = 80,
+     .reason = "windows up to 448 keys: 256 take 1.07 to 1.10 times as long with 128x128x2, 384 1.00 to "
+               "1.03 times with 192x64x2"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 64, .stages = 2,
+     .q_stages = 2, .staged_output = true, .turns = true, .work = Work::light,
+     .masks = Masks::some, .pages = Pages::none, .windows = true, .max_keys = 1536, .speed = 95,
+     .reason = "windows up to 1.5k keys: 512 take 1.01 to 1.03 times as long with 128x64x3, 1024 1.02 "
+               "to 1.03 times with 192x80x2, 1400 0.99 to 1.00 times"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
      .q_stages = 2, .staged_output = true, .turns = false, .work = Work::medium,
-     .masks = Masks::some, .pages = Pages::none, .max_keys = 1536, .max_keys_read = 8192, .speed = 90,
-     .reason = "masks: the same up to 1.5k keys; documents, which begin anywhere, up to 8k: 8 of 512 "
-               "tokens 104 us, with 192x80x2 119 us, 8 of 2048 268 us and 277 us, one of 16k 1620 us "
-               "and 1516 us"},
+     .masks = Masks::some, .pages = Pages::none, .max_keys = 1536, .max_keys_read = 8192,
+     .unless_fits = 192, .speed = 90,
+     .reason = "masks: the same up to 1.5k keys, but where 192 rows pad no more: 1344 causal queries take "
+               "1.11 times as long as with 192x80x2, 1536 1.04, 1408 0.92; documents, which begin "
+               "anywhere, up to 8k: 8 of 512 tokens 104 us, with 192x80x2 119 us, 8 of 2048 268 us and "
+               "277 us, one of 16k 1620 us and 1516 us"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .work = Work::medium,
      .pages = Pages::only,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "jit/attention/problem.h"
+#include "jit/attention/sm90_config.h"
 #include "jit/op/family.h"
 #include "kiln/variant.h"
 #include "templates/attention/params.h"
@@ -86,6 +87,46 @@ TEST_CASE("A window as wide as the keys is dealt as causal tiles are") {
     CHECK(launch_of(prompts, left).heads_paired == causal.heads_paired);
   }
   CHECK(launch_of(prompts, 1022).heads_paired == 0);
+}
+
+TEST_CASE("Windows get tiles of fewer keys, and wide ones those of long masks") {
+  const auto tile_of = [](const Launch& launch) {
+    return tile_name(attention_sm90_configs()[static_cast<std::size_t>(launch.row)]);
+  };
+  for (const int dim : {96, 128}) {
+    CAPTURE(dim);
+    const Shape prompts{.batch = 4, .len_q = 4096, .len_kv = 4096, .heads = 16, .dim = dim};
+    CHECK(tile_of(launch_of(prompts, 447)) == "128x64x3");
+    CHECK(tile_of(launch_of(prompts, 448)) == "192x64x2");
+    CHECK(tile_of(launch_of(prompts, 1535)) == "192x64x2");
+    CHECK(tile_of(launch_of(prompts, 1536)) == "192x80x2");
+    CHECK(tile_of(launch_of(prompts, "q - kv < x", {300}, true)) == "128x64x3");
+    AttentionOptions softcap;
+    softcap.causal = true, softcap.window_left = 300, softcap.softcap = 30;
+    CHECK(tile_of(launch_of(prompts, softcap)) == "128x128x2");
+    const Shape chunk{.batch = 4, .len_q = 700, .len_kv = 4096, .heads = 16, .dim = dim};
+    CHECK(tile_of(launch_of(chunk, 1023)) == "128x128x2");
+    // These see all keys.
+    const Shape triangles{.batch = 16, .len_q = 1024, .len_kv = 1024, .heads = 16, .dim = dim};
+    CHECK(tile_of(launch_of(triangles, 1023)) == "128x128x2");
+    CHECK(tile_of(launch_of(triangles, -1)) == "128x128x2");
+  }
+}
+
+TEST_CASE("Causal tiles of up to 1.5k keys have the rows that pad less") {
+  const auto rows_of = [](int length) {
+    const Launch launch =
+        launch_of({.batch = 10, .len_q = length, .len_kv = length, .heads = 16}, -1);
+    return attention_sm90_configs()[static_cast<std::size_t>(launch.row)].block_q;
+  };
+  for (const int length : {576, 960, 1100, 1152, 1344, 1500, 1536, 1600}) {
+    CAPTURE(length);
+    CHECK(rows_of(length) == 192);
+  }
+  for (const int length : {300, 384, 512, 1024, 1200, 1280, 1408}) {
+    CAPTURE(length);
+    CHECK(rows_of(length) == 128);
+  }
 }
 
 TEST_CASE("Few queries that see a narrow window are computed by Hopper's kernels") {

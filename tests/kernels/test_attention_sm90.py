@@ -83,6 +83,19 @@ def test_edges(group):
     group.check()
 
 
+# The tiles of windows, which reach over several tiles of keys and end within one.
+WINDOWS = {"128x64x3": (300, 0), "192x64x2": (440, 15)}
+
+
+@pytest.mark.parametrize("tile", WINDOWS)
+def test_windows(tile):
+    shape = dict(len_q=770, len_kv=900, heads=15, heads_kv=5, window=WINDOWS[tile])
+    dims = sized(small=[128], full=[128, 96, 72])
+    cases = tuple(AttentionCase(head_dim=dim, **shape) for dim in dims)
+    assert {case.explain()["config"] for case in cases} == {tile}
+    Sm90Group(tile, cases).check()
+
+
 # Options of the small size; scripts/plant_faults.py counts on the scales.
 FEW_OPTIONS = {"softcap", "softcap-scale", "alibi", "sinks-f16", "scale-negative", "scale-zero"}
 

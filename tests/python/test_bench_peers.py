@@ -13,6 +13,7 @@ import peers
 import pytest
 import torch
 from cells import AttentionCell
+from serving_cells import ServingCell
 
 CELL = AttentionCell(2, 8, 8, 4, 2, 16, True)
 WINDOW = AttentionCell(2, 8, 8, 4, 2, 16, True, 3, softcap=5.0, dim_v=8)
@@ -147,6 +148,86 @@ def test_flashinfer_is_planned_for_the_cell(install, cell):
     contender = flash_peers.flashinfer(cell, inputs)
     truth = exact.attention(cell, *inputs[0])
     exact.judge(contender.view(contender.call(0)), truth, cell.dtype)
+
+
+def test_flashinfer_is_told_of_bytes(install):
+    class Wrapper(RaggedWrapper):
+        def plan(self, *arguments, **options):
+            assert options["kv_data_type"] == options["q_data_type"] == torch.float8_e4m3fn
+            assert options["o_data_type"] == torch.bfloat16
+            super().plan(*arguments, **options)
+
+        def run(self, q, k, v, *scales):
+            assert [list(scale) for scale in scales] == [[1] * 4, [1] * 2, [1] * 2]
+            return super().run(q, k, v)
+
+    install("flashinfer", BatchPrefillWithRaggedKVCacheWrapper=Wrapper)
+    cell = AttentionCell(2, 8, 8, 4, 2, 16, True, dtype="e4m3")
+    inputs = [tuple(x.to(torch.float8_e4m3fn) for x in inputs_of(cell)[0])]
+    contender = flash_peers.flashinfer(cell, inputs)
+    truth = exact.attention(cell, *inputs[0])
+    exact.judge(contender.view(contender.call(0)), truth, cell.dtype)
+
+
+class Recorder:
+    """A wrapper of FlashInfer's that gives what it was asked."""
+
+    def __init__(self, workspace, layout, **options):
+        self.made = options
+
+    def plan(self, *arguments, **options):
+        self.planned = [x.tolist() if torch.is_tensor(x) else x for x in arguments], options
+
+    def run(self, *tensors):
+        return self.made, *self.planned, tensors
+
+
+def serving_call(install, name, cell, table=None):
+    install("flashinfer", **{name: Recorder})
+    q = torch.zeros(sum(cell.lens_q), cell.heads, cell.dim)
+    starts = [torch.tensor([0, *n]).cumsum(0) for n in (cell.lens_q, cell.lens_k)]
+    inputs = types.SimpleNamespace(
+        q=q, keys=["k", "v"], starts_q=starts[0], starts_k=starts[1], table=table
+    )
+    made, planned, options, tensors = flash_peers.flashinfer_serving(cell, [inputs]).call(0)
+    assert options.pop("q_data_type") == options.pop("kv_data_type") == q.dtype
+    assert options.pop("o_data_type") == q.dtype and tensors[0] is q
+    return made, planned, options, tensors[1:]
+
+
+def test_flashinfer_takes_packed_sequences(install):
+    cell = ServingCell((3, 2), (9, 4), heads=4, heads_kv=2, dim=16, left=5)
+    made, planned, options, keys = serving_call(
+        install, "BatchPrefillWithRaggedKVCacheWrapper", cell
+    )
+    assert (made, planned) == ({}, [[0, 3, 5], [0, 9, 13], 4, 2, 16])
+    assert options == {"causal": True, "window_left": 5} and keys == ("k", "v")
+
+
+def test_flashinfer_takes_a_table_as_a_list_of_pages(install):
+    table = torch.tensor([[5, 3, 7], [2, 9, 0]])
+    pages = [[0, 3, 5], [5, 3, 7, 2, 9], [1, 4]]
+    cell = ServingCell((3, 2), (9, 8), page=4, heads=4, heads_kv=2, dim=16)
+    made, planned, options, keys = serving_call(
+        install, "BatchPrefillWithPagedKVCacheWrapper", cell, table
+    )
+    assert (made, planned) == ({}, [[0, 3, 5], *pages, 4, 2, 16, 4])
+    assert options == {"causal": True, "window_left": -1} and keys == (("k", "v"),)
+
+    for heads, cores in ((4, False), (8, True)):
+        cell = ServingCell((1, 1), (9, 8), page=4, heads=heads, heads_kv=2, dim=16)
+        made, planned, options, keys = serving_call(
+            install, "BatchDecodeWithPagedKVCacheWrapper", cell, table
+        )
+        assert (made, planned) == ({"use_tensor_cores": cores}, [*pages, heads, 2, 16, 4])
+        assert options == {"window_left": -1} and keys == (("k", "v"),)
+
+
+@pytest.mark.parametrize("more", [{}, {"page": 4, "cache": "e4m3"}, {"page": 4, "graph": True}])
+def test_flashinfer_leaves_out_what_it_does_not_serve(install, more):
+    install("flashinfer")
+    with pytest.raises(measure.Unavailable):
+        flash_peers.flashinfer_serving(ServingCell((1,), (9,), **more), [])
 
 
 def test_flashinfer_leaves_out_decoding(install):
