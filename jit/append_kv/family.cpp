@@ -125,7 +125,7 @@ constexpr Field kAppendRowFields[] = {
     {.name = "rows",
      .kind = FieldKind::integer,
      .offset = offsetof(AppendConfig, rows),
-     .help = "heads of tokens that a group of threads has in flight"},
+     .help = "heads of a token that a group of threads walks over"},
 };
 
 const AppendConfig& append_config_at(int row) {
@@ -180,10 +180,12 @@ void settle_append(Traits& words, const UserTexts&, int) {
   words = std::bit_cast<Traits>(t);
 }
 
-std::vector<Specialization> append_kernels(const Traits& words, int arch, Kernels) {
+std::vector<Specialization> append_kernels(const Traits& words, int arch, Kernels which) {
+  const auto traits = as<AppendTraits>(words);
   std::vector<Specialization> specs;
   for (int row = 0; row < static_cast<int>(append_configs().size()); ++row) {
-    specs.emplace_back(append_template(), arch, row, as<AppendTraits>(words));
+    if (which == Kernels::chosen && !may_choose(traits, row)) continue;
+    specs.emplace_back(append_template(), arch, row, traits);
   }
   return specs;
 }

@@ -6,6 +6,14 @@
 
 namespace kiln {
 
+namespace {
+
+// CTAs that a multiprocessor is to hold, with up to 72 registers of each thread: with 64 some
+// kernels spill.
+constexpr int kResidents = 7;
+
+}  // namespace
+
 std::string render_append_kv(const Specialization& spec, const UserTexts&) {
   const auto traits = spec.traits_as<AppendTraits>();
   const AppendConfig& config = append_configs()[static_cast<std::size_t>(spec.row())];
@@ -28,10 +36,11 @@ std::string render_append_kv(const Specialization& spec, const UserTexts&) {
        << ", kInterleaved = " << boolean(traits.interleaved)
        << ", kSequences = " << boolean(traits.sequences) << ";\n"
        << "  static constexpr int kVector = " << static_cast<int>(traits.vector)
-       << ", kRows = " << config.rows << ";\n"
+       << ", kRows = " << config.rows << ", kAhead = " << config.ahead << ";\n"
        << "  static constexpr bool kHardware = " << boolean(hardware) << ";\n"
        << "};\n\n"
-       << "extern \"C\" __global__ void __launch_bounds__(kiln::kAppendThreads, 1)\n"
+       << "extern \"C\" __global__ void __launch_bounds__(kiln::kAppendThreads, " << kResidents
+       << ")\n"
        << kEntryName << "(const __grid_constant__ kiln::Append"
        << (traits.sequences ? "Sequences" : "") << "Params args) {\n"
        << "  kiln::append_kv<Config>(args);\n}\n";

@@ -5,8 +5,12 @@ namespace kiln {
 namespace {
 
 constexpr AppendConfig kAppendConfigs[] = {
-    {.rows = 1, .reason = "few heads of tokens: as many threads as there can be"},
-    {.rows = 2, .reason = "many: 64 bytes of each thread are in flight"},
+    {.rows = 1,
+     .ahead = 1,
+     .reason = "few heads of tokens, or nothing to compute: as many threads as there can be"},
+    {.rows = 4,
+     .ahead = 2,
+     .reason = "many: the next heads are on their way meanwhile, and angles serve all of them"},
 };
 
 }  // namespace

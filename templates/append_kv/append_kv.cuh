@@ -15,25 +15,40 @@
 //                          Tensors begin, and tokens, heads and pages follow each other, at
 //                          multiples of kVector of their own elements or of 16 bytes, whichever is
 //                          less; cos and sin, if kInterleaved, of half as many
-//   kRows                  heads of tokens that a group of threads has in flight
+//   kRows, kAhead          heads of a token that a group of threads walks over, and how many of
+//                          them are on their way from memory at a time
 //   kHardware              there are instructions for 8-bit floats: from sm_89 on
 // The launch has append_blocks() CTAs of kAppendThreads threads.
 #pragma once
-#include "/kiln/append_kv/head_row.cuh"
+#include "/kiln/append_kv/token_heads.cuh"
 
 namespace kiln {
 
+// The groups of a CTA have the same heads of as many tokens, and all of a CTA's heads are of one
+// kind: so what differs between queries, keys and values differs between CTAs only. CTAs that
+// follow each other have the other heads of these tokens.
 template <class Config>
-__device__ __forceinline__ void append_kv(const typename HeadRow<Config>::TokenParams& params) {
-  constexpr u32 kGroups = kAppendThreads / AppendShape<Config>::kLanes;
-  // Neighbouring groups have neighbouring heads, so that they read and write whole lines.
-  const u32 first =
-      blockIdx.x * (kGroups * Config::kRows) + threadIdx.x / AppendShape<Config>::kLanes;
-  HeadRow<Config> rows[Config::kRows];
-#pragma unroll
-  for (int i = 0; i < Config::kRows; ++i) rows[i].load(params, first + i * kGroups);
-#pragma unroll
-  for (int i = 0; i < Config::kRows; ++i) rows[i].finish(params);
+__device__ __forceinline__ void append_kv(
+    const typename TokensOf<Config::kSequences>::Type::Params& params) {
+  using Tokens = typename TokensOf<Config::kSequences>::Type;
+  const AppendParams& call = Tokens::call(params);
+  constexpr u32 kGroups = kAppendThreads / AppendShape<Config>::kLanes, kRows = Config::kRows;
+  const u32 heads = call.heads, heads_kv = call.heads_kv;
+  const u32 chunks = append_chunks(heads, kRows), chunks_kv = append_chunks(heads_kv, kRows);
+  const u32 all = chunks + 2 * chunks_kv;
+  const typename Tokens::Token token =
+      Tokens::token(params, blockIdx.x / all * kGroups + threadIdx.x / AppendShape<Config>::kLanes);
+  const u32 chunk = blockIdx.x % all;
+  if (chunk < chunks) {
+    if constexpr (Config::kQuery) {
+      TokenHeads<Config, HeadOf::query>(params, token).append(chunk * kRows, heads);
+    }
+  } else if (chunk < chunks + chunks_kv) {
+    TokenHeads<Config, HeadOf::key>(params, token).append((chunk - chunks) * kRows, heads_kv);
+  } else {
+    TokenHeads<Config, HeadOf::value>(params, token)
+        .append((chunk - chunks - chunks_kv) * kRows, heads_kv);
+  }
 }
 
 }  // namespace kiln

@@ -68,7 +68,7 @@ struct AppendSequencesParams {
 };
 static_assert(sizeof(AppendSequencesParams) % 8 == 0, "likewise");
 
-constexpr int kAppendThreads = 256;
+constexpr int kAppendThreads = 128;
 
 // The threads that share a head of `dim` elements, of which each holds pairs of vectors.
 constexpr int append_lanes(int dim, int vector) {
@@ -78,10 +78,14 @@ constexpr int append_lanes(int dim, int vector) {
   return lanes;
 }
 
-// CTAs for so many heads of tokens, of which each group of `lanes` threads has `rows`.
-constexpr long long append_blocks(long long heads_of_tokens, int lanes, int rows) {
-  const int rows_per_block = kAppendThreads / lanes * rows;
-  return (heads_of_tokens + rows_per_block - 1) / rows_per_block;
+// CTAs that share the heads of a kind, of which each has up to `rows`.
+constexpr int append_chunks(int heads, int rows) { return heads / rows + (heads % rows != 0); }
+
+// CTAs for so many tokens, of which each CTA has as many as groups of `lanes` threads.
+constexpr long long append_blocks(long long tokens, int heads, int heads_kv, int lanes, int rows) {
+  const int groups = kAppendThreads / lanes;
+  const long long chunks = append_chunks(heads, rows) + 2ll * append_chunks(heads_kv, rows);
+  return (tokens + groups - 1) / groups * chunks;
 }
 
 }  // namespace kiln

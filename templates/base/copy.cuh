@@ -40,6 +40,24 @@ __device__ __forceinline__ float4 load_shared_16(u32 address) {
                : "memory");
   return quad;
 }
+// 4, 8 or 16 bytes.
+template <int kBytes>
+__device__ __forceinline__ void load_shared_words(u32* words, u32 address) {
+  if constexpr (kBytes == 16) {
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address)
+                 : "memory");
+  } else if constexpr (kBytes == 8) {
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(words[0]), "=r"(words[1])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    static_assert(kBytes == 4, "load_shared_words: 4, 8 or 16 bytes");
+    words[0] = load_word(address);
+  }
+}
 // These two store the low bits of a word.
 __device__ __forceinline__ void store_shared_1(u32 address, u32 value) {
   asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(value) : "memory");
@@ -70,6 +88,18 @@ __device__ __forceinline__ void copy_async_16(u32 destination, const void* sourc
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
                "r"(valid_bytes)
                : "memory");
+}
+// The same for pieces of 4, 8 or 16 bytes that exist or, with 0 valid bytes, do not.
+template <int kBytes>
+__device__ __forceinline__ void copy_async(u32 destination, const void* source, int valid_bytes) {
+  if constexpr (kBytes == 16) {
+    copy_async_16(destination, source, valid_bytes);
+  } else {
+    static_assert(kBytes == 4 || kBytes == 8, "copy_async: 4, 8 or 16 bytes");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(destination), "l"(source),
+                 "n"(kBytes), "r"(valid_bytes)
+                 : "memory");
+  }
 }
 // In these two, kAsync is false where the loader stores by itself and no copy is in flight.
 template <bool kAsync>

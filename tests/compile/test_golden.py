@@ -103,7 +103,7 @@ SPECS = {
     "append_kv_fused": {
         "op": "append_kv", "dtype": "float16", "cache_dtype": "float8_e4m3fn", "head_dim": 192,
         "head_dim_v": 128, "query": True, "weight": "bfloat16", "rotary": 64, "interleaved": True,
-        "rotary_dtype": "float16", "rows": 2,
+        "rotary_dtype": "float16", "rows": 4,
     },
     "moe_route": {"op": "moe_route", "scoring": "sigmoid", "bias": "bfloat16", "experts": 256},
     "moe_count": {"op": "moe_permute", "launch": 1},

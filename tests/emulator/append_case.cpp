@@ -1,5 +1,6 @@
-// The problems of KernelCase for appending to a cache: heads of queries, keys and values that fill
-// CTAs but for the last, slots in any order, more or fewer of them, and pages of odd sizes.
+// The problems of KernelCase for appending to a cache: tokens that fill a CTA and a part of the
+// next, more and fewer heads than are on their way at a time and than a group walks over, slots in
+// any order, and pages of odd sizes.
 #include <algorithm>
 #include <cstring>
 
@@ -24,12 +25,10 @@ double cache_epsilon(DType dtype, double otherwise) {
 void KernelCase::make_append_kv(int size) {
   const auto traits = spec_.traits_as<AppendTraits>();
   if (traits.sequences) return make_append_sequences(size);
-  const AppendConfig& config = append_configs()[static_cast<std::size_t>(spec_.row())];
-  const int heads = traits.query ? 3 : 0, heads_kv = size == 1 ? 1 : 2;
+  const int heads_kv = size == 0 ? 5 : 3 - size, heads = traits.query ? 2 * heads_kv - 1 : 0;
   const int lanes = append_lanes(std::max(traits.head_dim, traits.head_dim_v), traits.vector);
-  const int heads_of_block = kAppendThreads / lanes * config.rows;
   // All slots are taken in turn, so that nothing is left of what a cache held.
-  const int tokens = size == 2 ? 1 : heads_of_block / (heads + 2 * heads_kv) + 2 + size;
+  const int tokens = size == 2 ? 1 : kAppendThreads / lanes + 2 + size;
   const int page_size = tokens % 3 == 0 ? 3 : tokens;
   AppendReference problem;
   problem.traits = traits;
@@ -86,7 +85,9 @@ void KernelCase::make_append_kv(int size) {
   check_append_kv(key.view, value.view, k_cache.view, v_cache.view, slots.view, options, call);
   Step& step = call.recipe.first();
   step.spec = spec_;
-  step.blocks = static_cast<unsigned>(append_blocks(call.rows(), lanes, config.rows));
+  const int rows = append_configs()[static_cast<std::size_t>(spec_.row())].rows;
+  step.blocks =
+      static_cast<unsigned>(append_blocks(call.tokens, call.heads, call.heads_kv, lanes, rows));
   recipe_ = call.recipe;
 }
 

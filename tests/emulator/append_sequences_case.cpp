@@ -13,11 +13,9 @@ namespace kiln::testing {
 void KernelCase::make_append_sequences(int size) {
   constexpr int kSequences = 2, kColumnsBefore = 2;
   const auto traits = spec_.traits_as<AppendTraits>();
-  const AppendConfig& config = append_configs()[static_cast<std::size_t>(spec_.row())];
-  const int heads = traits.query ? 3 : 0, heads_kv = size == 1 ? 1 : 2;
+  const int heads_kv = size == 0 ? 5 : 3 - size, heads = traits.query ? 2 * heads_kv - 1 : 0;
   const int lanes = append_lanes(std::max(traits.head_dim, traits.head_dim_v), traits.vector);
-  const int heads_of_block = kAppendThreads / lanes * config.rows;
-  const int len = size == 2 ? 1 : heads_of_block / (heads + 2 * heads_kv) / kSequences + 2 + size;
+  const int len = size == 2 ? 1 : kAppendThreads / lanes / kSequences + 2 + size;
   const int tokens = kSequences * len;
   const int page_size = len % 3 == 0 ? 3 : len, pages = len / page_size;
   // Sequence b has b pages full of keys, which are none of the cache's, and its new tokens in the
@@ -83,7 +81,9 @@ void KernelCase::make_append_sequences(int size) {
                          call);
   Step& step = call.recipe.first();
   step.spec = spec_;
-  step.blocks = static_cast<unsigned>(append_blocks(call.rows(), lanes, config.rows));
+  const int rows = append_configs()[static_cast<std::size_t>(spec_.row())].rows;
+  step.blocks =
+      static_cast<unsigned>(append_blocks(call.tokens, call.heads, call.heads_kv, lanes, rows));
   recipe_ = call.recipe;
 }
 

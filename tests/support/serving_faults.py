@@ -23,6 +23,7 @@ MERGE = f"{FOLDER}/test_merge_states.py::"
 APPEND = f"{FOLDER}/test_append_kv.py::"
 APPEND_EVERY = f"{APPEND}test_every_number_is_quantised_as_pytorch_does_it_but_saturates"
 APPEND_ALL = f"{APPEND}test_queries_norms_and_rotations -k all"
+APPEND_WALK = f"{APPEND}test_walks_over_heads_of_each_kind -k e4m3"
 OPTIONS = "attention/builtin_variants.cuh"
 SM90_FOLDER = "attention/sm90/"
 VARLEN_FOLDER = "attention/varlen/"
@@ -207,24 +208,33 @@ SERVING_FAULTS = [
           "lses += Config::kParts * params.lses_at.part;", "",
           f"{MERGE}test_widths -k bf16"),
     # Appending to a cache.
-    fault("append-negative-slots-are-written", "append_kv/head_row.cuh",
-          "if (slot_ < 0 || slot_ >= params.cache_slots) return;",
-          "if (slot_ < -1 || slot_ >= params.cache_slots) return;",
+    fault("append-negative-slots-are-written", "append_kv/token_heads.cuh",
+          "writes_ = slot >= 0 && slot < call().cache_slots;",
+          "writes_ = slot >= -1 && slot < call().cache_slots;",
           f"{APPEND}test_slots_that_are_skipped"),
     fault("append-slots-of-32-bits", "append_kv/tokens.cuh",
           "return params.slots[token * params.slots_stride];",
           "return static_cast<int>(params.slots[token * params.slots_stride]);",
           f"{APPEND}test_slots_that_are_skipped"),
-    fault("append-values-have-the-strides-of-keys", "append_kv/head_row.cuh",
-          "is_value ? params.v_cache_at : params.k_cache_at", "params.k_cache_at",
+    fault("append-values-have-the-strides-of-keys", "append_kv/token_heads.cuh",
+          "return kOf == HeadOf::key ? call().k_cache_at : call().v_cache_at;",
+          "return call().k_cache_at;",
           f"{APPEND}test_layouts -k plain-bf16"),
-    fault("append-norm-of-one-lane", "append_kv/head_row.cuh",
+    fault("append-norm-of-one-lane", "append_kv/head_steps.cuh",
           "squares = sum_lanes<Shape::kLanes>(squares);", "", APPEND_ALL),
-    fault("append-turns-the-other-way", "append_kv/head_row.cuh",
-          "a * cos[i] - b * sin[i]", "a * cos[i] + b * sin[i]", APPEND_ALL),
-    fault("append-positions-are-not-clamped", "append_kv/head_row.cuh",
-          "return min(max(Tokens::position(given, token_, of_), 0ll), last);",
-          "return Tokens::position(given, token_, of_);", f"{APPEND}test_positions"),
+    fault("append-turns-the-other-way", "append_kv/head_steps.cuh",
+          "a * cos - b * sin", "a * cos + b * sin", APPEND_ALL),
+    fault("append-positions-are-not-clamped", "append_kv/token_heads.cuh",
+          "return min(max(Tokens::position(given_, token_, kOf), 0ll), last);",
+          "return Tokens::position(given_, token_, kOf);", f"{APPEND}test_positions"),
+    fault("append-heads-of-the-first-chunk", "append_kv/append_kv.cuh",
+          ".append(chunk * kRows, heads)", ".append(0, heads)", APPEND_WALK),
+    fault("append-heads-before-they-have-arrived", "append_kv/head_ring.cuh",
+          "wait_copies<kAsync, kAhead - 1>();", "wait_copies<kAsync, kAhead>();",
+          APPEND_WALK),
+    fault("append-scale-of-the-first-head", "append_kv/token_heads.cuh",
+          "read_scale(first + i + 1);", "read_scale(first);",
+          APPEND_WALK),
     fault("append-behind-the-first-sequence", "append_kv/tokens.cuh",
           "params.cache_seqlens[b]) +", "params.cache_seqlens[0]) +", f"{NEW_KEYS}test_new_keys"),
     fault("append-new-keys-into-the-sequences-own-entry", "append_kv/tokens.cuh",

@@ -7,11 +7,11 @@ struct Config {
   using Table = float;
   static constexpr int kDim = 128, kDimV = 128, kRotary = 0;
   static constexpr bool kQuery = false, kNorm = false, kInterleaved = false, kSequences = false;
-  static constexpr int kVector = 8, kRows = 1;
+  static constexpr int kVector = 8, kRows = 1, kAhead = 1;
   static constexpr bool kHardware = false;
 };
 
-extern "C" __global__ void __launch_bounds__(kiln::kAppendThreads, 1)
+extern "C" __global__ void __launch_bounds__(kiln::kAppendThreads, 7)
 kiln_kernel(const __grid_constant__ kiln::AppendParams args) {
   kiln::append_kv<Config>(args);
 }

@@ -7,11 +7,11 @@ struct Config {
   using Table = kiln::f16;
   static constexpr int kDim = 192, kDimV = 128, kRotary = 64;
   static constexpr bool kQuery = true, kNorm = true, kInterleaved = true, kSequences = false;
-  static constexpr int kVector = 8, kRows = 2;
+  static constexpr int kVector = 8, kRows = 4, kAhead = 2;
   static constexpr bool kHardware = true;
 };
 
-extern "C" __global__ void __launch_bounds__(kiln::kAppendThreads, 1)
+extern "C" __global__ void __launch_bounds__(kiln::kAppendThreads, 7)
 kiln_kernel(const __grid_constant__ kiln::AppendParams args) {
   kiln::append_kv<Config>(args);
 }
