@@ -40,10 +40,11 @@ std::string tile_name(const NormSplitConfig& config) {
 }
 
 int residents_of(const NormConfig& config, int arch) {
-  // sm_100's compiler spills one or two of 64 registers, which are all that so many CTAs leave a
-  // thread. One CTA less leaves it 80 or more.
+  // For sm_100 and sm_120 ptxas spills one or two of 64 registers, which are all that so many CTAs
+  // leave a thread. One CTA less leaves it 80 or more.
   constexpr int kRegisters = 65536, kSpilling = 64;
-  const bool spills = arch_table()[static_cast<std::size_t>(arch)].number == 100;
+  const int number = arch_table()[static_cast<std::size_t>(arch)].number;
+  const bool spills = number == 100 || number == 120;
   const int left = kRegisters / (config.threads * config.rows_per_block * config.residents) / 8 * 8;
   return spills && left <= kSpilling && config.residents > 1 ? config.residents - 1
                                                              : config.residents;
