@@ -101,7 +101,7 @@ def flashinfer(cell, inputs):
         window_left=-1 if cell.left is None else cell.left, **_flashinfer_types(q),
     )  # fmt: skip
     sets = [tuple(x.flatten(0, 1) for x in tensors) for tensors in inputs]
-    # Of 8-bit elements it takes what they are multiples of, one number for each head.
+    # It takes the scales of 8-bit elements, one number for each head.
     ones = [torch.ones(x.shape[2], device=q.device) for x in (q, k, k)] if q.itemsize == 1 else []
     return Contender(
         lambda index: wrapper.run(*sets[index], *ones),

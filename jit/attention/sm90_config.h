@@ -58,7 +58,7 @@ Work work_for_sm90(AttentionTraits traits);
 // Whether nothing but a variant's mask reads tensors at keys: in a branch of its own, for partial
 // tiles.
 bool only_masks_read(const AttentionTraits& traits);
-// What a call is admitted by.
+// A row admits a call by these.
 struct AttentionLengths {
   std::int64_t queries, keys;  // keys: that a query sees at most
   bool is_narrow;              // of more than it sees

@@ -221,7 +221,7 @@ Variant::Variant(const std::vector<Variant>& list) {
   // A list tilts logits if some do, and the others leave them alone.
   const std::uint64_t tilts =
       (all & AttentionTraits::kBoundsRows) != 0 ? 0 : AttentionTraits::kTilts;
-  // What others of a list do to logits is not known, and they may need the registers.
+  // The others of a list may do anything to logits, and may need the registers.
   const std::uint64_t alone = list.size() == 1 ? 0 : AttentionTraits::kHasDistanceBias;
   set_code(digest_, (any & ~kOfAll & ~tilts & ~alone) | (all & kOfAll));
   reach_ = std::make_shared<const MaskReach>(std::move(reach));

@@ -1,4 +1,4 @@
-// What is computed with a head on its way, in fp32: its norm and its rotation. A thread loads what
+// A head's norm and rotation, in fp32, between its load and its store. A thread loads what
 // they need of a token and of the weights once, and has it for all heads.
 #pragma once
 #include "/kiln/append_kv/head_shape.cuh"

@@ -51,7 +51,7 @@ class TokenHeads {
  private:
   __device__ __forceinline__ const AppendParams& call() const { return Tokens::call(given_); }
 
-  // What all heads of the token share, and where the first one goes. It is asked for while the
+  // Finds what all heads of the token share, and where the first one goes. This happens while the
   // first heads are on their way.
   __device__ __forceinline__ void find(u32 first) {
     i64 position = 0, slot = -1;
@@ -92,7 +92,7 @@ class TokenHeads {
     divisor_ = Divisor(scale == nullptr ? 1.0f : scale[head * scale_step()]);
   }
 
-  // What is not computed with keeps its bits, also those of NaN.
+  // A head with which nothing is computed keeps its bits, also those of NaN.
   __device__ __forceinline__ void write(HeadParts<Config> head) {
     if constexpr (kComputes) {
       HeadValues<Config> values;

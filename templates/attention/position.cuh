@@ -1,4 +1,4 @@
-// What the hooks of a variant are asked about: logits, rows of queries, and tiles.
+// The hooks of a variant are asked about these: logits, rows of queries, and tiles.
 #pragma once
 #include "/kiln/base/math.cuh"
 #include "/kiln/base/types.cuh"

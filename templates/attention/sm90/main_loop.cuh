@@ -296,7 +296,7 @@ class KeyLoop {
     if constexpr (kTilts) shift_rows();
     if constexpr (kShifts) {
       if (negative) negate_scores();
-      // Of the warp's rows, all of which the vote tells ptxas.
+      // All rows of the warp agree, which the vote tells ptxas.
       const Position first = tile.position(row, 0);
       const int ahead = keys_.kv_first - first.q, far = variant.far_distance(first);
       const bool before = ahead + Shape::kBlockKv - 1 <= -far, behind = ahead - 15 >= far;
