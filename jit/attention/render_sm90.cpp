@@ -59,16 +59,21 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
                           .slab_a = config.block_q * 128,
                           .slab_b = config.block_kv * 128,
                           .low_words = true};
-  const WgmmaShape outputs{.a = factors.weights,
-                           .b = factors.keys,
-                           .n = traits.head_dim_v,
-                           .major_rows = Major::k,
-                           .major_columns = factors.values_major,
-                           .name = "Outputs",
-                           .k_steps = config.block_kv / step,
-                           .slab_b = attention_padded_dim(traits.head_dim_v) * 128,
-                           .a_in_registers = true,
-                           .low_words = true};
+  const auto outputs = [&](const char* name, int columns) {
+    return WgmmaShape{.a = factors.weights,
+                      .b = factors.keys,
+                      .n = columns,
+                      .major_rows = Major::k,
+                      .major_columns = factors.values_major,
+                      .name = name,
+                      .k_steps = config.block_kv / step,
+                      .slab_b = attention_padded_dim(traits.head_dim_v) * 128,
+                      .a_in_registers = true,
+                      .low_words = true};
+  };
+  // Two products have a part of the columns each, see templates/attention/sm90/value_products.cuh.
+  const bool has_parts = config.factors == AttentionFactors::widened && traits.head_dim_v > 128;
+  const int first_columns = has_parts ? 128 : traits.head_dim_v;
   const WgmmaShape tilt{.a = DType::bf16,
                         .b = DType::bf16,
                         .n = config.block_kv,
@@ -82,11 +87,13 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
   const StorageTypes types = types_of(traits.storage);
   SourceText text;
   text << "#include \"/kiln/attention/sm90/flash_attention.cuh\"\n\n"
-       << render_wgmma(scores) << render_wgmma(outputs) << (tilts(traits) ? render_wgmma(tilt) : "")
-       << "struct Config {\n"
+       << render_wgmma(scores) << render_wgmma(outputs("Outputs", first_columns))
+       << (has_parts ? render_wgmma(outputs("MoreOutputs", traits.head_dim_v - 128)) : "")
+       << (tilts(traits) ? render_wgmma(tilt) : "") << "struct Config {\n"
        << "  using Element = " << device_type(traits.q) << ";\n"
        << "  using Scores = ::Scores;\n"
        << "  using Outputs = ::Outputs;\n"
+       << (has_parts ? "  using MoreOutputs = ::MoreOutputs;\n" : "")
        << "  using Storage = " << types.storage << ";\n"
        << "  static constexpr int kHeadDim = " << traits.head_dim << ";\n"
        << "  static constexpr int kHeadDimV = " << traits.head_dim_v << ";\n"

@@ -121,8 +121,7 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
   if (traits.has_quantized_output()) return "out is quantised";
   if (traits.head_dim > kMostHeadDim) return "a head dim of 512 leaves no room for such tiles";
   if (!attention_sm90_rows(traits, arch).empty()) return "";
-  return traits.has_quantized_cache() ? "head dims of a quantised cache must be multiples of 16 up "
-                                        "to 128"
+  return traits.has_quantized_cache() ? "head dims of a quantised cache must be multiples of 16"
                                       : "no tile has registers for such a variant";
 }
 

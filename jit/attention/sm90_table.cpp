@@ -99,6 +99,9 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .q_stages = 2, .staged_output = false, .turns = false, .factors = AttentionFactors::widened, .work = Work::heavy,
      .reason = "quantised caches, with code at every logit; wgmma takes more than the 128 registers "
                "of 512 threads for wider keys"},
+    {.min_dim = 16, .max_dim = 256, .max_dim_v = 256, .block_q = 128, .block_kv = 64, .stages = 2,
+     .q_stages = 1, .staged_output = false, .turns = true, .factors = AttentionFactors::widened, .work = Work::heavy,
+     .reason = "quantised caches of wide heads: shared memory for bytes beside two stages"},
     {.min_dim = 16, .max_dim = 64, .max_dim_v = 64, .block_q = 192, .block_kv = 128, .stages = 3,
      .q_stages = 2, .staged_output = false, .turns = true, .factors = AttentionFactors::bytes,
      .work = Work::light,

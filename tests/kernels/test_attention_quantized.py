@@ -86,10 +86,13 @@ def test_options(options):
     "stored,keys,dtype,head_dim,head_dim_v",
     [("e4m3", "paged", "bf16", 64, 64), ("e5m2", "cache", "bf16", 128, 128),
      ("int8", "packed", "f16", 80, 48), ("e4m3", "cache", "f16", 64, 128),
-     ("int8", "paged", "bf16", 96, 64), ("e5m2", "packed", "bf16", 64, 64)],
+     ("int8", "paged", "bf16", 96, 64), ("e5m2", "packed", "bf16", 64, 64),
+     ("e4m3", "paged", "bf16", 256, 256), ("int8", "cache", "f16", 192, 128),
+     ("e5m2", "packed", "bf16", 160, 144), ("e4m3", "cache", "f16", 64, 208)],
 )  # fmt: skip
 def test_prefill(stored, keys, dtype, head_dim, head_dim_v):
-    """On sm_90a a warpgroup widens the bytes, and others multiply them as f16."""
+    """On sm_90a a warpgroup widens the bytes, and others multiply them as f16, of more than 128
+    columns of values in two products."""
     for page, window in ((7, (-1, -1)), (64, (100, 0))):
         VarlenCase(
             lens_q=(140, 0, 70), lens_k=(400, 5, 70), dtype=dtype, stored=stored, keys=keys,

@@ -13,18 +13,12 @@
 #pragma once
 #include "/kiln/attention/mask.cuh"
 #include "/kiln/attention/sm90/turns.cuh"
+#include "/kiln/attention/sm90/value_products.cuh"
 #include "/kiln/attention/sm90/walk.cuh"
 #include "/kiln/attention/softmax.cuh"
 #include "/kiln/base/quantize.cuh"
 
 namespace kiln {
-
-// The accumulators as one array, as wgmma takes them.
-template <class Map>
-__device__ __forceinline__ float (&registers_of(Fragment<Map>& fragment)) [Map::kColTiles * 4] {
-  static_assert(Map::kRowTiles == 1, "a warp of a wgmma holds 16 rows");
-  return reinterpret_cast<float (&)[Map::kColTiles * 4]>(fragment.block);
-}
 
 // Each warp arrives on its own because the group's warps do not run in step.
 __device__ __forceinline__ void release(u32 empty) {
@@ -37,7 +31,7 @@ class KeyLoop {
   using Tile = typename Config::Storage::Tile;
   using Shape = AttentionSm90Shape<Config>;
   using ScoreProducts = typename Config::Scores;
-  using OutputProducts = typename Config::Outputs;
+  using ValueProducts = AttentionValueProducts<Config>;
   using Scores = Fragment<typename Shape::ScoreMap>;
   using KvPosition = typename Shape::KvRing::Position;
   static constexpr bool kHasHeadScales = Shape::Keys::kQuantized;
@@ -144,7 +138,7 @@ class KeyLoop {
         float shrink[Softmax::kRows];
         const bool grows = grow(softmax, [&](int r, float factor) { shrink[r] = factor; });
         softmax.weigh(scores_, exponent_scale_);
-        OutputProducts::template finish<0>(registers_of(out));
+        ValueProducts::finish(out);
         release(v_ring.empty(v_at.stage));
         pack(weights);
         if (grows) rescale(out, shrink);
@@ -157,7 +151,7 @@ class KeyLoop {
       wait(v_ring.full(at_.stage), at_.parity);
       begin_products();
       multiply_values(out, weights, at_);
-      OutputProducts::template finish<0>(registers_of(out));
+      ValueProducts::finish(out);
       release(v_ring.empty(at_.stage));
       at_.advance();
       seek(walk);
@@ -283,8 +277,7 @@ class KeyLoop {
   __device__ __forceinline__ void multiply_values(Out& out,
                                                   const u32 (&weights)[Shape::kWeightRegisters],
                                                   const KvPosition& at) const {
-    OutputProducts::multiply(registers_of(out), weights,
-                             operand_descriptor_low(Shape::v(at.stage), Shape::kVSlabBytes), 1);
+    ValueProducts::multiply(out, weights, Shape::v(at.stage));
     commit_products();
   }
 

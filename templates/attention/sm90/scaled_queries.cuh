@@ -35,7 +35,8 @@ template <class Config>
 __device__ __forceinline__ void scale_rows(u32 warp, u32 stage, int rows) {
   using Shape = AttentionSm90Shape<Config>;
   using Words = u32[Shape::kSlabs * 4];
-  constexpr u32 kTogether = 2;  // rows of a lane that are read before the first is written
+  // Rows of a lane that are read before the first is written. Two of 256 columns spill.
+  constexpr u32 kTogether = Shape::kSlabs > 2 ? 1 : 2;
   constexpr u32 kWarpRows = Shape::kBlockQ / Shape::kScalingWarps;
   const u32 lane = threadIdx.x % 32;
 #pragma unroll 1
