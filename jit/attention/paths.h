@@ -23,7 +23,8 @@ std::span<const AttentionPath> attention_paths();
 // The kernels of all paths.
 std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int arch);
 
-// The paths choose their rows here; defined in sm90_choice.cpp, choice.cpp and varlen_choice.cpp.
+// The paths choose their rows here; defined in sm90_choice.cpp,
+// sm90_varlen_choice.cpp, choice.cpp and varlen_choice.cpp.
 bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& device,
                             bool may_split);
 bool resolve_portable(AttentionProblem& problem, const runtime::Device& device, bool may_split);

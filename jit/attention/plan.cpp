@@ -198,7 +198,7 @@ void resolve(PlanProblem& problem, const runtime::Device& device, bool may_split
   resolve(problem.attention, device, may_split);
   bool is_first = true;
   for (const Step& step : problem.attention.recipe.steps()) {
-    if (&step.spec.kernel() != &kFlashAttentionVarlen) continue;  // its tiles are drawn
+    if (&step.spec.kernel() != &kFlashAttentionVarlen) continue;  // needs none
     Step& planned = is_first ? problem.recipe.first() : problem.recipe.add();
     is_first = false;
     planned = step;

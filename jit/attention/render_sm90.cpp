@@ -14,14 +14,15 @@ struct StorageTypes {
   const char* storage;
   const char* args;
 };
-StorageTypes types_of(Storage storage) {
+StorageTypes types_of(Storage storage, bool splits) {
+  constexpr const char* kVarlen = "kiln::AttentionSm90VarlenArgs";
   switch (storage) {
     case Storage::dense:
       return {"kiln::DenseStorage", "kiln::AttentionSm90Args"};
     case Storage::ragged:
-      return {"kiln::RaggedStorage", "kiln::AttentionSm90VarlenArgs"};
+      return {splits ? "kiln::SharedRaggedStorage" : "kiln::RaggedStorage", kVarlen};
     default:
-      return {"kiln::PagedStorage", "kiln::AttentionSm90VarlenArgs"};
+      return {splits ? "kiln::SharedPagedStorage" : "kiln::PagedStorage", kVarlen};
   }
 }
 
@@ -84,7 +85,7 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
                         .low_words = true,
                         .rows_a = RowsInMemory::eight_rows,
                         .rows_b = RowsInMemory::short_rows};
-  const StorageTypes types = types_of(traits.storage);
+  const StorageTypes types = types_of(traits.storage, config.splits);
   SourceText text;
   text << "#include \"/kiln/attention/sm90/flash_attention.cuh\"\n\n"
        << render_wgmma(scores) << render_wgmma(outputs("Outputs", first_columns))

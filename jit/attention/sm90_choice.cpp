@@ -6,88 +6,13 @@
 #include "jit/attention/paths.h"
 #include "jit/attention/sm90_config.h"
 #include "jit/attention/sm90_deal.h"
+#include "jit/attention/sm90_rows.h"
 #include "jit/attention/tuning.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
 namespace kiln {
 namespace {
-
-const AttentionSm90Config& sm90_config_at(int row) {
-  return attention_sm90_configs()[static_cast<std::size_t>(row)];
-}
-
-const Arch& limits(int arch) { return arch_table()[static_cast<std::size_t>(arch)]; }
-
-// Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of
-// which may admit some lengths only and the last of which admits all; stops where it returns true.
-template <class Use>
-void for_each_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
-  if (limits(arch).number != 90) return;
-  if (!traits.aligned || traits.mask == Mask::tree || traits.spread) return;
-  if (traits.has_quantized_output()) return;
-  const AttentionFactors factors = traits.byte_queries            ? AttentionFactors::bytes
-                                   : traits.has_quantized_cache() ? AttentionFactors::widened
-                                                                  : AttentionFactors::halves;
-  if (traits.has_quantized_cache() && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) {
-    return;
-  }
-  if (splits && traits.storage != Storage::dense) return;
-  const bool has_mask = traits.mask != Mask::none || traits.variant_masks();
-  const Masks masks = has_mask ? Masks::some : Masks::none;
-  const Work work = work_for_sm90(traits);
-  const bool is_paged = traits.storage == Storage::paged;
-  const auto serves = [&](const AttentionSm90Config& config) {
-    if (config.pages == (is_paged ? Pages::none : Pages::only)) return false;
-    if (config.windows && traits.mask != Mask::window && !traits.variant_masks()) return false;
-    return splits == config.splits && factors == config.factors &&
-           traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
-           traits.head_dim_v <= config.max_dim_v && work <= config.work &&
-           (config.masks == Masks::any || config.masks == masks);
-  };
-  const auto configs = attention_sm90_configs();
-  for (std::size_t row = 0; row < configs.size(); ++row) {
-    if (!serves(configs[row])) continue;
-    const bool admits_all = most_keys(configs[row], traits) == 0 && configs[row].unless_fills == 0;
-    if (use(static_cast<int>(row)) || admits_all) return;
-  }
-}
-
-// Says whether a mask leaves the queries fewer keys than there are.
-bool is_narrow_window(const AttentionProblem& problem) { return problem.keys < problem.len_kv; }
-
-AttentionLengths lengths_of(const AttentionProblem& problem) {
-  return {problem.len_q, problem.keys, is_narrow_window(problem)};
-}
-
-// -1: none.
-int first_row(const AttentionTraits& traits, int arch, const AttentionLengths& lengths) {
-  int first = -1;
-  for_each_row(traits, arch, /*splits=*/false, [&](int row) {
-    if (!admits(sm90_config_at(row), traits, lengths)) return false;
-    first = row;
-    return true;
-  });
-  return first;
-}
-
-// Says whether a tensor map admits the stride of a dimension of `size` entries: none is 0 or
-// negative.
-bool is_map_stride(long long stride, long long size, int element_bytes) {
-  constexpr long long kMost = 1LL << 40;  // bytes
-  return size <= 1 || (stride > 0 && stride < kMost / element_bytes);
-}
-
-// The sizes of the dimensions of a tensor [entries, rows, heads, ..].
-struct RowsShape {
-  int entries, rows, heads;
-};
-bool is_map(const RowsShape& shape, long long entry, long long row, long long head,
-            int element_bytes) {
-  return is_map_stride(entry, shape.entries, element_bytes) &&
-         is_map_stride(row, shape.rows, element_bytes) &&
-         is_map_stride(head, shape.heads, element_bytes);
-}
 
 bool have_maps(const AttentionParams& p, int element_bytes) {
   const RowsShape queries{p.batch, p.len_q, p.heads}, keys{p.batch, p.len_kv, p.heads_kv};
@@ -97,21 +22,11 @@ bool have_maps(const AttentionParams& p, int element_bytes) {
          is_map(queries, p.out_batch, p.out_row, p.out_head, element_bytes);
 }
 
-bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
-  const AttentionParams& p = params.call;
-  const bool is_packed = params.packed_queries != 0;
-  const RowsShape queries{is_packed ? 1 : p.batch, is_packed ? params.tokens : p.len_q, p.heads};
-  const RowsShape keys{params.entries_k, params.rows_k, p.heads_kv};
-  return params.rows_k > 0 && params.entries_k > 0 &&
-         is_map(queries, p.q_batch, p.q_row, p.q_head, element_bytes) &&
-         is_map(keys, p.k_batch, p.k_row, p.k_head, element_bytes) &&
-         is_map(keys, p.v_batch, p.v_row, p.v_head, element_bytes);
-}
-
 }  // namespace
 
 std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
-  if (limits(arch).number != 90) return "wgmma is an instruction of compute capability 9.0 alone";
+  if (arch_table()[static_cast<std::size_t>(arch)].number != 90)
+    return "wgmma is an instruction of compute capability 9.0 alone";
   if (!traits.aligned) {
     return "q, k, v or out admits no tensor map: its base and its strides must be multiples of 16 "
            "bytes";
@@ -128,7 +43,7 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
 std::vector<int> attention_sm90_rows(const AttentionTraits& traits, int arch) {
   std::vector<int> rows;
   for (const bool splits : {false, true}) {
-    for_each_row(traits, arch, splits, [&](int row) {
+    for_each_sm90_row(traits, arch, splits, [&](int row) {
       rows.push_back(row);
       return false;
     });
@@ -137,8 +52,6 @@ std::vector<int> attention_sm90_rows(const AttentionTraits& traits, int arch) {
 }
 
 namespace {
-
-std::int64_t tiles_of(std::int64_t length, std::int64_t tile) { return (length + tile - 1) / tile; }
 
 // A launch of one row's kernel for a call.
 struct Launch {
@@ -177,8 +90,7 @@ double cost_of(const AttentionProblem& problem, const Launch& launch, int sm_cou
 // The limit of CTAs that share the keys of a query tile; below 2, none do.
 int most_splits(const AttentionProblem& problem) {
   constexpr int kMost = 32;
-  constexpr int kLeastKeys = 640;  // of a split
-  return std::min(problem.keys / kLeastKeys, kMost);
+  return std::min(problem.keys / kLeastSplitKeys, kMost);
 }
 
 // The row for many keys, and how many CTAs share the keys of a query tile.
@@ -186,7 +98,7 @@ Launch best_launch(const AttentionProblem& problem, int arch, int sm_count) {
   Launch best;
   double best_cost = 0;
   for (const bool splits : {false, true}) {
-    for_each_row(problem.traits, arch, splits, [&](int row) {
+    for_each_sm90_row(problem.traits, arch, splits, [&](int row) {
       if (sm90_config_at(row).windows) return false;  // its speed is that with few keys
       const int most = splits ? most_splits(problem) : 1;
       for (int count = splits ? 2 : 1; count <= most; ++count) {
@@ -201,7 +113,7 @@ Launch best_launch(const AttentionProblem& problem, int arch, int sm_count) {
 }
 
 Launch choose_launch(const AttentionProblem& problem, int arch, int sm_count, bool may_split) {
-  const int row = first_row(problem.traits, arch, lengths_of(problem));
+  const int row = first_sm90_row(problem.traits, arch, lengths_of(problem));
   if (row < 0) return {};
   const Launch usual = launch_of(problem, row, 1);
   const std::int64_t tiles = usual.heads * usual.tiles;
@@ -228,7 +140,7 @@ Launch measured_launch(const AttentionProblem& problem, int arch, int sm_count, 
   const int count = splits ? std::min(tile.splits, most_splits(problem)) : 1;
   if (splits && (!may_split || count < 2)) return {};
   Launch launch;
-  for_each_row(problem.traits, arch, splits, [&](int row) {
+  for_each_sm90_row(problem.traits, arch, splits, [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
     const bool is_named = config.block_q == tile.block_q && config.block_kv == tile.block_kv &&
                           config.stages == tile.stages;
@@ -306,71 +218,6 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, bytes,
                                 offsetof(AttentionParams, nonce));
   problem.recipe.workspace_bytes = bytes;
-  return true;
-}
-
-// The copy engine takes as long as the products for boxes of about so many rows, and longer for
-// smaller ones: their keys are gathered, as are those of a quantised cache.
-constexpr int kLeastBoxRows = 8;
-// With smaller boxes, values are gathered while the copy engine brings the keys.
-constexpr int kLeastValueBoxRows = 32;
-
-// Whether rows can be gathered: the kernel counts pieces of 16 bytes in 32 bits.
-bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
-  const auto extent = [&](long long page, long long row, long long head) {
-    const auto reach = [](long long count, long long stride) {
-      return count > 1 ? (count - 1) * stride : 0;
-    };
-    return (reach(params.entries_k, page) + reach(params.rows_k, row) +
-            reach(params.call.heads_kv, head)) *
-           element_bytes;
-  };
-  const AttentionParams& p = params.call;
-  constexpr long long kMost = 16LL << 32;
-  return extent(p.k_batch, p.k_row, p.k_head) < kMost &&
-         extent(p.v_batch, p.v_row, p.v_head) < kMost;
-}
-
-bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
-                      bool may_split, std::size_t& workspace) {
-  const int arch = arch_of(device);
-  // Where a result may not depend on bounds, they choose no row.
-  const AttentionLengths unbounded{0x7fffffff, 0x7fffffff, false};
-  const int row =
-      first_row(problem.traits, arch, problem.whole_tiles ? unbounded : lengths_of(problem));
-  if (row < 0) return false;
-  AttentionVarlenParams params;
-  std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
-  const AttentionSm90Config& config = sm90_config_at(row);
-  const bool are_bytes = config.factors == AttentionFactors::bytes;
-  if (!have_maps(params, are_bytes ? 1 : size_of(problem.traits.q))) return false;
-  const std::int64_t tiles =
-      problem.heads * (problem.tokens / config.block_q + std::int64_t{problem.batch});
-  const int sm_count = device.info().sm_count;
-  if (tiles > 0x7fffffff - 2 * sm_count) return false;
-  step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
-  step.blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, sm_count));
-  int box_rows = config.block_kv;
-  if (config.factors == AttentionFactors::widened) {
-    box_rows = 0;
-  } else if (problem.traits.storage == Storage::paged) {
-    // The largest power of two that divides both.
-    const auto both = static_cast<unsigned>(params.page_size | config.block_kv);
-    box_rows = static_cast<int>(both & -both);
-    // Padding moves the keys of a tile, so that its boxes would straddle pages.
-    if (box_rows < kLeastBoxRows || problem.padded_keys) box_rows = 0;
-  }
-  if (are_bytes && box_rows == 0) return false;  // no warps are left that gather
-  const int value_box_rows = box_rows < kLeastValueBoxRows && !are_bytes ? 0 : box_rows;
-  if (value_box_rows == 0 && !can_gather(params, size_of(problem.traits.k))) return false;
-  step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows), value_box_rows);
-  step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
-  if (!may_split) return true;
-  workspace = std::max(workspace, std::size_t{kAttentionDrawBytes});
-  step.arguments.want_workspace(
-      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, workspace), 0,
-      kAttentionDrawBytes,
-      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
   return true;
 }
 

@@ -49,6 +49,10 @@ int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) 
   return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
 }
 
+int most_fill(const AttentionSm90Config& config, const AttentionTraits& traits) {
+  return config.splits && traits.storage != Storage::dense ? 0 : config.unless_fills;
+}
+
 bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
             const AttentionLengths& lengths) {
   // Windows were measured from 1000 queries on, documents with windows not at all.
@@ -64,7 +68,8 @@ bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
       padded(config.unless_fits) <= padded(config.block_q)) {
     return false;
   }
-  return config.unless_fills == 0 || lengths.queries * 100 < padded(config.unless_fills) * 95;
+  const int fills = most_fill(config, traits);
+  return fills == 0 || lengths.queries * 100 < padded(fills) * 95;
 }
 
 int thread_count(const AttentionSm90Config& config) {

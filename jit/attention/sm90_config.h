@@ -65,6 +65,9 @@ struct AttentionLengths {
 };
 // The most keys that a query may see in calls that a row admits; 0: any.
 int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits);
+// A row's unless_fills as far as it counts: no tile of 192 rows has splits where sequences have
+// lengths of their own.
+int most_fill(const AttentionSm90Config& config, const AttentionTraits& traits);
 bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
             const AttentionLengths& lengths);
 int thread_count(const AttentionSm90Config& config);

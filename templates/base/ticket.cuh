@@ -7,12 +7,15 @@ namespace kiln {
 
 // The threads that arrive together.
 struct CtaThreads {
+  static constexpr bool kLoopTogether = false;
   __device__ __forceinline__ static unsigned index() { return threadIdx.x; }
   __device__ __forceinline__ static unsigned count() { return blockDim.x; }
   __device__ __forceinline__ static void sync() { __syncthreads(); }
   __device__ __forceinline__ static int all(int value) { return __syncthreads_and(value); }
 };
 struct WarpThreads {
+  // A loop that lanes leave one by one would make ptxas take all code around it for divergent.
+  static constexpr bool kLoopTogether = true;
   __device__ __forceinline__ static unsigned index() { return threadIdx.x % 32; }
   __device__ __forceinline__ static unsigned count() { return 32; }
   __device__ __forceinline__ static void sync() { __syncwarp(); }
@@ -44,14 +47,32 @@ __device__ __forceinline__ bool arrives_last(u64* flags, u64 nonce, int index, i
   }
   Threads::sync();
   bool all = true;
-  for (int i = Threads::index(); i < count; i += Threads::count()) all = all && raised[i] == nonce;
+  if constexpr (Threads::kLoopTogether) {
+#pragma unroll 1
+    for (int first = 0; first < count; first += Threads::count()) {
+      const int i = min(first + static_cast<int>(Threads::index()), count - 1);
+      all &= raised[i] == nonce;
+    }
+  } else {
+    for (int i = Threads::index(); i < count; i += Threads::count()) {
+      all = all && raised[i] == nonce;
+    }
+  }
   if (!Threads::all(all)) return false;
   bool elected = true;  // among the CTAs that saw all flags
   if (Threads::index() == 0) elected = atomicCAS(flags, nonce, u64{0}) == nonce;
   if (!Threads::all(elected)) return false;
   // The reads that follow need the fence, and it would wait for the writes if they came before it.
   __threadfence();
-  for (int i = Threads::index() + 1; i < count; i += Threads::count()) raised[i] = 0;
+  if constexpr (Threads::kLoopTogether) {
+#pragma unroll 1
+    for (int first = 1; first < count; first += Threads::count()) {
+      const int i = first + static_cast<int>(Threads::index());
+      if (i < count) raised[i] = 0;
+    }
+  } else {
+    for (int i = Threads::index() + 1; i < count; i += Threads::count()) raised[i] = 0;
+  }
   return true;
 }
 

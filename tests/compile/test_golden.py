@@ -49,6 +49,10 @@ SPECS = {
         "op": "flash_attention", "dtype": "float16", "head_dim": 64, "mask": "none",
         "block_q": 192, "splits": True,
     },
+    "attention_sm90_shares": {
+        "op": "flash_attention", "dtype": "bfloat16", "head_dim": 128, "mask": "causal",
+        "storage": "paged", "block_q": 128, "splits": True, "stages": 3,
+    },
     "attention_variant": {
         **ATTENTION, "mask": "causal",
         "variant": {

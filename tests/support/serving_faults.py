@@ -15,6 +15,7 @@ WIDENED = f"{QUANTIZED}test_prefill -k paged"
 WIDENED_CACHE = f"{QUANTIZED}test_prefill -k cache"
 GATHERED = f"{VARLEN}test_gathered_pages"
 DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
+SHARES = f"{FOLDER}/test_attention_shares.py::"
 CONTEXT = f"{FOLDER}/test_attention_context.py::"
 TREE = f"{FOLDER}/test_attention_tree.py::"
 NEW_KEYS = f"{FOLDER}/test_attention_varlen_arguments.py::"
@@ -66,6 +67,22 @@ SERVING_FAULTS = [
     fault("varlen-a-piece-ends-a-step-early", "attention/tiles.cuh",
           "visible + min(run.end, steps) * kStep", "visible + (min(run.end, steps) - 1) * kStep",
           f"{VARLEN}test_shapes -k alone-d64"),
+    fault("shares-forget-earlier-sequences", f"{SM90_FOLDER}sequence_shares.cuh",
+          "before += __shfl_sync(~0u, up_to, 31);", "before += 0;",
+          f"{SHARES}test_shapes -k more-than-32"),
+    fault("shares-heads-of-the-first-kv-head", f"{SM90_FOLDER}sequence_shares.cuh",
+          "h_kv * group() + in_group, tile", "in_group, tile", f"{SHARES}test_shapes -k full"),
+    fault("shares-end-where-the-tile-does", f"{SM90_FOLDER}sequence_shares.cuh",
+          "step_at(stop - found.begin)", "step_at(found.cost)", f"{SHARES}test_shapes -k d64"),
+    fault("shares-are-cut-near-the-ends-of-tiles", f"{SM90_FOLDER}sequence_shares.cuh",
+          "if (unit - found.begin < near()) return found.begin;", "",
+          f"{SHARES}test_shapes -k equal-shares"),
+    fault("shares-of-values-without-their-scale", f"{SM90_FOLDER}combine.cuh",
+          "tile.position(row, 0), words, scale)", "tile.position(row, 0), words, 1.0f)",
+          f"{SHARES}test_quantized_caches -k bytes"),
+    fault("shares-two-tiles-meet-in-one-place", f"{SM90_FOLDER}sequence_tile.cuh",
+          "warp * places + 2 * first_cta", "warp * places + first_cta",
+          f"{SHARES}test_shapes -k two-cut-tiles"),
     fault("tree-words-of-the-first-sequence", OPTIONS,
           "const i64 row = at.first_q + at.row;", "const i64 row = at.row;",
           f"{TREE}test_shapes -k few-d64"),

@@ -56,12 +56,16 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   };
   typename Loop::Softmax softmax;
   typename Loop::Out out;
+  const auto is_later_split = [](const Tile& tile) {
+    if constexpr (Config::kSplits) return tile.split() > 0;
+    return false;
+  };
   const auto start = [&](const Tile& tile, u32 q_stage) {
     loop.begin(tile, q_stage);
     softmax.start([&](int r) {
       RowSum sum{-KILN_INFINITY, 0.0f};
       if constexpr (Variant::kStartsRows) {
-        if (!Config::kSplits || tile.split == 0) {
+        if (!is_later_split(tile)) {
           variant.row_init(sum, tile.position(warp_row + Shape::ScoreMap::row(r), 0));
         }
       }
@@ -74,14 +78,15 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   const auto finish = [&](const Tile& tile) {
     softmax.finish([](auto&) {});
     if constexpr (Config::kSplits) {
-      write_partial<Config>(tile, softmax, out, warp_row);
-      return;
+      if (tile.is_split()) return write_partial<Config>(tile, softmax, out, warp_row);
     }
     float value_scale = 1.0f;
     if constexpr (Shape::Keys::kQuantized) value_scale = tile.value_scale();
     rows =
         finish_rows<typename Config::Element>(variant, tile, softmax, out, value_scale, warp_row);
     place = tile;
+    // Kept until the other splits are joined, the rows would spill.
+    if constexpr (Config::kSplits) store_direct<Config>(tile, rows, warp_row);
   };
 #pragma unroll 1
   for (u32 tiles = 0;; ++tiles) {
@@ -109,7 +114,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       finish(tile);
     }
     if constexpr (Config::kSplits) {
-      join_splits<Config>(variant, tile, warp_row);
+      if (tile.is_split()) join_splits<Config>(variant, tile, warp_row);
       __syncwarp();  // as in store()
     } else if constexpr (!kBeginsEarly) {
       store();

@@ -181,11 +181,12 @@ __device__ __forceinline__ void gather_tiles(const Args& args, u32 warp, bool ga
 // Q of all query tiles, where other warps copy the keys.
 template <class Config, class Args>
 __device__ __forceinline__ void load_queries(const Args& args) {
-  TileLoader<Config, Args> loader(args);
+  using Loader = TileLoader<Config, Args>;
+  Loader loader(args);
   WalkReader<Config> walk(0);
 #pragma unroll 1
   while (walk.next_query_tile()) {
-    const SequenceTile tile(args.call.params(), walk.place());
+    const typename Loader::Tile tile(args.call.params(), walk.place());
     loader.start_q(tile);
     loader.finish_q(tile);
     walk.skip_keys();

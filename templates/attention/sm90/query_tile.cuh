@@ -7,7 +7,13 @@ namespace kiln {
 
 struct TilePlace {
   int b, h, h_kv, first_row;
-  int split;  // of its keys
+  int split_;  // of its keys
+};
+
+// Where a warp's partial results of all splits of a query tile begin in the workspace, and how many
+// there are of all warps, see combine.cuh.
+struct SplitPlaces {
+  i64 first, all;
 };
 
 struct QueryTile : TilePlace {
@@ -40,6 +46,17 @@ struct QueryTile : TilePlace {
   }
   __device__ __forceinline__ bool has_row(int tile_row) const {
     return first_row + tile_row < p.len_q;
+  }
+  // With splits: every tile has some.
+  __device__ __forceinline__ static constexpr bool is_split() { return true; }
+  __device__ __forceinline__ int split() const { return split_; }
+  __device__ __forceinline__ int splits() const { return p.splits; }
+  template <int kBlockQ>
+  __device__ __forceinline__ SplitPlaces split_places(u32 warp) const {
+    constexpr int kWarps = kBlockQ / 16;
+    const i64 tiles = ceil_div(p.len_q, kBlockQ), all_heads = static_cast<i64>(p.batch) * p.heads;
+    const i64 index = (static_cast<i64>(b) * p.heads + h) * tiles + first_row / kBlockQ;
+    return {(index * kWarps + warp) * p.splits, all_heads * tiles * kWarps * p.splits};
   }
   template <class Element>
   __device__ __forceinline__ Element* out_row(int tile_row) const {

@@ -52,4 +52,38 @@ struct SequenceTile : SequencePlace {
   }
 };
 
+// Where CTAs may share the keys of a tile: QueryTile's interface for such.
+struct SequencePiecePlace : SequencePlace {
+  // This one's place among the CTAs that share them, how many these are, and the first of them.
+  int piece, pieces;
+  u32 first_cta;
+};
+
+struct SequencePieceTile : SequenceTile {
+  using Place = SequencePiecePlace;
+  int piece, pieces;
+  u32 first_cta;
+
+  __device__ __forceinline__ SequencePieceTile(const Params& params, const Place& place)
+      : SequenceTile(params, place),
+        piece(place.piece),
+        pieces(place.pieces),
+        first_cta(place.first_cta) {}
+  __device__ __forceinline__ operator Place() const {
+    return {static_cast<const SequencePlace&>(*this), piece, pieces, first_cta};
+  }
+
+  __device__ __forceinline__ bool is_split() const { return pieces > 1; }
+  __device__ __forceinline__ int split() const { return piece; }
+  __device__ __forceinline__ int splits() const { return pieces; }
+  // A CTA has at most two partial results, of the tile that it begins with and of the one that it
+  // ends with. Of any two shared tiles, the first CTA of the later one is not before the last CTA
+  // of the other, so that two places for each CTA keep them apart.
+  template <int kBlockQ>
+  __device__ __forceinline__ SplitPlaces split_places(u32 warp) const {
+    const i64 places = i64{2} * gridDim.x;
+    return {warp * places + 2 * first_cta, kBlockQ / 16 * places};
+  }
+};
+
 }  // namespace kiln

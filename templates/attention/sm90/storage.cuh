@@ -3,6 +3,7 @@
 #include "/kiln/attention/sm90/drawn_schedule.cuh"
 #include "/kiln/attention/sm90/schedule.cuh"
 #include "/kiln/attention/sm90/sequence_schedule.cuh"
+#include "/kiln/attention/sm90/sequence_shares.cuh"
 
 namespace kiln {
 
@@ -27,18 +28,23 @@ struct DenseStorage {
   // Behind the rows of a sequence, the copy engine fills boxes with zeros.
   static constexpr bool kEndsInZeros = true;
   static constexpr bool kPaged = false;
+  static constexpr bool kHasShares = false;
 };
 
-// Each sequence has its own, of queries that are packed or padded.
-template <bool kInPages>
+// Each sequence has its own, of queries that are packed or padded. kShares: CTAs may share the keys
+// of a query tile.
+template <bool kInPages, bool kShares>
 struct SequenceStorage {
-  using Tile = SequenceTile;
+  using Tile = conditional<kShares, SequencePieceTile, SequenceTile>;
   template <class Config, class Variant>
-  using Tiles = SequenceTiles<Config>;
+  using Tiles = conditional<kShares, SequenceShares<Config, Variant>, SequenceTiles<Config>>;
   static constexpr bool kEndsInZeros = false;
   static constexpr bool kPaged = kInPages;
+  static constexpr bool kHasShares = kShares;
 };
-using RaggedStorage = SequenceStorage<false>;
-using PagedStorage = SequenceStorage<true>;
+using RaggedStorage = SequenceStorage<false, false>;
+using PagedStorage = SequenceStorage<true, false>;
+using SharedRaggedStorage = SequenceStorage<false, true>;
+using SharedPagedStorage = SequenceStorage<true, true>;
 
 }  // namespace kiln

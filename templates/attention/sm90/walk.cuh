@@ -43,10 +43,11 @@ class TileClassifier {
   using QueryTile = typename Config::Storage::Tile;
 
  public:
-  __device__ __forceinline__ TileClassifier(const Variant& variant, const QueryTile& tile)
-      : tile_(tile),
-        walk_(variant, tile.rows_from(tile.first_row, Shape::kBlockQ), splits_before(tile),
-              splits_of(tile), 0) {}
+  // `taken`: what the schedule has returned.
+  template <class Taken>
+  __device__ __forceinline__ TileClassifier(const Variant& variant, const QueryTile& tile,
+                                            const Taken& taken)
+      : tile_(tile), walk_(walk_of(variant, tile, taken)) {}
 
   // The first key of the first tile that may be visited, and a key of the last one.
   struct Ends {
@@ -102,17 +103,22 @@ class TileClassifier {
     return {all.first + (__ffs(found) - 1) * keys,
             min(all.first + (32 - __clz(found)) * keys - 1, all.last)};
   }
-  __device__ __forceinline__ static int splits_of(const QueryTile& tile) {
-    if constexpr (Config::kSplits) return tile.p.splits;
-    return 1;
-  }
-  __device__ __forceinline__ static int splits_before(const QueryTile& tile) {
-    if constexpr (Config::kSplits) return tile.split;
-    return 0;
+  using Walk = TileIterator<Shape::kBlockKv, 1, Variant>;
+  template <class Taken>
+  __device__ __forceinline__ static Walk walk_of(const Variant& variant, const QueryTile& tile,
+                                                 const Taken& taken) {
+    const TileRows rows = tile.rows_from(tile.first_row, Shape::kBlockQ);
+    if constexpr (Config::Storage::kHasShares) {
+      return {variant, rows, taken.steps, 0};
+    } else if constexpr (Config::kSplits) {
+      return {variant, rows, tile.split(), tile.splits(), 0};
+    } else {
+      return {variant, rows, 0, 1, 0};
+    }
   }
 
   const QueryTile& tile_;
-  TileIterator<Shape::kBlockKv, 1, Variant> walk_;
+  Walk walk_;
 };
 
 template <class Place>
@@ -161,12 +167,20 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
     __syncwarp();
     ++steps;
   };
-  Tiles tiles(args.call.params());
+  Tiles tiles = [&] {
+    if constexpr (Config::Storage::kHasShares) {
+      return Tiles(args.call.params(), args.call.variant());
+    } else {
+      return Tiles(args.call.params());
+    }
+  }();
 #pragma unroll 1
   for (; tiles.has_tile(); tiles.advance()) {
-    const Tile tile(args.call.params(), tiles.tile());
+    const auto taken = tiles.tile();
+    const Tile tile(args.call.params(), taken);
     publish_place(tile);
-    const TileClassifier<Config, typename Args::Variant> classifier(args.call.variant(), tile);
+    const TileClassifier<Config, typename Args::Variant> classifier(args.call.variant(), tile,
+                                                                    taken);
     const auto ends = classifier.ends();
     const int first = ends.first, last = first + (ends.last - first) / kKeys * kKeys;
     WalkStep step{0, 0, {}, Config::kTilts ? last : first};

@@ -1,0 +1,98 @@
+// What the choices of the sm_90a kernels share: which rows of their table a call may have.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "jit/attention/problem.h"
+#include "jit/attention/sm90_config.h"
+#include "jit/op/arch.h"
+
+namespace kiln {
+
+inline constexpr int kLeastSplitKeys = 640;
+
+inline const AttentionSm90Config& sm90_config_at(int row) {
+  return attention_sm90_configs()[static_cast<std::size_t>(row)];
+}
+
+// Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of
+// which may admit some lengths only and the last of which admits all; stops where it returns true.
+template <class Use>
+void for_each_sm90_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
+  if (arch_table()[static_cast<std::size_t>(arch)].number != 90) return;
+  if (!traits.aligned || traits.mask == Mask::tree || traits.spread) return;
+  if (traits.has_quantized_output()) return;
+  const AttentionFactors factors = traits.byte_queries            ? AttentionFactors::bytes
+                                   : traits.has_quantized_cache() ? AttentionFactors::widened
+                                                                  : AttentionFactors::halves;
+  if (traits.has_quantized_cache() && (traits.head_dim % 16 != 0 || traits.head_dim_v % 16 != 0)) {
+    return;
+  }
+  const bool has_mask = traits.mask != Mask::none || traits.variant_masks();
+  const Masks masks = has_mask ? Masks::some : Masks::none;
+  const Work work = work_for_sm90(traits);
+  const bool is_paged = traits.storage == Storage::paged;
+  const auto serves = [&](const AttentionSm90Config& config) {
+    if (config.pages == (is_paged ? Pages::none : Pages::only)) return false;
+    if (config.windows && traits.mask != Mask::window && !traits.variant_masks()) return false;
+    // Three math warpgroups have no registers for cuts that the device makes.
+    if (splits && traits.storage != Storage::dense && config.block_q > 128) return false;
+    return splits == config.splits && factors == config.factors &&
+           traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
+           traits.head_dim_v <= config.max_dim_v && work <= config.work &&
+           (config.masks == Masks::any || config.masks == masks);
+  };
+  const auto configs = attention_sm90_configs();
+  for (std::size_t row = 0; row < configs.size(); ++row) {
+    if (!serves(configs[row])) continue;
+    const bool admits_all =
+        most_keys(configs[row], traits) == 0 && most_fill(configs[row], traits) == 0;
+    if (use(static_cast<int>(row)) || admits_all) return;
+  }
+}
+
+// Says whether a mask leaves the queries fewer keys than there are.
+inline bool is_narrow_window(const AttentionProblem& problem) {
+  return problem.keys < problem.len_kv;
+}
+
+inline AttentionLengths lengths_of(const AttentionProblem& problem) {
+  return {problem.len_q, problem.keys, is_narrow_window(problem)};
+}
+
+// -1: none.
+inline int first_sm90_row(const AttentionTraits& traits, int arch, const AttentionLengths& lengths,
+                          bool splits = false) {
+  int first = -1;
+  for_each_sm90_row(traits, arch, splits, [&](int row) {
+    if (!admits(sm90_config_at(row), traits, lengths)) return false;
+    first = row;
+    return true;
+  });
+  return first;
+}
+
+// Says whether a tensor map admits the stride of a dimension of `size` entries: none is 0 or
+// negative.
+inline bool is_map_stride(long long stride, long long size, int element_bytes) {
+  constexpr long long kMost = 1LL << 40;  // bytes
+  return size <= 1 || (stride > 0 && stride < kMost / element_bytes);
+}
+
+// The sizes of the dimensions of a tensor [entries, rows, heads, ..].
+struct RowsShape {
+  int entries, rows, heads;
+};
+inline bool is_map(const RowsShape& shape, long long entry, long long row, long long head,
+                   int element_bytes) {
+  return is_map_stride(entry, shape.entries, element_bytes) &&
+         is_map_stride(row, shape.rows, element_bytes) &&
+         is_map_stride(head, shape.heads, element_bytes);
+}
+
+inline std::int64_t tiles_of(std::int64_t length, std::int64_t tile) {
+  return (length + tile - 1) / tile;
+}
+
+}  // namespace kiln

@@ -1,0 +1,137 @@
+// Where sequences have lengths of their own: which row of the sm_90a kernels a step has, and how
+// its keys are copied. The host knows bounds alone.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "jit/attention/family.h"
+#include "jit/attention/paths.h"
+#include "jit/attention/sm90_rows.h"
+#include "templates/attention/params.h"
+
+namespace kiln {
+namespace {
+
+bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
+  const AttentionParams& p = params.call;
+  const bool is_packed = params.packed_queries != 0;
+  const RowsShape queries{is_packed ? 1 : p.batch, is_packed ? params.tokens : p.len_q, p.heads};
+  const RowsShape keys{params.entries_k, params.rows_k, p.heads_kv};
+  return params.rows_k > 0 && params.entries_k > 0 &&
+         is_map(queries, p.q_batch, p.q_row, p.q_head, element_bytes) &&
+         is_map(keys, p.k_batch, p.k_row, p.k_head, element_bytes) &&
+         is_map(keys, p.v_batch, p.v_row, p.v_head, element_bytes);
+}
+
+// The copy engine takes as long as the products for boxes of about so many rows, and longer for
+// smaller ones: their keys are gathered, as are those of a quantised cache.
+constexpr int kLeastBoxRows = 8;
+// With smaller boxes, values are gathered while the copy engine brings the keys.
+constexpr int kLeastValueBoxRows = 32;
+
+// Whether rows can be gathered: the kernel counts pieces of 16 bytes in 32 bits.
+bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
+  const auto extent = [&](long long page, long long row, long long head) {
+    const auto reach = [](long long count, long long stride) {
+      return count > 1 ? (count - 1) * stride : 0;
+    };
+    return (reach(params.entries_k, page) + reach(params.rows_k, row) +
+            reach(params.call.heads_kv, head)) *
+           element_bytes;
+  };
+  const AttentionParams& p = params.call;
+  constexpr long long kMost = 16LL << 32;
+  return extent(p.k_batch, p.k_row, p.k_head) < kMost &&
+         extent(p.v_batch, p.v_row, p.v_head) < kMost;
+}
+
+// Bounds the query tiles of a row, in rounds of the multiprocessors: sequences with fewer queries
+// than the bound are counted by these.
+double rounds_of(const AttentionProblem& problem, const AttentionSm90Config& config, int sm_count) {
+  const auto tiles = static_cast<double>(tiles_of(problem.len_q, config.block_q));
+  const auto sequences = static_cast<double>(problem.tokens) / std::max(problem.len_q, 1);
+  return problem.heads * tiles * sequences / sm_count;
+}
+
+// Whether CTAs share the keys of query tiles, as templates/attention/sm90/sequence_shares.cuh says:
+// where the whole tiles of row `whole` leave multiprocessors without work for longer than it takes
+// to find, begin and join shares.
+bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_count) {
+  if (problem.keys < 2 * kLeastSplitKeys) return false;
+  const auto rows = [](const AttentionSm90Config& config) {
+    return config.block_q * 100.0 / config.speed;
+  };
+  const AttentionSm90Config& of_whole = sm90_config_at(whole);
+  const AttentionSm90Config& of_shares = sm90_config_at(shared);
+  const double rounds = rounds_of(problem, of_shares, sm_count);
+  // Lengths that differ leave even more without work than is seen here.
+  if (rounds <= 1) return true;
+  // Long and short tiles of a triangle even out by themselves.
+  if (problem.traits.mask != Mask::none && problem.len_kv < 2 * problem.len_q) return false;
+  // In keys: what shares cost beside theirs. They also read the same keys at different times.
+  constexpr double kEnds = 2600, kTraffic = 1.08;
+  const double shares = (rounds * problem.keys + kEnds) * kTraffic * rows(of_shares);
+  return shares <
+         0.95 * std::ceil(rounds_of(problem, of_whole, sm_count)) * problem.keys * rows(of_whole);
+}
+
+// -1: none.
+int varlen_row(const AttentionProblem& problem, int arch, int sm_count, bool may_split) {
+  // Where a result may not depend on bounds, they choose no row.
+  const AttentionLengths unbounded{0x7fffffff, 0x7fffffff, false};
+  const AttentionLengths lengths = problem.whole_tiles ? unbounded : lengths_of(problem);
+  const int whole = first_sm90_row(problem.traits, arch, lengths);
+  if (whole < 0 || problem.whole_tiles || !may_split) return whole;
+  const int shared = first_sm90_row(problem.traits, arch, lengths, /*splits=*/true);
+  return shared >= 0 && shares_keys(problem, whole, shared, sm_count) ? shared : whole;
+}
+
+}  // namespace
+
+bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
+                      bool may_split, std::size_t& workspace) {
+  const int arch = arch_of(device), sm_count = device.info().sm_count;
+  const int row = varlen_row(problem, arch, sm_count, may_split);
+  if (row < 0) return false;
+  AttentionVarlenParams params;
+  std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
+  const AttentionSm90Config& config = sm90_config_at(row);
+  const bool are_bytes = config.factors == AttentionFactors::bytes;
+  if (!have_maps(params, are_bytes ? 1 : size_of(problem.traits.q))) return false;
+  const std::int64_t tiles =
+      problem.heads * (problem.tokens / config.block_q + std::int64_t{problem.batch});
+  if (tiles > 0x7fffffff - 2 * sm_count) return false;
+  step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
+  const std::int64_t pieces =
+      config.splits ? tiles * tiles_of(problem.keys, kLeastSplitKeys) : tiles;
+  step.blocks = static_cast<unsigned>(std::min<std::int64_t>(pieces, sm_count));
+  int box_rows = config.block_kv;
+  if (config.factors == AttentionFactors::widened) {
+    box_rows = 0;
+  } else if (problem.traits.storage == Storage::paged) {
+    // The largest power of two that divides both.
+    const auto both = static_cast<unsigned>(params.page_size | config.block_kv);
+    box_rows = static_cast<int>(both & -both);
+    // Padding moves the keys of a tile, so that its boxes would straddle pages.
+    if (box_rows < kLeastBoxRows || problem.padded_keys) box_rows = 0;
+  }
+  if (are_bytes && box_rows == 0) return false;  // no warps are left that gather
+  const int value_box_rows = box_rows < kLeastValueBoxRows && !are_bytes ? 0 : box_rows;
+  if (value_box_rows == 0 && !can_gather(params, size_of(problem.traits.k))) return false;
+  step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows), value_box_rows);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
+  if (!may_split) return true;
+  // Of shared tiles, a warp's 16 rows are a tile of the workspace.
+  const auto bytes = static_cast<std::size_t>(
+      config.splits
+          ? attention_varlen_workspace_bytes(std::int64_t{step.blocks} * (config.block_q / 16), 16,
+                                             problem.traits.head_dim_v)
+          : kAttentionDrawBytes);
+  workspace = std::max(workspace, bytes);
+  step.arguments.want_workspace(
+      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, workspace), 0, bytes,
+      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
+  return true;
+}
+
+}  // namespace kiln

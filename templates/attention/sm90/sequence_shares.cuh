@@ -1,0 +1,267 @@
+// Selects the query tiles that a CTA computes, or the pieces of them, where sequences have lengths
+// of their own and too few tiles for all multiprocessors: QueryTiles' interface.
+//
+// Where there are no more tiles than CTAs, each is cut by itself, into as many pieces as makes the
+// longest one short. A CTA has one piece, and CTAs whose tiles see the same keys read these at the
+// same time:
+//
+//   tile         0           1           2     3
+//   CTA          0  |1  |2   3  |4  |5   6  |7 8  |9
+//
+// Where that leaves too many CTAs without work, or a few with much, all tiles are laid end to end,
+// each as long as its keys are many, and cut into equal shares. A CTA then has at most two tiles of
+// which others have keys too. A cut near the end of a tile is moved there: a piece of few keys
+// takes longer than they do.
+//
+//   tile         0           1           2     3
+//   CTA          0      |1      |2      |3      |4
+//
+// Heads that share keys stand side by side. Lengths are read from device memory, and each CTA finds
+// its share from all of them.
+#pragma once
+#include "/kiln/attention/sm90/sequence_tile.cuh"
+#include "/kiln/attention/sm90/shape.cuh"
+
+namespace kiln {
+
+// A sequence's query tiles of one head, and what they cost in units: the mask is asked about the
+// first and the last, and between them costs grow evenly.
+struct SequenceCosts {
+  u32 tiles = 0;
+  u32 first = 0;    // of the first tile
+  int slope = 0;    // from tile to tile, in 1/64
+  u32 longest = 0;  // steps of keys of the longest tile
+
+  // Of the tiles before the i-th.
+  __device__ __forceinline__ u32 before(u32 i) const {
+    const i64 grown = i64{slope} * (i64{i} * (i64{i} - 1) / 2) >> 6;
+    return i * first + static_cast<u32>(grown);
+  }
+};
+
+// All functions are called by the scheduler warp.
+template <class Config, class Variant>
+class SequenceShares {
+  using Shape = AttentionSm90Shape<Config>;
+  static constexpr int kBlockQ = Shape::kBlockQ, kBlockKv = Shape::kBlockKv;
+  // Units of an equal share are steps of keys. The ends of a tile take as long as 320 keys, writing
+  // and joining partial results as 640 more. No cut is so near to the ends of a tile that less than
+  // two steps would be left, and no piece has less than 640 keys.
+  static constexpr u32 kEnds = ceil_div(320, kBlockKv), kNear = kEnds + 2;
+  static constexpr u32 kLeast = ceil_div(640, kBlockKv), kJoins = kLeast;
+
+ public:
+  static constexpr bool kDraws = false;
+  struct Taken : SequencePiecePlace {
+    Range steps;  // of keys, counted from the first that the tile sees
+  };
+
+  __device__ __forceinline__ SequenceShares(const AttentionVarlenParams& params,
+                                            const Variant& variant)
+      : p_(params), variant_(variant) {
+    u32 all = settle();
+    at_ = moved(min(blockIdx.x * share_, all), all);
+    end_ = moved(min((blockIdx.x + 1) * share_, all), all);
+  }
+
+  __device__ __forceinline__ bool has_tile() const { return at_ < end_; }
+
+  // Requires: has_tile() has returned true.
+  __device__ __forceinline__ Taken tile() {
+    const Found found = find(at_);
+    const Sequence s = sequence_at(p_, found.b);
+    const u32 end = found.begin + found.cost, stop = min(end, end_);
+    const u32 first_cta = (found.begin + near() - 1) / share_;
+    const u32 last_cta = max((end - min(end, near())) / share_, first_cta);
+    const int first_row = static_cast<int>(found.tile) * kBlockQ;
+    Taken taken;
+    static_cast<SequencePlace&>(taken) = {s.b,
+                                          static_cast<int>(found.h),
+                                          static_cast<int>(found.h / group()),
+                                          first_row,
+                                          s.entry,
+                                          s.first_q,
+                                          s.len_q,
+                                          s.first_k,
+                                          s.len_kv};
+    taken.piece = static_cast<int>(blockIdx.x - first_cta);
+    taken.pieces = static_cast<int>(last_cta - first_cta + 1);
+    taken.first_cta = first_cta;
+    // The tile has these steps, whatever it has been counted for.
+    const u32 steps = steps_of(SequenceTile(p_, taken));
+    const auto step_at = [&](u32 units) {
+      if (units == 0) return 0;
+      if (units == found.cost) return static_cast<int>(steps);
+      return static_cast<int>(u64{units - ends()} * steps / (found.cost - ends()));
+    };
+    taken.steps = {step_at(at_ - found.begin), step_at(stop - found.begin)};
+    at_ = stop;
+    return taken;
+  }
+  __device__ __forceinline__ void advance() const {}
+
+ private:
+  // A query tile of one head: its place in all units.
+  struct Found {
+    int b;
+    u32 h, tile;
+    u32 begin, cost;
+  };
+
+  __device__ __forceinline__ static int lane() { return threadIdx.x % 32; }
+  __device__ __forceinline__ u32 group() const {
+    return static_cast<u32>(p_.call.heads) / static_cast<u32>(p_.call.heads_kv);
+  }
+  __device__ __forceinline__ u32 units_of(const SequenceCosts& costs) const {
+    return costs.before(costs.tiles) * static_cast<u32>(p_.call.heads);
+  }
+
+  // Steps of keys that the tile sees.
+  __device__ __forceinline__ u32 steps_of(const SequenceTile& tile) const {
+    const Range keys = visible_range(variant_, tile.rows_from(tile.first_row, kBlockQ));
+    return ceil_div(keys.end - keys.begin / kBlockKv * kBlockKv, kBlockKv);
+  }
+
+  // Units that a tile has beside its steps, and that a cut has on both sides.
+  __device__ __forceinline__ u32 ends() const { return longest_ == 0 ? kEnds : 0; }
+  __device__ __forceinline__ u32 near() const { return longest_ == 0 ? kNear : 1; }
+
+  struct Tally {
+    u32 units = 0, tiles = 0, longest = 0;
+  };
+  // Of all sequences, as tiles are cut now. `own`: of the first 32.
+  __device__ __forceinline__ Tally tally(SequenceCosts own) const {
+    Tally all;
+#pragma unroll 1
+    for (int first = 0;;) {
+      const SequenceCosts costs = cut(own);
+      all.units += units_of(costs);
+      all.tiles += costs.tiles * static_cast<u32>(p_.call.heads);
+      all.longest = max(all.longest, costs.longest);
+      if ((first += 32) >= p_.call.batch) break;
+      own = measure(first);
+    }
+    return {__reduce_add_sync(~0u, all.units), __reduce_add_sync(~0u, all.tiles),
+            __reduce_max_sync(~0u, all.longest)};
+  }
+
+  // Decides how tiles are cut; returns the units of all.
+  __device__ __forceinline__ u32 settle() {
+    const SequenceCosts own = measure(0);
+    const Tally all = tally(own);
+    share_ = max(ceil_div(all.units, gridDim.x), kLeast + kEnds);
+    if (all.tiles == 0 || all.tiles > gridDim.x) return all.units;
+    // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
+    u32 least = max(share_ - min(share_, kEnds), kLeast);
+    u32 serves = max(ceil_div(all.longest, gridDim.x / all.tiles), least);
+    u32 pieces = 0;
+#pragma unroll 1
+    while (true) {
+      longest_ = least + least / 16 < serves ? (least + serves) / 2 : serves;
+      pieces = tally(own).units;
+      if (longest_ == serves) break;
+      if (pieces <= gridDim.x) {
+        serves = longest_;
+      } else {
+        least = longest_ + 1;
+      }
+    }
+    // Equal shares begin anywhere, so that CTAs read the same keys at different times.
+    if (serves <= share_ + share_ / 8 + kJoins) {
+      share_ = 1;
+      return pieces;
+    }
+    longest_ = 0;
+    return all.units;
+  }
+
+  // As longest_ says.
+  __device__ __forceinline__ SequenceCosts cut(SequenceCosts costs) const {
+    if (longest_ != 0) {
+      costs.first = max(ceil_div(costs.longest, longest_), 1u), costs.slope = 0;
+    }
+    return costs;
+  }
+
+  // Of the lane's sequence among the 32 from `first` on.
+  __device__ __forceinline__ SequenceCosts measure(int first) const {
+    SequenceCosts costs;
+    if (first + lane() >= p_.call.batch) return costs;
+    const Sequence s = sequence_at(p_, first + lane());
+    const int rows = s.len_q * static_cast<int>(group());
+    if (rows < p_.least_rows || rows > p_.most_rows) return costs;
+    costs.tiles = ceil_div(s.len_q, kBlockQ);
+    if (costs.tiles == 0) return costs;
+    const auto steps = [&](u32 tile) {
+      return steps_of(SequenceTile(p_, {s.b, 0, 0, static_cast<int>(tile) * kBlockQ, s.entry,
+                                        s.first_q, s.len_q, s.first_k, s.len_kv}));
+    };
+    const u32 first_steps = steps(0), last_steps = steps(costs.tiles - 1);
+    costs.first = kEnds + first_steps;
+    costs.longest = max(first_steps, last_steps);
+    costs.slope = static_cast<int>(last_steps - first_steps) * 64 /
+                  static_cast<int>(max(costs.tiles - 1, 1u));
+    return costs;
+  }
+
+  // The tile that holds a unit of the share. Requires: there is one.
+  __device__ __forceinline__ Found find(u32 unit) const {
+    u32 before = 0;  // units of the sequences before
+#pragma unroll 1
+    for (int first = 0;; first += 32) {
+      const SequenceCosts own = cut(measure(first));
+      u32 up_to = units_of(own);  // of the sequences up to this lane's
+      const u32 units = up_to;
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const u32 below = __shfl_up_sync(~0u, up_to, step);
+        if (lane() >= step) up_to += below;
+      }
+      const u32 reaches = __ballot_sync(~0u, before + up_to > unit);
+      if (reaches == 0 && first + 32 < p_.call.batch) {
+        before += __shfl_sync(~0u, up_to, 31);
+        continue;
+      }
+      const int found = reaches == 0 ? 0 : __ffs(reaches) - 1;
+      const auto of_found = [&](auto value) { return __shfl_sync(~0u, value, found); };
+      return find_in(first + found, {of_found(own.tiles), of_found(own.first), of_found(own.slope)},
+                     before + of_found(up_to - units), unit);
+    }
+  }
+  // In sequence `b`, which begins at `before`.
+  __device__ __forceinline__ Found find_in(int b, const SequenceCosts& costs, u32 before,
+                                           u32 unit) const {
+    const u32 of_kv_head = costs.before(costs.tiles) * group();
+    const u32 h_kv = (unit - before) / max(of_kv_head, 1u);
+    const u32 begin = before + h_kv * of_kv_head;
+    u32 tile = 0;
+#pragma unroll 1
+    for (u32 first = 0; first < costs.tiles; first += 32) {
+      const u32 own = first + lane();
+      const bool is_before = own < costs.tiles && costs.before(own) * group() <= unit - begin;
+      const u32 all = __ballot_sync(~0u, is_before);
+      if (all == 0) break;
+      tile = first + 31 - __clz(static_cast<int>(all));
+    }
+    const u32 cost = costs.before(tile + 1) - costs.before(tile);
+    const u32 here = begin + costs.before(tile) * group();
+    const u32 in_group = (unit - here) / max(cost, 1u);
+    return {b, h_kv * group() + in_group, tile, here + in_group * cost, cost};
+  }
+
+  // Where a cut is made instead of at a unit.
+  __device__ __forceinline__ u32 moved(u32 unit, u32 all) const {
+    if (longest_ != 0 || unit == 0 || unit >= all) return unit;
+    const Found found = find(unit);
+    const u32 end = found.begin + found.cost;
+    if (unit - found.begin < near()) return found.begin;
+    return end - unit < near() ? end : unit;
+  }
+
+  const AttentionVarlenParams& p_;
+  const Variant& variant_;
+  u32 longest_ = 0;       // steps of the longest piece where tiles are cut one by one, else 0
+  u32 share_, at_, end_;  // in units, at_: of what has not been taken
+};
+
+}  // namespace kiln
