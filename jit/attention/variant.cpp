@@ -60,6 +60,13 @@ void check_definition(const VariantDefinition& d) {
   }
 }
 
+bool sets(const VariantDefinition& d, const char* trait) {
+  return d.file_text.find(trait + std::string(" = true")) != std::string::npos;
+}
+
+// Whether it writes to its tensors.
+bool takes_maxima(const VariantDefinition& d) { return sets(d, "kTakesMaxima"); }
+
 std::int64_t extent_of(const std::string& index, const AttentionProblem& problem) {
   if (index == "b") return problem.batch;
   if (index == "h") return problem.heads;
@@ -89,7 +96,9 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const
                                std::to_string(i) + " (" + index + "), got " + shape_text(view));
     }
   }
-  add_bound_tensor(subject.name, view, is_table(declared), problem);
+  if (takes_maxima(d)) check_written(subject, view);
+  add_bound_tensor(subject.name, view, is_table(declared), problem,
+                   takes_maxima(d) ? Use::written : Use::read);
 }
 
 void set_code(Digest128& digest, std::uint64_t code) {

@@ -34,6 +34,7 @@ struct DefaultHooks {
   static constexpr bool kStartsRows = false;        // row_init()
   static constexpr bool kFinishesRows = false;      // row_finish()
   static constexpr bool kTransformsOutput = false;  // out()
+  static constexpr bool kTakesMaxima = false;       // take_maximum()
   // Hooks may index tensors by at.kv. Where they do not, it is cheaper to let it run past the end.
   static constexpr bool kIndexesByKey = true;
   // Handles two keys at once: Two<float> logits_of_two(Two<float> logits, const Position& first)
@@ -100,6 +101,9 @@ struct DefaultHooks {
   __device__ __forceinline__ void row_finish(RowSum&, const Position&) const {}
   // Returns the new value of an output element, before it is rounded.
   __device__ __forceinline__ float out(float o, const Position&) const { return o; }
+  // Takes the largest logit of a row, -inf if it sees no key: what row_init() started from counts,
+  // what row_finish() adds does not. Called once for each row, by one thread.
+  __device__ __forceinline__ void take_maximum(float, const Position&) const {}
 };
 using VariantDefaults = DefaultHooks<void>;
 
@@ -122,11 +126,23 @@ struct VariantTensor {
 
   template <class... Indices>
   __device__ __forceinline__ auto at(Indices... indices) const {
+    return load_constant(data.value + offset_of(indices...));
+  }
+
+  // For a hook that gives results: the host then takes the tensor for one that is written.
+  template <class... Indices>
+  __device__ __forceinline__ void write(T value, Indices... indices) const {
+    const_cast<T*>(data.value)[offset_of(indices...)] = value;
+  }
+
+ private:
+  template <class... Indices>
+  __device__ __forceinline__ i64 offset_of(Indices... indices) const {
     static_assert(sizeof...(Indices) == kRank, "VariantTensor: give one index per dimension");
     i64 offset = 0;
     int dimension = 0;
     ((offset += indices * strides[dimension++].value), ...);
-    return load_constant(data.value + offset);
+    return offset;
   }
 };
 template <class T>
@@ -159,6 +175,7 @@ struct Variants : Vs... {
   static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
+  static constexpr bool kTakesMaxima = (Vs::kTakesMaxima || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
   static constexpr bool kNarrows = (Vs::kNarrows || ...);
   static constexpr bool kHasDistanceBias = (Vs::kHasDistanceBias || ...);
@@ -271,6 +288,10 @@ struct Variants : Vs... {
   __device__ __forceinline__ float out(float o, const Position& row) const {
     ((o = Vs::kTransformsOutput ? get<Vs>().out(o, row) : o), ...);
     return o;
+  }
+  // The sum's maximum is that of a row's logits, see OnlineSoftmax::settle().
+  __device__ __forceinline__ void take_maximum(const RowSum& sum, const Position& row) const {
+    (get<Vs>().take_maximum(sum.max * kLn2, row), ...);
   }
 
  private:

@@ -52,7 +52,8 @@ class KeyLoop {
 
  public:
   using Walk = WalkReader<Config, Variant::kTellsKeep>;
-  using Softmax = OnlineSoftmax<typename Shape::ScoreMap, false, Shape::kMultipliesBytes>;
+  using Softmax = OnlineSoftmax<typename Shape::ScoreMap, false, Shape::kMultipliesBytes,
+                                Variant::kTakesMaxima>;
   using Out = Fragment<typename Shape::OutMap>;
   // The magnitudes of scales, which differ by the row where queries do.
   using Sizes = conditional<Shape::kScalesQueries, RowScales<Softmax::kRows>, float>;
@@ -178,7 +179,8 @@ class KeyLoop {
   // Limits save comparisons where rows soon have a maximum that grows seldom. With ALiBi and under
   // windows, rows have none, or a tiny one, for several tiles, and are up to 10 % slower. So are,
   // by 1 to 2 %, the tiles of 16 bits that take no turns.
-  static constexpr bool kUsesLimits = !Variant::kTransformsLogits && Variant::kShowsFirstKeys &&
+  static constexpr bool kUsesLimits = !Variant::kTransformsLogits && !Variant::kTakesMaxima &&
+                                      Variant::kShowsFirstKeys &&
                                       (Config::kTurns || Shape::kMultipliesBytes);
   template <class Shrink>
   __device__ __forceinline__ bool grow(Softmax& softmax, Shrink shrink) {
