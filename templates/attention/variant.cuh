@@ -53,6 +53,11 @@ struct DefaultHooks {
   // tile() may skip keys anywhere within kv_range(), and is cheaper than a walk over all of them:
   // it is first asked about a 32nd of them at a time.
   static constexpr bool kSearchesKeys = false;
+  // tile() reads tensors, though keep() reads none at keys: nobody knows what queries cost.
+  static constexpr bool kFillsTiles = false;
+  // tile() says the same within a block of so many rows and keys, counted from the first of each,
+  // and calls it partial only where keep_in_block() says what is visible. 0: it has no blocks.
+  static constexpr int kBlockRows = 0, kBlockKeys = 0;
   // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
   // need not ask for it again. For ranges that take long to compute.
   static constexpr bool kRangeFollowsKeep = false;
@@ -84,6 +89,8 @@ struct DefaultHooks {
 
   // Returns whether the key is visible. Called only for tiles that tile() calls partial.
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
+  // The same, of a tile within a block that tile() calls partial.
+  __device__ __forceinline__ bool keep_in_block(const Position&) const { return true; }
   // The same for a mask that shows each row one run of keys, which is cheaper. The run may reach
   // beyond the sequence and may be empty (end <= begin).
   __device__ __forceinline__ Range visible(const Position& row) const { return {0, row.len_kv}; }
@@ -101,8 +108,7 @@ struct DefaultHooks {
   __device__ __forceinline__ void row_finish(RowSum&, const Position&) const {}
   // Returns the new value of an output element, before it is rounded.
   __device__ __forceinline__ float out(float o, const Position&) const { return o; }
-  // Takes the largest logit of a row, -inf if it sees no key: what row_init() started from counts,
-  // what row_finish() adds does not. Called once for each row, by one thread.
+  // Takes the largest logit of a row, or -inf. row_init()'s start counts, row_finish() does not.
   __device__ __forceinline__ void take_maximum(float, const Position&) const {}
 };
 using VariantDefaults = DefaultHooks<void>;
@@ -163,9 +169,9 @@ struct Variants : Vs... {
       ((Vs::kMasks && !Vs::kMasksByRange && Vs::kKeepsByColumn) || ...);
   // Tensors say which tiles are skipped, so that nobody knows what queries cost.
   static constexpr bool kSkipsByTensors =
-      ((Vs::kMasks && !Vs::kMasksByRange && Vs::kIndexesByKey && Vs::kTilesBySequence) || ...);
-  // The walk tells keep()'s partial tiles from those of ranges.
-  static constexpr bool kTellsKeep = kSkipsByTensors && !kTransformsLogits;
+      ((Vs::kMasks && !Vs::kMasksByRange && Vs::kTilesBySequence &&
+        (Vs::kIndexesByKey || Vs::kFillsTiles)) ||
+       ...);
   static constexpr bool kSearchesKeys = ((Vs::kMasks && Vs::kSearchesKeys) || ...);
   static constexpr bool kRangeFollowsKeep = ((Vs::kMasks && Vs::kRangeFollowsKeep) || ...);
   static constexpr bool kShowsFirstKeys = ((!Vs::kMasks || Vs::kShowsFirstKeys) && ...);
@@ -233,6 +239,16 @@ struct Variants : Vs... {
   }
   __device__ __forceinline__ bool keep(const Position& at) const {
     return ((!Vs::kMasks || Vs::kMasksByRange || get<Vs>().keep(at)) && ...);
+  }
+  // Whether keep_in_block() serves such tiles: others' are partial where this mask shows all.
+  template <int kRows, int kKeys>
+  static constexpr bool kKeepsInBlocks =
+      ((Vs::kMasks ? 1 : 0) + ... + 0) == 1 &&
+      ((Vs::kMasks && Vs::kBlockRows > 0 && Vs::kBlockRows % kRows == 0 &&
+        Vs::kBlockKeys % kKeys == 0) ||
+       ...);
+  __device__ __forceinline__ bool keep_in_block(const Position& at) const {
+    return ((!Vs::kMasks || get<Vs>().keep_in_block(at)) && ...);
   }
   // Returns the logits of the key at `at`, which is even, and of the next key, at `next`.
   template <bool kNarrow>

@@ -8,6 +8,7 @@ SM90_TILTED = f"{TILTED} -k f32"
 CAPPED = f"{FOLDER}/test_attention_cap.py::"
 BIASED = f"{FOLDER}/test_variant_library.py::test_a_bias_by_distance"
 MAXIMA = f"{FOLDER}/test_flex_maxima.py::"
+IN_BLOCKS = f"{FOLDER}/test_flex_blocks.py::test_tiles_within_blocks"
 SM90_FOLDER = "attention/sm90/"
 
 LOGIT_FAULTS = [
@@ -81,4 +82,13 @@ LOGIT_FAULTS = [
     fault("maxima-of-joined-rows-are-not-taken", "attention/combine.cuh",
           "if constexpr (Variant::kTakesMaxima)", "if constexpr (false)",
           f"{MAXIMA}test_maxima -k few"),
+    fault("sm90-partial-blocks-are-shown-whole", "attention/mask.cuh",
+          "return variant.keep_in_block(at);", "return true;", f"{IN_BLOCKS} -k 128-size0"),
+    fault("sm90-groups-of-several-blocks-are-one", "attention/variant.cuh",
+          "Vs::kBlockRows % kRows == 0", "true", f"{IN_BLOCKS} -k 64-size2"),
+    fault("sm90-tiles-of-several-blocks-are-one", "attention/variant.cuh",
+          "Vs::kBlockKeys % kKeys == 0", "true", f"{IN_BLOCKS} -k 64-size3"),
+    fault("sm90-full-blocks-are-asked-at-the-end", "attention/tiles.cuh",
+          "Variant::kRangeFollowsKeep && !Variant::template kKeepsInBlocks<64, kBlockKv>;",
+          "Variant::kRangeFollowsKeep;", f"{IN_BLOCKS} -k 128-size0"),
 ]  # fmt: skip

@@ -42,6 +42,8 @@ class SpreadVariant {
   static constexpr bool kStartsRows = false, kFinishesRows = false, kTransformsOutput = false;
   static constexpr bool kTakesMaxima = false;
   static constexpr bool kTakesTwo = false;
+  template <int kRows, int kKeys>
+  static constexpr bool kKeepsInBlocks = false;
   static_assert(!Variant::kStartsRows && !Variant::kFinishesRows && !Variant::kTransformsOutput &&
                     !Variant::kTakesMaxima,
                 "flash_attention: with cp_world, each device computes a part of a row, so that a "
@@ -62,6 +64,9 @@ class SpreadVariant {
   __device__ __forceinline__ float narrow_limit() const { return variant_.narrow_limit(); }
   __device__ __forceinline__ bool keep(const Position& at) const {
     return variant_.keep(whole(at));
+  }
+  __device__ __forceinline__ bool keep_in_block(const Position& at) const {
+    return variant_.keep_in_block(whole(at));
   }
   __device__ __forceinline__ Range visible(const Position& row) const {
     Position at = row;
