@@ -203,7 +203,7 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   step.arguments.set_int(offsetof(AttentionParams, heads_paired),
                          paired_of(problem, launch, step.blocks));
   // Nobody knows what the tiles of masks that read tensors cost: see sm90/drawn_schedule.cuh.
-  const bool draws = traits.variant_masks() && traits.variant_indexes_by_key();
+  const bool draws = traits.variant_masks() && traits.variant_reads_tiles();
   if (launch.splits == 1 && draws && may_split) {
     step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
                                   offsetof(AttentionParams, nonce));

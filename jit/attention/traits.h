@@ -65,20 +65,24 @@ struct AttentionTraits {
   // alone, so the digest of a Variant says it.
   static constexpr std::uint64_t kIndexesByKey = 1, kMasks = 2, kBoundsRows = 4, kTilts = 8,
                                  kTiltsPast = 16, kBoundsElements = 32, kMasksAlone = 64,
-                                 kFillsTiles = 128, kHasDistanceBias = 256;
-  static constexpr std::uint64_t kCodeBits = kIndexesByKey | kMasks | kBoundsRows | kTilts |
-                                             kTiltsPast | kBoundsElements | kMasksAlone |
-                                             kFillsTiles | kHasDistanceBias;
+                                 kFillsTiles = 128, kHasDistanceBias = 256, kKeepsLogits = 512,
+                                 kReadsTiles = 1024;
+  static constexpr std::uint64_t kCodeBits =
+      kIndexesByKey | kMasks | kBoundsRows | kTilts | kTiltsPast | kBoundsElements | kMasksAlone |
+      kFillsTiles | kHasDistanceBias | kKeepsLogits | kReadsTiles;
   bool variant_indexes_by_key() const { return (variant[1] & kIndexesByKey) != 0; }
   bool variant_masks() const { return (variant[1] & kMasks) != 0; }
   bool variant_bounds_rows() const { return (variant[1] & kBoundsRows) != 0; }
   bool variant_tilts() const { return (variant[1] & kTilts) != 0; }
   bool variant_bounds_elements() const { return (variant[1] & kBoundsElements) != 0; }
   bool variant_tilts_past() const { return (variant[1] & kTiltsPast) != 0; }
-  // It changes no logits, and what it reads at a key leaves registers free.
+  bool variant_keeps_logits() const { return (variant[1] & kKeepsLogits) != 0; }
+  // It changes no logits, or tilts them, and what it reads at a key leaves registers free.
   bool variant_masks_alone() const { return (variant[1] & kMasksAlone) != 0; }
   // Tiles are known to be shown whole.
   bool variant_fills_tiles() const { return (variant[1] & kFillsTiles) != 0; }
+  // Tensors decide which tiles are skipped.
+  bool variant_reads_tiles() const { return (variant[1] & (kIndexesByKey | kReadsTiles)) != 0; }
   // It adds a bias by distance, which all keys far away have in common.
   bool variant_has_distance_bias() const { return (variant[1] & kHasDistanceBias) != 0; }
   void set_dtype(DType dtype) { q = k = v = out = dtype; }

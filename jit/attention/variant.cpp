@@ -60,6 +60,15 @@ void check_definition(const VariantDefinition& d) {
   }
 }
 
+bool has(const VariantDefinition& d, const char* in_file) {
+  return d.file_text.find(in_file) != std::string::npos;
+}
+
+// What the kernel does with its tensors.
+Use use_of_tensors(const VariantDefinition& d) {
+  return has(d, "kTakesMaxima = true") ? Use::written : Use::read;
+}
+
 std::int64_t extent_of(const std::string& index, const AttentionProblem& problem) {
   if (index == "b") return problem.batch;
   if (index == "h") return problem.heads;
@@ -69,7 +78,7 @@ std::int64_t extent_of(const std::string& index, const AttentionProblem& problem
 }
 
 void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const TensorView& view,
-                AttentionProblem& problem) {
+                Use use, AttentionProblem& problem) {
   const Subject subject{"flash_attention's variant", declared.name.c_str()};
   check_bound_tensor(subject, declared, view, problem);
   for (int i = 0; i < view.rank; ++i) {
@@ -89,7 +98,8 @@ void add_tensor(const VariantDefinition& d, const VariantTensor& declared, const
                                std::to_string(i) + " (" + index + "), got " + shape_text(view));
     }
   }
-  add_bound_tensor(subject.name, view, is_table(declared), problem);
+  if (use == Use::written) check_written(subject, view);
+  add_bound_tensor(subject.name, view, is_table(declared), problem, use);
 }
 
 void set_code(Digest128& digest, std::uint64_t code) {
@@ -121,37 +131,47 @@ bool may_index_by_key(const VariantDefinition& d) {
   });
 }
 
+// A file that derives its struct from another may inherit what it does not mention.
+bool keeps_logits(const VariantDefinition& d) {
+  if (d.file_text.empty()) return d.logits.empty();
+  const std::string head = "struct UserVariant : ";
+  return d.file_text.find(head + "kiln::VariantDefaults {") != std::string::npos &&
+         !has(d, "kTransformsLogits");
+}
+
+bool may_mask(const VariantDefinition& d) { return !d.mask.empty() || has(d, "kMasks"); }
+
 // Whether nothing but a mask reads at keys, and few values at a time.
-bool masks_alone(const VariantDefinition& d) {
+bool masks_alone(const VariantDefinition& d, bool tilts) {
   constexpr std::size_t kMostTensors = 2;
-  if (d.file_text.empty()) return d.logits.empty() && d.tensors.size() <= kMostTensors;
-  const std::string_view text = d.file_text;
-  return text.find("kTransformsLogits = false") != text.npos ||
-         text.find("kTransformsLogits") == text.npos;
+  if (d.file_text.empty()) return (d.logits.empty() || tilts) && d.tensors.size() <= kMostTensors;
+  return has(d, "kTransformsLogits = false") || !has(d, "kTransformsLogits");
 }
 
 // A file whose tile() is worth a search has large regions of either kind.
 bool fills_tiles(const VariantDefinition& d) {
-  if (!d.file_text.empty()) return d.file_text.find("kSearchesKeys = true") != std::string::npos;
-  return d.mask.empty() || mask_source(d).fills;
+  if (!may_mask(d)) return true;
+  if (d.file_text.empty()) return mask_source(d).fills;
+  return has(d, "kSearchesKeys = true") || has(d, "kFillsTiles = true");
 }
 
 std::uint64_t code_of(const VariantDefinition& d) {
   using Traits = AttentionTraits;
   const bool by_key = may_index_by_key(d);
-  const bool masks = !d.mask.empty() || d.file_text.find("kMasks") != std::string::npos;
+  const bool masks = may_mask(d), keeps = keeps_logits(d);
   const LogitTilt tilt = tilt_of(d);
   const bool tilts = tilt.is_known();
-  const bool bounds_rows = d.file_text.empty() && (d.logits.empty() || tilts) &&
-                           (d.mask.empty() || mask_source(d).bounds_rows);
+  const bool bounds_rows =
+      (keeps || tilts) && (!masks || (d.file_text.empty() && mask_source(d).bounds_rows));
   return (by_key ? Traits::kIndexesByKey : 0) | (masks ? Traits::kMasks : 0) |
          (bounds_rows && !by_key ? Traits::kBoundsRows : 0) | (tilts ? Traits::kTilts : 0) |
          (tilt.of_past ? Traits::kTiltsPast : 0) |
          (bounded_tensors(d).empty() ? 0 : Traits::kBoundsElements) |
-         (masks_alone(d) ? Traits::kMasksAlone : 0) | (fills_tiles(d) ? Traits::kFillsTiles : 0) |
-         (d.file_text.find("kHasDistanceBias = true") != std::string::npos
-              ? Traits::kHasDistanceBias
-              : 0);
+         (masks_alone(d, tilts) ? Traits::kMasksAlone : 0) |
+         (fills_tiles(d) ? Traits::kFillsTiles : 0) |
+         (has(d, "kHasDistanceBias = true") ? Traits::kHasDistanceBias : 0) |
+         (keeps ? Traits::kKeepsLogits : 0) |
+         (has(d, "kFillsTiles = true") ? Traits::kReadsTiles : 0);
 }
 
 void add_reach(const BoundVariant& bound, AttentionProblem& problem) {
@@ -194,12 +214,16 @@ Variant::Variant(const std::vector<Variant>& list) {
   std::string digests;
   std::uint64_t any = 0, all = AttentionTraits::kCodeBits;
   MaskReach reach;
-  std::size_t words = 0, params = 0;
+  std::size_t words = 0, params = 0, tilting = 0, biased = 0, keeping = 0;
   for (const Variant& one : list) {
     definitions_.insert(definitions_.end(), one.definitions_.begin(), one.definitions_.end());
     for (const std::uint64_t half : one.digest_) digests += std::to_string(half) + ";";
-    any |= one.digest_[1] & AttentionTraits::kCodeBits;
-    all &= one.digest_[1];
+    const std::uint64_t code = one.digest_[1] & AttentionTraits::kCodeBits;
+    any |= code;
+    all &= code;
+    tilting += (code & AttentionTraits::kTilts) != 0 ? 1 : 0;
+    biased += (code & AttentionTraits::kHasDistanceBias) != 0 ? 1 : 0;
+    keeping += (code & AttentionTraits::kKeepsLogits) != 0 ? 1 : 0;
     reach.add(*one.reach_, params);
     for (const auto& definition : one.definitions_) params += definition->params.size();
   }
@@ -216,14 +240,13 @@ Variant::Variant(const std::vector<Variant>& list) {
                                 " are free; put several values into one tensor");
   }
   digest_ = list.size() == 1 ? list[0].digest_ : digest_of({{"list", digests}});
-  constexpr std::uint64_t kOfAll =
-      AttentionTraits::kBoundsRows | AttentionTraits::kMasksAlone | AttentionTraits::kFillsTiles;
-  // A list tilts logits if some do, and the others leave them alone.
-  const std::uint64_t tilts =
-      (all & AttentionTraits::kBoundsRows) != 0 ? 0 : AttentionTraits::kTilts;
-  // The others of a list may do anything to logits, and may need the registers.
-  const std::uint64_t alone = list.size() == 1 ? 0 : AttentionTraits::kHasDistanceBias;
-  set_code(digest_, (any & ~kOfAll & ~tilts & ~alone) | (all & kOfAll));
+  constexpr std::uint64_t kOfAll = AttentionTraits::kBoundsRows | AttentionTraits::kMasksAlone |
+                                   AttentionTraits::kFillsTiles | AttentionTraits::kKeepsLogits;
+  // A list tilts logits if some do, or adds one bias by distance, and the others leave them alone.
+  const std::uint64_t tilts = tilting + keeping == list.size() ? 0 : AttentionTraits::kTilts;
+  const std::uint64_t is_biased =
+      biased == 1 && keeping + 1 == list.size() ? 0 : AttentionTraits::kHasDistanceBias;
+  set_code(digest_, (any & ~kOfAll & ~tilts & ~is_biased) | (all & kOfAll));
   reach_ = std::make_shared<const MaskReach>(std::move(reach));
 }
 
@@ -269,8 +292,9 @@ void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem)
     }
     const auto first = static_cast<int>(problem.tensors.all().size());
     const TensorView* const views = tensor;
+    const Use use = use_of_tensors(*definition);
     for (const VariantTensor& declared : definition->tensors) {
-      add_tensor(*definition, declared, *tensor++, problem);
+      add_tensor(*definition, declared, *tensor++, use, problem);
     }
     for (const BoundedTensor& one : *bounded++) {
       add_bounds_arguments(one, views[one.tensor], first + static_cast<int>(one.tensor), problem);

@@ -26,7 +26,8 @@ bool may_index_by_key(const VariantDefinition& definition);
 // kIndexesByKey, see above; kMasks, it may hide keys; kBoundsRows, it does nothing but bound the
 // keys of each row, as the built-in masks do, and tilt logits; kTilts, it does that (LogitTilt),
 // and kTiltsPast, only those of keys up to the query's own; kBoundsElements, a launch may compute
-// bounds of elements that it reads (element_bounds.h); kHasDistanceBias, a file says so.
+// bounds of elements that it reads (element_bounds.h); kHasDistanceBias, a file says so;
+// kKeepsLogits, it changes no logits; kReadsTiles, a file says by kFillsTiles that its tile() does.
 std::uint64_t code_of(const VariantDefinition& definition);
 
 // Says in the problem how many keys the masks leave of a row, and whether as many of all rows, as

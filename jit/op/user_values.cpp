@@ -184,10 +184,10 @@ void add_param(const VariantParam& param, double value, CallArguments& arguments
   }
 }
 
-void add_bound_tensor(const char* name, const TensorView& view, bool has_extents,
-                      Problem& problem) {
+void add_bound_tensor(const char* name, const TensorView& view, bool has_extents, Problem& problem,
+                      Use use) {
   CallArguments& arguments = problem.arguments();
-  problem.add_tensor(arguments.size(), {name, &view, Use::read});
+  problem.add_tensor(arguments.size(), {name, &view, use});
   for (int i = 0; i < view.rank; ++i) {
     const bool varies = view.shape[i] != 1;
     arguments.add_word(varies ? static_cast<std::uint64_t>(view.strides[i]) : 0);

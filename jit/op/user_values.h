@@ -54,7 +54,8 @@ void check_bound_tensor(Subject subject, const VariantTensor& declared, const Te
 // Append what the Slots of the expression's struct hold: a value; a tensor's pointer, strides and,
 // of a table, extents.
 void add_param(const VariantParam& param, double value, CallArguments& arguments);
-void add_bound_tensor(const char* name, const TensorView& view, bool has_extents, Problem& problem);
+void add_bound_tensor(const char* name, const TensorView& view, bool has_extents, Problem& problem,
+                      Use use = Use::read);
 
 // Return source: the struct of these Slots, in the order in which the words are appended (a member
 // of its own, so that a parameter may be called like a function; empty, it would still take a

@@ -153,6 +153,9 @@ __device__ __forceinline__ void store_quads(const Variant& variant, const Addres
       const Position at = addressing.position(row, 0);
       const CombinedOutputs all = join(row, column);
       if (addressing.wants_lse() && column == 0) *addressing.lse(row) = lse_of(all.sum);
+      if constexpr (Variant::kTakesMaxima) {
+        if (column == 0) variant.take_maximum(all.sum, at);
+      }
       store(all, at, row, column);
     });
   };

@@ -268,6 +268,7 @@ __device__ __forceinline__ void attend(u8* shared_memory, const Place& place, co
   if constexpr (Config::kTeams == 1 && !Keys::kQuantized) {
     wait_copies<Config::kAligned, kAhead>();
   }
+  if constexpr (Variant::kTakesMaxima) settle(softmax, out);
   softmax.finish([&](auto& sums) {
     partners.template join<typename Tiles::ScoreMap>(sums, [](float a, float b) { return a + b; });
   });
@@ -296,7 +297,8 @@ __device__ __forceinline__ void flash_attention(const AttentionArgs<Variant>& ar
   const DenseAddressing<Config> rows(params, blockIdx.x);
   const WarpPlace<Tiles> place;
 
-  OnlineSoftmax<typename Tiles::ScoreMap, (Tiles::kPartners > 1)> softmax;
+  OnlineSoftmax<typename Tiles::ScoreMap, (Tiles::kPartners > 1), false, Variant::kTakesMaxima>
+      softmax;
   softmax.start([&](int r) {
     RowSum sum{-KILN_INFINITY, 0.0f};
     if constexpr (Variant::kStartsRows) {

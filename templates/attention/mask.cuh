@@ -193,6 +193,22 @@ __device__ __forceinline__ void mask_by_range(Fragment<Map>& scores, const Varia
   }
 }
 
+// A variant as mask_scores() asks it about a partial tile within a block.
+template <class Variant>
+struct InBlock {
+  const Variant& variant;
+  static constexpr bool kKeeps = true, kTakesTwo = false;
+  static constexpr bool kKeepsByColumn = Variant::kKeepsByColumn;
+  static constexpr bool kMasksByRange = Variant::kMasksByRange;
+  static constexpr bool kIndexesByKey = Variant::kIndexesByKey;
+  __device__ __forceinline__ bool keep(const Position& at) const {
+    return variant.keep_in_block(at);
+  }
+  __device__ __forceinline__ Range visible(const Position& row) const {
+    return variant.visible(row);
+  }
+};
+
 // Hides the keys outside of `range` and those that the variant's mask hides. It works row by row,
 // so that the part of a mask that depends only on the row is evaluated once, or column by column.
 template <class Map, class Variant, class Addressing>

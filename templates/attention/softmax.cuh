@@ -8,12 +8,14 @@
 namespace kiln {
 
 // kShares: other warps have scores of the same rows. kToBytes: weights are rounded to e4m3.
-template <class Map, bool kShares = false, bool kToBytes = false>
+// kIsExact: settle() may be called.
+template <class Map, bool kShares = false, bool kToBytes = false, bool kIsExact = false>
 struct OnlineSoftmax {
   static constexpr int kRows = Map::kRows;
   RowSum row[Map::kRows];  // until finish(), the sums cover only this lane's columns
   // The bits of scores beyond which a row's maximum is raised; for grow_by_limits().
   int limit[Map::kRows];
+  float most[Map::kRows];  // with kIsExact, the maxima of all logits so far, of this lane alone
 
   // Called before any tile; `initial(r)` returns the RowSum from which the lane's row r starts.
   template <class Initial>
@@ -21,6 +23,7 @@ struct OnlineSoftmax {
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
       row[r] = initial(r);
+      if constexpr (kIsExact) most[r] = row[r].max;
       if (!Map::leads_row()) row[r].sum = 0.0f;
     }
   }
@@ -60,11 +63,16 @@ struct OnlineSoftmax {
       // The scaled maximum is kept, so that rescaling agrees with the weights to the last bit even
       // where logits are so large that the product is rounded.
       largest = logit_of(scale, r, fmaxf(largest, other));
+      if constexpr (kIsExact && !kShares) most[r] = fmaxf(most[r], largest);
       if constexpr (kToBytes) largest -= kLift;
       maximum[r] = fmaxf(row[r].max, largest);
       if constexpr (kShares) maximum[r] = Map::row_max(maximum[r]);
     }
     share(maximum);
+    if constexpr (kIsExact && kShares) {
+#pragma unroll
+      for (int r = 0; r < Map::kRows; ++r) most[r] = fmaxf(most[r], maximum[r]);
+    }
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) grows = grows || maximum[r] > row[r].max + kSlack;
     // The lanes of a row need not compare their maxima first: one that grows too much is enough.
@@ -81,6 +89,7 @@ struct OnlineSoftmax {
   __device__ __forceinline__ bool grow_by_limits(Fragment<Map>& scores, const Scale& scale,
                                                  Shrink shrink) {
     static_assert(!kShares, "softmax: limits hold for rows of one warp");
+    static_assert(!kIsExact, "softmax: integers do not order negative maxima");
     int largest[Map::kRows];
     bool exceeds = false;
 #pragma unroll
@@ -137,6 +146,13 @@ struct OnlineSoftmax {
     }
   }
 
+  // Called after all tiles and ahead of finish(): raises the rows' maxima, which may be too small,
+  // to those of all logits. shrink() is that of grow().
+  template <class Shrink>
+  __device__ __forceinline__ void settle(Shrink shrink) {
+    raise(most, shrink);
+  }
+
   // Called after all tiles. `share(sums)` adds the sums of the other warps with keys of these rows.
   template <class Share>
   __device__ __forceinline__ void finish(Share share) {
@@ -184,5 +200,14 @@ struct OnlineSoftmax {
     return maximum == -KILN_INFINITY ? 0.0f : maximum;
   }
 };
+
+// For variants that take maxima.
+template <class Softmax, class OutMap>
+__device__ __forceinline__ void settle(Softmax& softmax, Fragment<OutMap>& out) {
+  softmax.settle([&](int r, float factor) {
+#pragma unroll
+    for (int c = 0; c < OutMap::kCols; ++c) out.at(r, c) *= factor;
+  });
+}
 
 }  // namespace kiln

@@ -81,6 +81,11 @@ __device__ __forceinline__ void store_rows(u8* shared_memory, Fragment<OutMap>& 
         row < addressing.rows()) {
       *addressing.lse(row) = lse_of(sum);
     }
+    if constexpr (Variant::kTakesMaxima) {
+      if (OutMap::leads_row() && place.partner == 0 && row < addressing.rows()) {
+        variant.take_maximum(sum, at);
+      }
+    }
     const float factor = row_factor(sum, variant, at);
 #pragma unroll
     for (int c = 0; c < OutMap::kCols; c += 2) {

@@ -71,8 +71,11 @@ class TileIterator {
     if constexpr (Variant::kMasks) {
       kind = variant_.tile(rows, max(first, range_.begin), min(first + kBlockKv, range_.end) - 1,
                            asks_keep);
-      // The keys of the tile that such a range leaves out are left to keep().
-      if (Variant::kRangeFollowsKeep && cut) asks_keep = true;
+      // The keys of the tile that such a range leaves out are left to keep(). Where tiles lie
+      // within blocks, these are keys behind the last alone.
+      constexpr bool kLeaves =
+          Variant::kRangeFollowsKeep && !Variant::template kKeepsInBlocks<64, kBlockKv>;
+      if (kLeaves && cut) asks_keep = true;
     }
     return kind == Tile::full && cut ? Tile::partial : kind;
   }

@@ -34,6 +34,7 @@ struct DefaultHooks {
   static constexpr bool kStartsRows = false;        // row_init()
   static constexpr bool kFinishesRows = false;      // row_finish()
   static constexpr bool kTransformsOutput = false;  // out()
+  static constexpr bool kTakesMaxima = false;       // take_maximum()
   // Hooks may index tensors by at.kv. Where they do not, it is cheaper to let it run past the end.
   static constexpr bool kIndexesByKey = true;
   // Handles two keys at once: Two<float> logits_of_two(Two<float> logits, const Position& first)
@@ -52,6 +53,11 @@ struct DefaultHooks {
   // tile() may skip keys anywhere within kv_range(), and is cheaper than a walk over all of them:
   // it is first asked about a 32nd of them at a time.
   static constexpr bool kSearchesKeys = false;
+  // tile() reads tensors, though keep() reads none at keys: nobody knows what queries cost.
+  static constexpr bool kFillsTiles = false;
+  // tile() says the same within a block of so many rows and keys, counted from the first of each,
+  // and calls it partial only where keep_in_block() says what is visible. 0: it has no blocks.
+  static constexpr int kBlockRows = 0, kBlockKeys = 0;
   // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
   // need not ask for it again. For ranges that take long to compute.
   static constexpr bool kRangeFollowsKeep = false;
@@ -83,6 +89,8 @@ struct DefaultHooks {
 
   // Returns whether the key is visible. Called only for tiles that tile() calls partial.
   __device__ __forceinline__ bool keep(const Position&) const { return true; }
+  // The same, of a tile within a block that tile() calls partial.
+  __device__ __forceinline__ bool keep_in_block(const Position&) const { return true; }
   // The same for a mask that shows each row one run of keys, which is cheaper. The run may reach
   // beyond the sequence and may be empty (end <= begin).
   __device__ __forceinline__ Range visible(const Position& row) const { return {0, row.len_kv}; }
@@ -100,6 +108,8 @@ struct DefaultHooks {
   __device__ __forceinline__ void row_finish(RowSum&, const Position&) const {}
   // Returns the new value of an output element, before it is rounded.
   __device__ __forceinline__ float out(float o, const Position&) const { return o; }
+  // Takes the largest logit of a row, or -inf. row_init()'s start counts, row_finish() does not.
+  __device__ __forceinline__ void take_maximum(float, const Position&) const {}
 };
 using VariantDefaults = DefaultHooks<void>;
 
@@ -122,11 +132,23 @@ struct VariantTensor {
 
   template <class... Indices>
   __device__ __forceinline__ auto at(Indices... indices) const {
+    return load_constant(data.value + offset_of(indices...));
+  }
+
+  // For a hook that gives results: the host then takes the tensor for one that is written.
+  template <class... Indices>
+  __device__ __forceinline__ void write(T value, Indices... indices) const {
+    const_cast<T*>(data.value)[offset_of(indices...)] = value;
+  }
+
+ private:
+  template <class... Indices>
+  __device__ __forceinline__ i64 offset_of(Indices... indices) const {
     static_assert(sizeof...(Indices) == kRank, "VariantTensor: give one index per dimension");
     i64 offset = 0;
     int dimension = 0;
     ((offset += indices * strides[dimension++].value), ...);
-    return load_constant(data.value + offset);
+    return offset;
   }
 };
 template <class T>
@@ -147,9 +169,9 @@ struct Variants : Vs... {
       ((Vs::kMasks && !Vs::kMasksByRange && Vs::kKeepsByColumn) || ...);
   // Tensors say which tiles are skipped, so that nobody knows what queries cost.
   static constexpr bool kSkipsByTensors =
-      ((Vs::kMasks && !Vs::kMasksByRange && Vs::kIndexesByKey && Vs::kTilesBySequence) || ...);
-  // The walk tells keep()'s partial tiles from those of ranges.
-  static constexpr bool kTellsKeep = kSkipsByTensors && !kTransformsLogits;
+      ((Vs::kMasks && !Vs::kMasksByRange && Vs::kTilesBySequence &&
+        (Vs::kIndexesByKey || Vs::kFillsTiles)) ||
+       ...);
   static constexpr bool kSearchesKeys = ((Vs::kMasks && Vs::kSearchesKeys) || ...);
   static constexpr bool kRangeFollowsKeep = ((Vs::kMasks && Vs::kRangeFollowsKeep) || ...);
   static constexpr bool kShowsFirstKeys = ((!Vs::kMasks || Vs::kShowsFirstKeys) && ...);
@@ -159,6 +181,7 @@ struct Variants : Vs... {
   static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);
+  static constexpr bool kTakesMaxima = (Vs::kTakesMaxima || ...);
   static constexpr bool kTakesTwo = (Vs::kTakesTwo || ...);
   static constexpr bool kNarrows = (Vs::kNarrows || ...);
   static constexpr bool kHasDistanceBias = (Vs::kHasDistanceBias || ...);
@@ -217,6 +240,16 @@ struct Variants : Vs... {
   __device__ __forceinline__ bool keep(const Position& at) const {
     return ((!Vs::kMasks || Vs::kMasksByRange || get<Vs>().keep(at)) && ...);
   }
+  // Whether keep_in_block() serves such tiles: others' are partial where this mask shows all.
+  template <int kRows, int kKeys>
+  static constexpr bool kKeepsInBlocks =
+      ((Vs::kMasks ? 1 : 0) + ... + 0) == 1 &&
+      ((Vs::kMasks && Vs::kBlockRows > 0 && Vs::kBlockRows % kRows == 0 &&
+        Vs::kBlockKeys % kKeys == 0) ||
+       ...);
+  __device__ __forceinline__ bool keep_in_block(const Position& at) const {
+    return ((!Vs::kMasks || get<Vs>().keep_in_block(at)) && ...);
+  }
   // Returns the logits of the key at `at`, which is even, and of the next key, at `next`.
   template <bool kNarrow>
   __device__ __forceinline__ Two<float> logits_of_two(Two<float> logits, const Position& at,
@@ -271,6 +304,10 @@ struct Variants : Vs... {
   __device__ __forceinline__ float out(float o, const Position& row) const {
     ((o = Vs::kTransformsOutput ? get<Vs>().out(o, row) : o), ...);
     return o;
+  }
+  // The sum's maximum is that of a row's logits, see OnlineSoftmax::settle().
+  __device__ __forceinline__ void take_maximum(const RowSum& sum, const Position& row) const {
+    (get<Vs>().take_maximum(sum.max * kLn2, row), ...);
   }
 
  private:

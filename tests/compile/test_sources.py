@@ -227,6 +227,38 @@ def test_which_expressions_tilt_logits(logits, causal, tilts):
     assert not tilts or kernel["local_bytes"] == 0
 
 
+# Variants of a list, in the place of which a file may do what it does not mention.
+LINEAR = {"name": "linear", "logits": "logit + slope * (kv - q)", **SLOPES}
+PAIRS = {"name": "pairs", "tensors": [["ids", "i32[kv]"]], "mask": "ids != 1"}
+DOUBLED = {"name": "doubled", "logits": "logit * logit"}
+HIDES = "{ static constexpr bool kMasks = true, kIndexesByKey = false; };"
+FILE = {"name": "file", "file_text": f"struct UserVariant : kiln::VariantDefaults {HIDES}"}
+HEIR = {"name": "heir", "file_text": f"struct UserVariant : kiln::DefaultHooks<int> {HIDES}"}
+
+
+@pytest.mark.parametrize(
+    "variants, alibi, tilts",
+    [
+        ([LINEAR, PAIRS], False, True),
+        ([FILE, LINEAR], False, True),
+        ([LINEAR, LINEAR], True, True),
+        ([PAIRS], True, True),
+        ([PAIRS, FILE], True, True),
+        ([PAIRS, FILE], False, False),
+        ([LINEAR, HEIR], False, False),
+        ([LINEAR, DOUBLED], False, False),
+        ([DOUBLED], True, False),
+    ],
+)
+def test_which_lists_tilt_logits(variants, alibi, tilts):
+    spec = {
+        **SPEC, "variant": variants, "alibi": alibi, "mask": "causal", "head_dim": 136,
+        "block_q": 128, "splits": False,
+    }  # fmt: skip
+    (kernel,) = kiln.inspect(spec, "sm_90")
+    assert ("kTilts = true;" in kernel["source"].split("struct UserVariant")[0]) == tilts
+
+
 @pytest.mark.parametrize(
     "logits, factors",
     [

@@ -3,13 +3,16 @@ by, as three bfloat16, and tiles of keys are visited from the last one back."""
 
 import math
 
+import flex_case
 import grid
 import kiln
 import pytest
 import torch
 from attention_case import AttentionCase, judge
-from kiln import jit
+from flex_case import inputs
+from kiln import jit, variants
 from storage import DEVICE, randn
+from torch.nn.attention.flex_attention import create_block_mask
 from variant_case import run
 
 pytestmark = [
@@ -69,6 +72,45 @@ def test_expressions_that_tilt(name):
     run(variant, case, logits=logits, mask=mask)
     odd = jit.Variant("odd", mask="kv % 3 != 1")()
     run([odd, variant], case, logits=logits, mask=lambda at: mask(at) & (at.kv % 3 != 1))
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_masks_of_tensors_beside_tilts(head_dim):
+    """The mask says which tiles are skipped and which are asked about by pairs; of the others, the
+    call's causal mask hides some."""
+    case = AttentionCase(head_dim=head_dim, len_q=130, len_kv=430, causal=True, **MANY)
+    ids = (torch.arange(430, device=DEVICE, dtype=torch.int32) // 150)[None]
+    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(case.heads // 4)
+    documents = variants.documents(ids)
+
+    def logits(s, at):
+        return s + slopes.view(1, -1, 1, 1) * (at.kv - at.q)
+
+    def mask(at):
+        return ids[0, at.q] == ids[0, at.kv]
+
+    run([documents, variants.alibi(slopes)], case, logits=logits, mask=mask)
+    run(documents, case, alibi_slopes=slopes, mask=mask)
+
+
+def test_blocks_beside_tilts():
+    """A BlockMask's tiles are drawn, and visited from the last key back."""
+    q, k, v = inputs(batch=1, heads=140, heads_kv=35, len_q=230, len_kv=430)
+    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(35)
+    document = torch.arange(430, device=DEVICE) // 150
+
+    def tilted(score, b, h, q_idx, kv_idx):
+        return score + slopes[h] * (kv_idx - q_idx)
+
+    def causal(b, h, q_idx, kv_idx):
+        return q_idx + 100 >= kv_idx
+
+    def documents(b, h, q_idx, kv_idx):
+        return causal(b, h, q_idx, kv_idx) & (document[q_idx + 100] == document[kv_idx])
+
+    for shown, size in ((causal, 128), (documents, 128), (documents, 64)):
+        blocks = create_block_mask(shown, None, None, 230, 430, device=DEVICE, BLOCK_SIZE=size)
+        flex_case.run((q, k, v), tilted, shown, blocks)
 
 
 def test_tilted_logits_of_more_than_32_tiles():

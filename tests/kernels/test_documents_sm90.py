@@ -106,3 +106,27 @@ def test_tiles_of_masks_that_read_tensors(head_dim):
     # Code at every logit and masks of many tensors need more registers.
     for mask in ([documents(ids), biased(bias=bias)], three(**dict.fromkeys(names, ids))):
         assert tile_of(mask) == heavy
+
+
+@pytest.mark.parametrize(
+    "head_dim, beside, tile",
+    [
+        (128, "tilt", "128x128x2"),
+        (64, "tilt", "192x128x2"),
+        (128, "bias", "128x128x2"),
+        (64, "bias", "128x128x2"),
+        (128, "cap", "128x96x2"),  # code at every logit
+    ],
+)
+def test_tiles_of_documents_beside_other_variants(head_dim, beside, tile):
+    q = torch.empty(1, 4096, 16, head_dim, dtype=torch.bfloat16, device=DEVICE)
+    ids = torch.zeros(1, 4096, dtype=torch.int32, device=DEVICE)
+    other = {
+        "tilt": lambda: variants.alibi(torch.ones(16, device=DEVICE)),
+        "bias": lambda: variants.relative_bias(torch.ones(16, 257, device=DEVICE)),
+        "cap": lambda: variants.softcap(20.0),
+    }[beside]()
+    found = kiln.explain(
+        "flash_attention", q, q, q, causal=True, variant=[variants.documents(ids), other]
+    )
+    assert found["config"] == tile

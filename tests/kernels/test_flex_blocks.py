@@ -2,6 +2,7 @@
 
 import copy
 
+import grid
 import kiln
 import pytest
 import torch
@@ -104,6 +105,19 @@ def test_lists_decide_even_against_the_mask_and_may_be_rewritten():
     check_states(tensors, without_full, size, block_mask, score_mod)
     check_states(tensors, without_full, size, copy.deepcopy(block_mask), score_mod)
     assert compiles() == first
+
+
+@pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone")
+@pytest.mark.parametrize("size", [(128, 128), (64, 256), (32, 64), (128, 32)])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_tiles_within_blocks(size, dim):
+    """Of a tile within one block, the mask alone is asked about a partial block, and nothing about
+    a full one, not even where the last tile reaches behind the keys."""
+    lengths = (200, 330)
+    rows, columns = (-(-length // part) for length, part in zip(lengths, size, strict=True))
+    states, lists = random_lists(1, 70, rows, columns, seed=3)
+    tensors = inputs(batch=1, heads=70, heads_kv=35, len_q=200, len_kv=330, dim=dim)
+    check_states(tensors, states, size, block_mask_of(lists, lengths, size, of_heads))
 
 
 def test_the_scores_of_blocks_are_an_expression_that_is_read():

@@ -160,6 +160,17 @@ def test_a_bias_by_distance_among_others():
         mask=lambda at: (at.q >= at.kv) & (at.q - at.kv < 30))  # fmt: skip
 
 
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_a_bias_by_distance_within_documents(head_dim):
+    bias = randn([70, 41], torch.float32, 6)
+    case = AttentionCase(heads=70, heads_kv=35, head_dim=head_dim, batch=1, len_q=130, len_kv=430,
+                         causal=True)  # fmt: skip
+    ids = (torch.arange(430, device=DEVICE, dtype=torch.int32) // 150)[None]
+    run([variants.documents(ids), variants.relative_bias(bias)], case,
+        logits=lambda s, at: s + bias[:, (at.kv - at.q).squeeze().clamp(-20, 20) + 20],
+        mask=lambda at: ids[0, at.q] == ids[0, at.kv])  # fmt: skip
+
+
 def test_a_bias_by_distance_has_a_middle():
     bias = randn([4, 8], torch.float32, 6)
     with pytest.raises(ValueError, match="an odd number of distances, 2 \\* reach \\+ 1, got 4"):

@@ -74,7 +74,6 @@ CALLS = [
     (lambda: call(k=Q.expand(2, -1, -1, -1)), ValueError, "key must have the batch of query, 1, o"),
     (lambda: call(q=Q[0]), ValueError, "query must have 4 dimensions, [batch, heads, length, head"),
     (lambda: call(q=Q.numpy()), TypeError, "query must be a torch.Tensor, got ndarray; jit.flash_"),
-    (lambda: call(return_aux=AuxRequest(max_scores=True)), TypeError, "asks for max_scores, which"),
     (lambda: call(return_lse=True, return_aux=AuxRequest()), ValueError, "ask for the same result"),
 ]  # fmt: skip
 

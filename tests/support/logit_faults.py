@@ -7,6 +7,8 @@ TILTED = f"{FOLDER}/test_attention_tilt.py::test_tilted_logits"
 SM90_TILTED = f"{TILTED} -k f32"
 CAPPED = f"{FOLDER}/test_attention_cap.py::"
 BIASED = f"{FOLDER}/test_variant_library.py::test_a_bias_by_distance"
+MAXIMA = f"{FOLDER}/test_flex_maxima.py::"
+IN_BLOCKS = f"{FOLDER}/test_flex_blocks.py::test_tiles_within_blocks"
 SM90_FOLDER = "attention/sm90/"
 
 LOGIT_FAULTS = [
@@ -61,4 +63,32 @@ LOGIT_FAULTS = [
     fault("second-key-of-two-is-where-the-first-is", "attention/mask.cuh",
           "(Map::col(c + i) - Map::col(0)) < count", "(Map::col(c) - Map::col(0)) < count",
           f"{FOLDER}/test_flex_blocks.py::test_the_blocks_of_a_mask"),
+    fault("maxima-that-are-too-small", "attention/softmax.cuh",
+          "    raise(most, shrink);\n", "", f"{MAXIMA}test_maxima -k many"),
+    fault("maxima-of-the-last-tile", "attention/softmax.cuh",
+          "most[r] = fmaxf(most[r], largest)", "most[r] = largest", f"{MAXIMA}test_maxima -k many"),
+    fault("partners-have-maxima-of-the-last-tile", "attention/softmax.cuh",
+          "most[r] = fmaxf(most[r], maximum[r])", "most[r] = maximum[r]",
+          f"{MAXIMA}test_maxima_of_portable_kernels -k 512"),
+    fault("sm90-maxima-are-not-taken", f"{SM90_FOLDER}store.cuh",
+          "if constexpr (Variant::kTakesMaxima)", "if constexpr (false)",
+          f"{MAXIMA}test_maxima -k many"),
+    fault("sm90-maxima-of-the-first-split", f"{SM90_FOLDER}combine.cuh",
+          "variant.take_maximum(all[r].sum, at)",
+          "variant.take_maximum(row_of(0, first + r).sum(), at)", f"{MAXIMA}test_maxima -k split"),
+    fault("maxima-are-not-taken", "attention/store.cuh",
+          "if constexpr (Variant::kTakesMaxima)", "if constexpr (false)",
+          f"{MAXIMA}test_maxima_of_portable_kernels -k 64"),
+    fault("maxima-of-joined-rows-are-not-taken", "attention/combine.cuh",
+          "if constexpr (Variant::kTakesMaxima)", "if constexpr (false)",
+          f"{MAXIMA}test_maxima -k few"),
+    fault("sm90-partial-blocks-are-shown-whole", "attention/mask.cuh",
+          "return variant.keep_in_block(at);", "return true;", f"{IN_BLOCKS} -k 128-size0"),
+    fault("sm90-groups-of-several-blocks-are-one", "attention/variant.cuh",
+          "Vs::kBlockRows % kRows == 0", "true", f"{IN_BLOCKS} -k 64-size2"),
+    fault("sm90-tiles-of-several-blocks-are-one", "attention/variant.cuh",
+          "Vs::kBlockKeys % kKeys == 0", "true", f"{IN_BLOCKS} -k 64-size3"),
+    fault("sm90-full-blocks-are-asked-at-the-end", "attention/tiles.cuh",
+          "Variant::kRangeFollowsKeep && !Variant::template kKeepsInBlocks<64, kBlockKv>;",
+          "Variant::kRangeFollowsKeep;", f"{IN_BLOCKS} -k 128-size0"),
 ]  # fmt: skip

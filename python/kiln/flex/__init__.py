@@ -34,8 +34,8 @@ def flex_attention(
         return_lse      also return the natural logarithm of each row's sum. PyTorch prefers
                         return_aux
         kernel_options  of PyTorch's kernels: ignored, with a warning
-        return_aux      an AuxRequest of PyTorch: AuxRequest(lse=True) returns
-                        (out, AuxOutput). max_scores is not supported
+        return_aux      an AuxRequest of PyTorch: AuxRequest(lse=True, max_scores=True) returns
+                        (out, AuxOutput)
         mask_mod        mask_mod(b, h, q_idx, kv_idx) without a BlockMask: true where a key is
                         seen. Not in PyTorch's function
 

@@ -9,6 +9,7 @@ import torch
 
 from .. import _core
 from .blocks import LARGE, tables_of
+from .maxima import with_maxima
 from .plan import bound_variant
 
 _warned: set[str] = set()
@@ -30,7 +31,7 @@ def attention(
     """Computes a call of jit.flex_attention, and returns its result."""
     _check_tensors(query, key, value, enable_gqa)
     _check_options(score_mod, block_mask, mask_mod)
-    wants_lse = _wants_lse(return_lse, return_aux)
+    wants_lse, wants_maxima = _wants_lse(return_lse, return_aux), _wants_maxima(return_aux)
     if kernel_options:
         _warn_once("kernel_options are of PyTorch's kernels and have no effect here", UserWarning)
     if query.size(0) != key.size(0):
@@ -42,6 +43,9 @@ def attention(
         tables = tables_of(block_mask, query.size(2), key.size(2))
         size = (int(block_mask.BLOCK_SIZE[0]), int(block_mask.BLOCK_SIZE[1]))
         variant = bound_variant(score_mod, block_mask.mask_mod, size, tables)
+    maxima = None
+    if wants_maxima:
+        variant, maxima = with_maxima(variant, query)
     result = _core.flash_attention(
         query, key, value, scale=scale, variant=variant, layout="bhsd", return_lse=wants_lse
     )
@@ -49,7 +53,8 @@ def attention(
         return result
     from torch.nn.attention.flex_attention import AuxOutput
 
-    return (result[0], AuxOutput(lse=result[1])) if wants_lse else (result, AuxOutput())
+    out, lse = result if wants_lse else (result, None)
+    return out, AuxOutput(lse=lse, max_scores=maxima)
 
 
 def _check_tensors(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
@@ -110,12 +115,11 @@ def _wants_lse(return_lse: bool, return_aux: Any) -> bool:
             "flex_attention: return_lse and return_aux ask for the same result in two ways; give "
             "only return_aux=AuxRequest(lse=True)"
         )
-    if return_aux.max_scores:
-        raise TypeError(
-            "flex_attention: return_aux asks for max_scores, which Kiln does not compute; ask for "
-            "lse alone"
-        )
     return bool(return_aux.lse)
+
+
+def _wants_maxima(return_aux: Any) -> bool:
+    return return_aux is not None and bool(return_aux.max_scores)
 
 
 def _warn_once(text: str, category: type[Warning]) -> None:

@@ -33,8 +33,8 @@ HOOKS = """
   }
   __device__ __forceinline__ kiln::Range query_blocks(const kiln::TileRows& rows) const {
     const int shift = rows.len_kv - rows.len_q;
-    return {max(rows.q_first - shift, 0) / kBlockQ,
-            min(rows.q_last - shift, rows.len_q - 1) / kBlockQ};
+    return {max(rows.q_first - shift, 0) / kBlockRows,
+            min(rows.q_last - shift, rows.len_q - 1) / kBlockRows};
   }
   __device__ __forceinline__ kiln::Range kv_range(const kiln::TileRows& rows) const {
     const kiln::Range queries = query_blocks(rows);
@@ -52,7 +52,7 @@ HOOKS = """
     bool any = false, all = true;
     for (int i = queries.begin; i <= queries.end; ++i) {
       const kiln::u8* const states = line(blocks, rows.b, plane(rows.h), i);
-      for (int j = kv_first / kBlockKv; j <= kv_last / kBlockKv; ++j) {
+      for (int j = kv_first / kBlockKeys; j <= kv_last / kBlockKeys; ++j) {
         const int state = __ldg(states + j);
         any = any || state != 0;
         all = all && state == 2;
@@ -87,20 +87,22 @@ def template_text(
         f"    [[maybe_unused]] const int {name} = at.{name};\n" for name in ("b", "h", "row", "kv")
     )
     shown = "true" if mask is None else expression(mask, ELEMENT)
-    state = "__ldg(line(blocks, at.b, plane(at.h), at.row / kBlockQ) + at.kv / kBlockKv)"
+    state = "__ldg(line(blocks, at.b, plane(at.h), at.row / kBlockRows) + at.kv / kBlockKeys)"
     # Without captured tensors nothing is read at a key but `blocks`, which has room behind the end.
     indexes = any(name not in BLOCK_TENSORS for name in tensors)
     lines = [
         "struct UserVariant : kiln::VariantDefaults {",
         *members,
-        f"  static constexpr int kBlockQ = {block_size[0]}, kBlockKv = {block_size[1]};",
-        "  static constexpr bool kMasks = true, kTilesBySequence = true;",
+        f"  static constexpr int kBlockRows = {block_size[0]}, kBlockKeys = {block_size[1]};",
+        "  static constexpr bool kMasks = true, kTilesBySequence = true, kFillsTiles = true;",
         f"  static constexpr bool kIndexesByKey = {'true' if indexes else 'false'};",
         HOOKS,
         "  __device__ __forceinline__ bool shows(const kiln::Position& at, int state) const {",
         f"{opening}    return (state == 2) | ((state == 1) & {shown});\n  }}",
         "  __device__ __forceinline__ bool keep(const kiln::Position& at) const {",
         f"    return shows(at, {state});\n  }}",
+        "  __device__ __forceinline__ bool keep_in_block(const kiln::Position& at) const {",
+        f"{opening}    return {shown};\n  }}",
     ]
     if block_size[1] % 2 == 0:
         lines.append(TWO_KEYS.format(state=state))

@@ -52,8 +52,12 @@ __device__ __forceinline__ void store_joined(const Variant& variant, const Tile&
         const int row = warp_row + first + r;
         if (!tile.has_row(row)) continue;
         if (tile.wants_lse() && quad == 0) *tile.lse(row) = lse_of(all[r].sum);
+        const Position at = tile.position(row, 0);
+        if constexpr (Variant::kTakesMaxima) {
+          if (quad == 0) variant.take_maximum(all[r].sum, at);
+        }
         u32 words[2];
-        all[r].template round<Element>(variant, tile.position(row, 0), words, scale);
+        all[r].template round<Element>(variant, at, words, scale);
         store_words<true>(tile.template out_row<Element>(row) + quad * 4, words);
       }
     }

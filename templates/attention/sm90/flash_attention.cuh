@@ -76,6 +76,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     out.clear();
   };
   const auto finish = [&](const Tile& tile) {
+    if constexpr (Variant::kTakesMaxima) settle(softmax, out);
     softmax.finish([](auto&) {});
     if constexpr (Config::kSplits) {
       if (tile.is_split()) return write_partial<Config>(tile, softmax, out, warp_row);

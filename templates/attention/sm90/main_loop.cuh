@@ -45,8 +45,10 @@ class KeyLoop {
   static constexpr bool kTransforms = Variant::kTransformsLogits && !kTilts;
 
  public:
-  using Walk = WalkReader<Config, Variant::kTellsKeep>;
-  using Softmax = OnlineSoftmax<typename Shape::ScoreMap, false, Shape::kMultipliesBytes>;
+  static constexpr bool kTells = kTellsKeep<Config, Variant>;
+  using Walk = WalkReader<Config, kTells>;
+  using Softmax = OnlineSoftmax<typename Shape::ScoreMap, false, Shape::kMultipliesBytes,
+                                Variant::kTakesMaxima>;
   using Out = Fragment<typename Shape::OutMap>;
   // The magnitudes of scales, which differ by the row where queries do.
   using Sizes = conditional<Shape::kScalesQueries, RowScales<Softmax::kRows>, float>;
@@ -166,13 +168,13 @@ class KeyLoop {
   // answer takes: 3 % at 512 and 1k keys. Code that reads tensors has no registers to spare for
   // it, and is up to 7 % slower with it; other code at every logit is 1 to 4 % faster.
   static constexpr bool kAsksEarly =
-      !((Variant::kTransformsLogits || Variant::kKeeps) && Variant::kIndexesByKey) ||
-      Variant::kTellsKeep;
+      !((kTransforms || Variant::kKeeps) && Variant::kIndexesByKey) || kTells;
 
   // Limits save comparisons where rows soon have a maximum that grows seldom. With ALiBi and under
   // windows, rows have none, or a tiny one, for several tiles, and are up to 10 % slower. So are,
   // by 1 to 2 %, the tiles of 16 bits that take no turns.
-  static constexpr bool kUsesLimits = !Variant::kTransformsLogits && Variant::kShowsFirstKeys &&
+  static constexpr bool kUsesLimits = !Variant::kTransformsLogits && !Variant::kTakesMaxima &&
+                                      Variant::kShowsFirstKeys &&
                                       (Config::kTurns || Shape::kMultipliesBytes);
   template <class Shrink>
   __device__ __forceinline__ bool grow(Softmax& softmax, Shrink shrink) {
@@ -321,7 +323,7 @@ class KeyLoop {
   __device__ __forceinline__ void mask(const Tile& tile, int row) {
     const Variant& variant = args_.call.variant();
     const Range range = binding_range(variant, tile.rows_from(tile.first_row, Shape::kBlockQ));
-    if constexpr (Variant::kTellsKeep) {
+    if constexpr (kTells) {
       if (!keys_.keeps) {
         mask_by_range(scores_, variant, tile, row, keys_.kv_first, range);
         return;
@@ -329,12 +331,16 @@ class KeyLoop {
     }
     // Hidden from the compiler, which would compute addresses of rows ahead of the loop and spill.
     Tile here = tile;
-    if constexpr (Variant::kTellsKeep) {
+    if constexpr (kTells || (kTilts && Variant::kKeeps)) {
       here.b = static_cast<int>(opaque(static_cast<u32>(tile.b)));
       here.h = static_cast<int>(opaque(static_cast<u32>(tile.h)));
       here.first_row = static_cast<int>(opaque(static_cast<u32>(tile.first_row)));
     }
-    mask_scores(scores_, variant, here, row, keys_.kv_first, range);
+    if constexpr (kTells && Variant::template kKeepsInBlocks<64, Shape::kBlockKv>) {
+      mask_scores(scores_, InBlock<Variant>{variant}, here, row, keys_.kv_first, range);
+    } else {
+      mask_scores(scores_, variant, here, row, keys_.kv_first, range);
+    }
   }
 
   // The accumulators of the first product already have the register layout of the second product's

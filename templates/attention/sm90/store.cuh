@@ -24,6 +24,9 @@ __device__ __forceinline__ RoundedRows<Map> finish_rows(const Variant& variant, 
     const RowSum sum = softmax.row[r];
     const Position at = tile.position(row, 0);
     if (tile.wants_lse() && Map::leads_row() && tile.has_row(row)) *tile.lse(row) = lse_of(sum);
+    if constexpr (Variant::kTakesMaxima) {
+      if (Map::leads_row() && tile.has_row(row)) variant.take_maximum(sum, at);
+    }
     const float factor = row_factor(sum, variant, at) * value_scale;
 #pragma unroll
     for (int c = 0; c < Map::kCols; ++c) {

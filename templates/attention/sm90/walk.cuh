@@ -35,6 +35,12 @@ struct WalkStep {
   static constexpr u32 kPlaceAt = 48;
 };
 
+// Whether the walk tells keep()'s partial tiles from those of ranges: not where code at every logit
+// needs the registers.
+template <class Config, class Variant>
+inline constexpr bool kTellsKeep =
+    Variant::kSkipsByTensors && (!Variant::kTransformsLogits || Config::kTilts);
+
 // Answers which of 32 tiles of keys the rows of each math group see. Other sources of this answer,
 // such as lists of intervals, have the same function.
 template <class Config, class Variant>
@@ -82,7 +88,7 @@ class TileClassifier {
       const u32 visit = __ballot_sync(~0u, kind != Tile::skip);
       const u32 partial = __ballot_sync(~0u, kind == Tile::partial);
       u32 keeps = 0;
-      if constexpr (Variant::kTellsKeep) keeps = __ballot_sync(~0u, asks_keep);
+      if constexpr (kTellsKeep<Config, Variant>) keeps = __ballot_sync(~0u, asks_keep);
       step.visit |= visit;
       // Indexed by constants alone, the step stays in registers.
 #pragma unroll
@@ -209,9 +215,9 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
 }
 
 // A warp's view of the walk. All its lanes call together. `group` is the math group whose rows the
-// warp computes, or 0 for a warp that is interested in all tiles. kTellsKeep: KeyTile::keeps is
+// warp computes, or 0 for a warp that is interested in all tiles. kReadsKeeps: KeyTile::keeps is
 // set.
-template <class Config, bool kTellsKeep = false>
+template <class Config, bool kReadsKeeps = false>
 class WalkReader {
   using Shape = AttentionSm90Shape<Config>;
   using Place = typename Config::Storage::Tile::Place;
@@ -266,7 +272,7 @@ class WalkReader {
     const auto word = [&](u32 i) { return __shfl_sync(~0u, load_word(at + i * 4), 0); };
     visit_ = word(0), flags_ = word(1), kv_first_ = static_cast<int>(word(2));
     rows_.visit = word(3 + 2 * group_), rows_.partial = word(4 + 2 * group_);
-    if constexpr (kTellsKeep) rows_.keeps = word(9 + group_);
+    if constexpr (kReadsKeeps) rows_.keeps = word(9 + group_);
     if constexpr (kFirst) {
 #pragma unroll
       for (u32 i = 0; i < sizeof(Place) / 4; ++i) {

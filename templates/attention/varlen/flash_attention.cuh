@@ -56,7 +56,8 @@ __device__ __forceinline__ void compute_sequences(const AttentionVarlenParams& p
 #pragma unroll 1
   while (work.next(piece)) {
     const VarlenAddressing<Config> rows(params, piece);
-    OnlineSoftmax<typename Tiles::ScoreMap, (Tiles::kPartners > 1)> softmax;
+    OnlineSoftmax<typename Tiles::ScoreMap, (Tiles::kPartners > 1), false, Variant::kTakesMaxima>
+        softmax;
     softmax.start([&](int r) {
       RowSum sum{-KILN_INFINITY, 0.0f};
       if constexpr (Variant::kStartsRows) {

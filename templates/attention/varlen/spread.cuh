@@ -40,10 +40,14 @@ class SpreadVariant {
   static constexpr bool kHasDistanceBias = false;
   static constexpr bool kIndexesByKey = Variant::kIndexesByKey;
   static constexpr bool kStartsRows = false, kFinishesRows = false, kTransformsOutput = false;
+  static constexpr bool kTakesMaxima = false;
   static constexpr bool kTakesTwo = false;
-  static_assert(!Variant::kStartsRows && !Variant::kFinishesRows && !Variant::kTransformsOutput,
+  template <int kRows, int kKeys>
+  static constexpr bool kKeepsInBlocks = false;
+  static_assert(!Variant::kStartsRows && !Variant::kFinishesRows && !Variant::kTransformsOutput &&
+                    !Variant::kTakesMaxima,
                 "flash_attention: with cp_world, each device computes a part of a row, so that a "
-                "variant must not change rows or outputs");
+                "variant must not change rows or outputs, nor take maxima");
   static_assert(!Variant::kTakesTwo,
                 "flash_attention: with cp_world, neighbouring keys are not at neighbouring "
                 "positions, so that a variant must not take two");
@@ -61,6 +65,9 @@ class SpreadVariant {
   __device__ __forceinline__ bool keep(const Position& at) const {
     return variant_.keep(whole(at));
   }
+  __device__ __forceinline__ bool keep_in_block(const Position& at) const {
+    return variant_.keep_in_block(whole(at));
+  }
   __device__ __forceinline__ Range visible(const Position& row) const {
     Position at = row;
     at.len_kv = length(row);
@@ -77,6 +84,7 @@ class SpreadVariant {
   __device__ __forceinline__ void row_init(RowSum&, const Position&) const {}
   __device__ __forceinline__ void row_finish(RowSum&, const Position&) const {}
   __device__ __forceinline__ float out(float o, const Position&) const { return o; }
+  __device__ __forceinline__ void take_maximum(const RowSum&, const Position&) const {}
 
  private:
   // The length of the whole sequence.
