@@ -309,6 +309,27 @@ def test_calls(call, kind, text):
     check(raised.value, kind, text)
 
 
+class Nameless:
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gemm(config=Nameless()),
+        lambda: gemm(pdl=Nameless()),
+        lambda: attention(window=Nameless()),
+        lambda: kiln.set_log(Nameless()),
+        lambda: kiln.on_compile(Nameless()),
+    ],
+)
+def test_a_value_without_a_text_is_named_by_its_type(call):
+    with kiln.device("emulator:sm_90a"), pytest.raises((TypeError, ValueError)) as raised:
+        call()
+    check(raised.value, (TypeError, ValueError), ".Nameless")
+
+
 def test_requires_grad():
     torch = pytest.importorskip("torch")
     q = torch.zeros(1, 8, 2, 64, dtype=torch.float16, requires_grad=True)
