@@ -70,9 +70,13 @@ def pdl_name(op: str, pdl: Any) -> str:
     raise ValueError(f'{op}: pdl must be False, True or "weights", got {pdl!r}')
 
 
-def numbers(op: str, values: Any) -> list[Any]:
-    """Returns the list that the schemas need."""
-    return list(values)
+def window_numbers(op: str, window: Any) -> list[Any]:
+    """Returns a window as the list that the schemas need."""
+    if not isinstance(window, (tuple, list)):
+        raise TypeError(
+            f"{op}: window must be a pair (left, right) of integers, -1 = open, got {window!r}"
+        )
+    return list(window)
 
 
 def tile_numbers(op: str, config: Any) -> list[Any]:
