@@ -76,7 +76,8 @@ void refuse_view(Subject subject, const TensorView& tensor) {
 }
 
 void refuse_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {
-  throw_value(subject, "must have " + std::to_string(rank) + " dimensions " + layout + ", got " +
+  throw_value(subject, "must have " + std::to_string(rank) +
+                           (rank == 1 ? " dimension " : " dimensions ") + layout + ", got " +
                            shape_text(tensor));
 }
 

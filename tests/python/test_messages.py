@@ -164,7 +164,7 @@ CALLS = [
             {"t": array(3, 3, dtype=np.float32)}, tensors={"t": "f32[h]"}, logits="t"
         ),
         ValueError,
-        "dimensions as declared, got",
+        "must have 1 dimension as declared, got",
     ),
     (
         lambda: with_variant(
