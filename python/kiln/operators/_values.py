@@ -3,6 +3,7 @@ call, which the C entries do for the others."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -36,6 +37,15 @@ def refuse(op: str, **values: Any) -> None:
                 f"{op}: {name} cannot be traced, because an operator of PyTorch takes tensors and "
                 "numbers only; call it outside of torch.compile, under torch.compiler.disable"
             )
+
+
+def declared_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The parameters and the tensors of a variant's or an epilogue's definition."""
+    definition = json.loads(text)
+    params, tensors = (
+        tuple(name for name, _ in definition[field]) for field in ("params", "tensors")
+    )
+    return params, tensors
 
 
 def dtype_of(op: str, dtype: Any) -> torch.dtype:
