@@ -89,7 +89,7 @@ void refuse_dtype(Subject subject, const TensorView& tensor, DType expected, con
 void refuse_last_stride(Subject subject, const TensorView& tensor) {
   throw_value(subject, "must be contiguous in its last dimension (stride 1), got stride " +
                            std::to_string(tensor.strides[tensor.rank - 1]) +
-                           "; call .contiguous()");
+                           "; call .contiguous() or numpy.ascontiguousarray()");
 }
 
 void refuse_data(Subject subject, const TensorView& tensor) {

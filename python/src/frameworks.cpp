@@ -86,7 +86,8 @@ Framework find_framework(PyObject* object, Subject subject) {
   } else if (is_in_package(module, "numpy")) {
     // Of its subclasses, masked arrays and matrices mean more than their memory says.
     if (name != "ndarray" && name != "memmap") {
-      throw_type(subject, "must be a plain NumPy array, got " + type_name(object));
+      throw_type(subject, "must be a plain NumPy array, got " + type_name(object) +
+                              "; pass what numpy.asarray() makes of it");
     }
     framework.transport = Transport::numpy;
   } else if (has_attribute(object, "__dlpack__") && has_attribute(object, "__dlpack_device__")) {
