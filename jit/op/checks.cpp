@@ -82,8 +82,12 @@ void refuse_rank(Subject subject, const TensorView& tensor, int rank, const char
 }
 
 void refuse_dtype(Subject subject, const TensorView& tensor, DType expected, const char* why) {
-  throw_type(subject,
-             std::string("must be ") + name(expected) + why + ", got " + name(tensor.dtype));
+  std::string text = std::string("must be ") + name(expected) + why + ", got " + name(tensor.dtype);
+  const auto is_index = [](DType dtype) { return dtype == DType::i32 || dtype == DType::i64; };
+  if (is_index(expected) && is_index(tensor.dtype)) {  // frameworks count in int64
+    text += std::string("; convert it, for example with tensor.to(torch.") + name(expected) + ")";
+  }
+  throw_type(subject, text);
 }
 
 void refuse_last_stride(Subject subject, const TensorView& tensor) {

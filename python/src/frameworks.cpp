@@ -96,10 +96,13 @@ Framework find_framework(PyObject* object, Subject subject) {
   } else if (has_attribute(object, "__cuda_array_interface__")) {
     framework.transport = Transport::array_interface;
   } else {
+    const bool is_plain = PyList_Check(object) || PyTuple_Check(object) || PyLong_Check(object) ||
+                          PyFloat_Check(object);
     throw_type(subject,
                "must be a tensor on a CUDA device (PyTorch, CuPy, or any object with __dlpack__ or "
                "__cuda_array_interface__) or a NumPy array for the emulated one, got " +
-                   type_name(object));
+                   type_name(object) +
+                   (is_plain ? "; make a tensor of it where the others are" : ""));
   }
   return framework;
 }
