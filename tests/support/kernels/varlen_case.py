@@ -95,11 +95,14 @@ class VarlenCase(NamedCase):
 
     def scale_tensor(self, which):
         """q_scale, k_scale or v_scale."""
-        shape = {"one": [], "heads": [self.heads_kv], "expanded": []}.get(
+        heads = [self.heads_kv]
+        shape = {"one": [], "heads": heads, "far heads": heads, "expanded": []}.get(
             self.scales, [self.batch, self.heads_kv]
         )
         size = 0.7 if which == 0 else 0.03
         numbers = size * (1 + torch.rand(shape, generator=torch.Generator().manual_seed(which)))
+        if self.scales == "far heads" and which > 0:  # 100 times from the first to the last
+            numbers *= torch.logspace(-0.5, 0.5, self.heads_kv, base=100)
         numbers = numbers.to(DEVICE)
         if self.scales != "expanded":
             return numbers
