@@ -309,6 +309,25 @@ def test_calls(call, kind, text):
     check(raised.value, kind, text)
 
 
+CONTROLS = [
+    (lambda: kiln.device(0), 'choice must be a name such as "cuda:0" or "emulator", got 0'),
+    (lambda: kiln.device("emulator", seed="x"), "device: seed must be a whole number, got 'x'"),
+    (lambda: kiln.preload({}, "cuda"), "preload: device must be the ordinal of a CUDA device, got"),
+    (lambda: kiln.inspect({}, 80), 'inspect: arch must be a name such as "sm_90a", got 80'),
+    (lambda: kiln.enumerate_specs(None), 'arch must be a name such as "sm_90a", got None'),
+    (lambda: kiln.gemm_configs(arch=80), 'gemm_configs: arch must be a name such as "sm_90a", got'),
+    (lambda: kiln.prewarm({}, "sm_80", recompile=2), "recompile must be True or False, got 2"),
+    (lambda: kiln.prewarm({}, "sm_80", check="no"), "prewarm: check must be True or False, got"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), CONTROLS, ids=[text for _, text in CONTROLS])
+def test_controls(call, text):
+    with pytest.raises(TypeError) as raised:
+        call()
+    check(raised.value, TypeError, text)
+
+
 class Nameless:
     def __repr__(self):
         raise RuntimeError("no text")
