@@ -321,6 +321,22 @@ CONTROLS = [
 ]
 
 
+CONSTRUCTORS = [
+    (lambda: jit.Variant("a", logit="logit"), "argument 'logit'; its name here is 'logits'"),
+    (lambda: jit.Variant("a", "logit"), "Variant() takes 1 positional arguments but 2 were given"),
+    (lambda: jit.Variant(logits="logit"), "Variant() is missing the argument 'name'"),
+    (lambda: jit.Epilogue("a", expr="acc"), "got an unexpected keyword argument 'expr'"),
+    (lambda: jit.Epilogue("a"), "Epilogue() is missing the argument 'value'"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), CONSTRUCTORS, ids=[text for _, text in CONSTRUCTORS])
+def test_constructors(call, text):
+    with pytest.raises(TypeError) as raised:
+        call()
+    check(raised.value, TypeError, text)
+
+
 @pytest.mark.parametrize(("call", "text"), CONTROLS, ids=[text for _, text in CONTROLS])
 def test_controls(call, text):
     with pytest.raises(TypeError) as raised:
