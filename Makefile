@@ -22,7 +22,7 @@ shell_files := $(wildcard scripts/*.sh) .ci/run
 .PHONY: help demo test test-all asan tsan mutants mutants-templates replay bench plots docs \
   signatures setup build index format lint clean
 help:
-	@echo "make demo    the main job: compile, cache, inspect and run two kernels (emulated without a GPU)"
+	@echo "make demo    the main job: compile, cache, inspect and run kernels (emulated without a GPU)"
 	@echo "make test    all suites; of the built-in kernels and mutants a part, by the commit. Without a"
 	@echo "             GPU, kernels run on the emulated device alone"
 	@echo "make test-all  likewise with all kernels, mutants and template faults: an hour or two"

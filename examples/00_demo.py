@@ -1,4 +1,4 @@
-"""What `make demo` runs: two kernels compiled, cached, inspected, run (emulated without a GPU)."""
+"""What `make demo` runs: kernels compiled, cached, inspected, run (emulated without a GPU)."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ SPECS = [
 ]
 devices = kiln.diagnose()["devices"]
 arch = "sm_" + devices[0]["compute_capability"].replace(".", "") if devices else "sm_90a"
-print(f"Kiln {kiln.__version__}: two kernels for {arch}, from templates to machine code\n")
+print(f"Kiln {kiln.__version__}: attention and GEMM for {arch}, from templates to machine code\n")
 for attempt in ("cold cache", "once more"):
     for kernel in kiln.prewarm(SPECS, arch)["kernels"]:
         seconds = f"{kernel['seconds']:7.3f} s"

@@ -32,7 +32,7 @@ def main():
     random = np.random.default_rng(0)
     q, k, v = random.standard_normal((3, 1, 512, 8, 128), np.float32).astype(np.float16)
     a, b = random.standard_normal((2, 512, 512), np.float32).astype(np.float16)
-    print("\nNo GPU here: the same kernels run on the emulated device (sm_90a, late schedule)")
+    print("\nNo GPU here: the templates run in fp16 on the emulated device (sm_90a, late schedule)")
     with kiln.device("emulator:sm_90a"):
         compare(
             "attention fp16 [1, 512, 8, 128] causal",

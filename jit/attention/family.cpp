@@ -81,8 +81,8 @@ constexpr Field kFirstFields[] = {
      .offset = offsetof(AttentionTraits, mask),
      .values = kMaskNames,
      .otherwise = "none",
-     .help = "window: with or without causal; causal_each: as a flag of each sequence says; tree: "
-             "the call has a tree_mask",
+     .help = "causal: a query sees the keys up to its own; window: with or without causal; "
+             "causal_each: as a flag of each sequence says; tree: the call has a tree_mask",
      .says = " {}",
      .when = Says::when_set,
      .flag_each = true},

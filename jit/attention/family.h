@@ -16,6 +16,5 @@ extern const Template& kAttentionPlanner;
 
 // Bounds of the elements that masks read: see element_bounds.h.
 extern const Family kBoundElements;
-extern const Template& kElementBounder;
 
 }  // namespace kiln

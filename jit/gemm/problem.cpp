@@ -56,8 +56,8 @@ Operand layout_of(const char* argument, std::int64_t k_extent, std::int64_t k_st
   if (k_extent == 1) return {Major::k, mn_stride};
   if (mn_extent == 1) return {Major::mn, k_stride};
   throw_value({kGemmOp, argument},
-              "must have a stride of 1 in one of its last two dimensions; call "
-              ".contiguous()");
+              "must have a stride of 1 in one of its last two dimensions; call .contiguous() or "
+              "numpy.ascontiguousarray()");
 }
 
 // A stride in bytes that tensor maps can hold.

@@ -99,7 +99,7 @@ Runs runs_of(std::span<const Rows> tensors, const NormProblem& problem) {
   }
   throw_value({problem.op, "x"},
               "and the tensors like it must have rows that lie in memory as one run, or as runs of "
-              "equal length, all alike; call .contiguous()");
+              "equal length, all alike; call .contiguous() or numpy.ascontiguousarray()");
 }
 
 // Whether `vector` elements at a time may be read or written of rows that lie so.

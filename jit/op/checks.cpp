@@ -76,19 +76,24 @@ void refuse_view(Subject subject, const TensorView& tensor) {
 }
 
 void refuse_rank(Subject subject, const TensorView& tensor, int rank, const char* layout) {
-  throw_value(subject, "must have " + std::to_string(rank) + " dimensions " + layout + ", got " +
+  throw_value(subject, "must have " + std::to_string(rank) +
+                           (rank == 1 ? " dimension " : " dimensions ") + layout + ", got " +
                            shape_text(tensor));
 }
 
 void refuse_dtype(Subject subject, const TensorView& tensor, DType expected, const char* why) {
-  throw_type(subject,
-             std::string("must be ") + name(expected) + why + ", got " + name(tensor.dtype));
+  std::string text = std::string("must be ") + name(expected) + why + ", got " + name(tensor.dtype);
+  const auto is_index = [](DType dtype) { return dtype == DType::i32 || dtype == DType::i64; };
+  if (is_index(expected) && is_index(tensor.dtype)) {  // frameworks count in int64
+    text += std::string("; convert it, for example with tensor.to(torch.") + name(expected) + ")";
+  }
+  throw_type(subject, text);
 }
 
 void refuse_last_stride(Subject subject, const TensorView& tensor) {
   throw_value(subject, "must be contiguous in its last dimension (stride 1), got stride " +
                            std::to_string(tensor.strides[tensor.rank - 1]) +
-                           "; call .contiguous()");
+                           "; call .contiguous() or numpy.ascontiguousarray()");
 }
 
 void refuse_data(Subject subject, const TensorView& tensor) {

@@ -163,10 +163,7 @@ void check_bound_tensor(Subject subject, const VariantTensor& declared, const Te
   check_tensor(subject, view, problem.device_ordinal);
   check_dtype(subject, view, declared.dtype, " as declared");
   check_data(subject, view, problem.may_be_null);
-  if (view.rank != static_cast<int>(declared.indices.size())) {
-    throw_value(subject, "must have " + std::to_string(declared.indices.size()) +
-                             " dimensions as declared, got " + shape_text(view));
-  }
+  check_rank(subject, view, static_cast<int>(declared.indices.size()), "as declared");
   if (view.rank == 0 || view.shape[view.rank - 1] == 1) return;
   // See element_at() in templates/base/table.cuh.
   const std::int64_t bytes = view.strides[view.rank - 1] * size_of(view.dtype);

@@ -9,6 +9,7 @@
 
 #include "jit/compile/compile_events.h"
 #include "jit/compile/kernel_source.h"
+#include "jit/compile/settings.h"
 #include "jit/op/arch.h"
 #include "jit/op/blocking.h"
 #include "jit/op/device_choice.h"
@@ -87,6 +88,10 @@ void run(Job& job, const PrewarmOptions& options) {
       job.outcome = "cached";
     } else if (options.check_only) {
       job.outcome = "missing";
+    } else if (settings().cache_dir.empty()) {
+      job.outcome =
+          "failed: it is not compiled, because it could not be written to the cache: "
+          "KILN_CACHE_DIR is empty; set it to a folder, or unset it";
     } else {
       const auto lock = disk_cache().lock(key, 5.0);
       if (!options.recompile && is_cached(key, /*pin=*/true)) {

@@ -10,6 +10,9 @@ Importing Kiln loads neither the driver nor NVRTC. The first call that needs the
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from . import _core, _site, _tracing, jit
 from ._core import CompileDisabled, CompileError, CudaError, EmulatorError, Error
 from .bundle import export_cache, import_cache
@@ -63,6 +66,14 @@ __all__ = [
     "set_tuning",
     "stats",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """kiln.variants, which is imported when it is first asked for."""
+    if name == "variants":
+        return importlib.import_module(".variants", __name__)
+    raise AttributeError(f"module 'kiln' has no {name!r}")
+
 
 _core.set_python_paths(_site.nvidia_folders())
 _tracing.install()

@@ -69,8 +69,7 @@ class _Loader(importlib.abc.Loader):
         assert module.__spec__ is not None  # made of one
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        if (
-            self._finder in sys.meta_path
-        ):  # a program that only looked for the module left the finder there
+        # Once: a program that only looked for the module may import it a second time.
+        if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
         _register()

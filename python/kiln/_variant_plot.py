@@ -70,7 +70,7 @@ def plot(
     )  # fmt: skip
     with device(_emulator(arch)):
         found = _core.map_tiles(variant, sizes)
-    result = _counted(found, seq_q, seq_kv)
+    result = _counted(found, seq_kv)
     if path is not None:
         _draw(result, variant.name, seq_q, seq_kv, path)
     return result
@@ -104,7 +104,7 @@ def _host_value(value: Any) -> Any:
     return value.get() if hasattr(value, "get") else value  # CuPy
 
 
-def _counted(found: dict[str, Any], seq_q: int, seq_kv: int) -> dict[str, Any]:
+def _counted(found: dict[str, Any], seq_kv: int) -> dict[str, Any]:
     block_kv, width = found["tile"][1], found["key_tiles"]
     kinds = []
     for number, (first, last) in enumerate(found["rows"]):

@@ -225,7 +225,11 @@ def _write(path: str, data: bytes) -> None:
         raise ValueError(f"export_cache: {path} is a folder; give the path of a file")
     import tempfile
 
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".kiln-export-")
+    try:
+        folder = os.path.dirname(path) or "."
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".kiln-export-")
+    except OSError as error:  # it names the temporary file
+        raise OSError(error.errno, error.strerror, path) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

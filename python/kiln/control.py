@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union
+from typing import Any, SupportsIndex, Union
 
 from . import _core, jit
 
@@ -174,6 +174,9 @@ def prewarm(
 
     def here() -> dict[str, Any]:
         archs, text = arch_names(arch), _specs_text(problems)
+        for name, flag in (("recompile", recompile), ("check", check)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"prewarm: {name} must be True or False, got {flag!r}")
         return json.loads(_core.prewarm(text, archs, _jobs(jobs), recompile, check, progress))
 
     if group is None:
@@ -200,6 +203,8 @@ def preload(spec: Spec | str, device: int | None = None) -> None:
         >>> kiln.explain("gemm", a, a)["layer"]
         'memory'
     """
+    if not isinstance(device, (SupportsIndex, type(None))) or isinstance(device, bool):
+        raise TypeError(f"preload: device must be the ordinal of a CUDA device, got {device!r}")
     _core.preload(_spec_text(spec), device)
 
 
@@ -217,7 +222,7 @@ def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
         >>> [kernel["spill_bytes"] for kernel in kernels], "mma.sync" in kernels[0]["ptx"]
         ([0], True)
     """
-    report, cubins = _core.inspect(_spec_text(spec), arch)
+    report, cubins = _core.inspect(_spec_text(spec), _arch_name("inspect", arch))
     return [{**kernel, "cubin": cubin} for kernel, cubin in zip(json.loads(report), cubins)]
 
 
@@ -229,7 +234,7 @@ def enumerate_specs(arch: str) -> list[dict[str, Any]]:
     >>> "gemm" in {spec["op"] for spec in specs}
     True
     """
-    return json.loads(_core.enumerate_specs(arch))
+    return json.loads(_core.enumerate_specs(_arch_name("enumerate_specs", arch)))
 
 
 def gemm_configs(*, arch: str, k: int | None = None, **properties: Any) -> list[dict[str, int]]:
@@ -252,7 +257,7 @@ def gemm_configs(*, arch: str, k: int | None = None, **properties: Any) -> list[
     if k is not None and (not isinstance(k, int) or isinstance(k, bool) or not 1 <= k < 2**31):
         raise ValueError(f"gemm_configs: k must be a whole number from 1 on, got {k!r}")
     spec = json.dumps({"op": "gemm", **properties})
-    return json.loads(_core.gemm_configs(spec, arch, k or 0))
+    return json.loads(_core.gemm_configs(spec, _arch_name("gemm_configs", arch), k or 0))
 
 
 def set_tuning(path: str | os.PathLike[str] | None) -> str | None:
@@ -289,10 +294,13 @@ def arch_names(arch: Any) -> list[str]:
     if arch is None:
         return []
     archs = list(arch) if isinstance(arch, Iterable) and not isinstance(arch, str) else [arch]
-    for one in archs:
-        if not isinstance(one, str):
-            raise TypeError(f'prewarm: arch must be a name such as "sm_90a", got {one!r}')
-    return archs
+    return [_arch_name("prewarm", one) for one in archs]
+
+
+def _arch_name(op: str, arch: Any) -> str:
+    if not isinstance(arch, str):
+        raise TypeError(f'{op}: arch must be a name such as "sm_90a", got {arch!r}')
+    return arch
 
 
 def _jobs(jobs: Any) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from typing import SupportsIndex
+
 from . import _core
 
 
@@ -36,9 +39,15 @@ class device:
         seed: int | None = None,
         checks: bool | None = None,
     ) -> None:
+        if not isinstance(choice, str):
+            raise TypeError(
+                f'device: choice must be a name such as "cuda:0" or "emulator", got {choice!r}'
+            )
         options = [] if schedule is None else [str(schedule)]
         if seed is not None:
-            options.append(f"seed={seed:d}")
+            if not isinstance(seed, SupportsIndex):
+                raise TypeError(f"device: seed must be a whole number, got {seed!r}")
+            options.append(f"seed={operator.index(seed)}")
         if checks is not None:
             options.append(f"checks={'on' if checks else 'off'}")
         if options and not choice.startswith("emulator"):
@@ -47,13 +56,19 @@ class device:
             )
         if options:
             choice += ("," if ":" in choice else ":") + ",".join(options)
+        self._choice = choice
         self._previous = _core.set_device(choice)
+        self._is_over = False
 
     def __enter__(self) -> device:
+        if self._is_over:  # one object may serve several blocks
+            self._previous = _core.set_device(self._choice)
+            self._is_over = False
         return self
 
     def __exit__(self, *exception: object) -> None:
         _core.set_device(self._previous)
+        self._is_over = True
 
     def __repr__(self) -> str:
         return f"<kiln.device, before it {self._previous!r}>"

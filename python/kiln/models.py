@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from typing import Any
 
 from .json_file import read_json
@@ -48,8 +49,8 @@ def known_models() -> dict[str, dict[str, Any]]:
 
 
 def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
-    """A model's name and shapes, from the table (case-insensitive) or from a config.json, named
-    itself or by its folder."""
+    """A model's name and shapes, from the table (case-insensitive, with or without the
+    organisation of a hub's name) or from a config.json, named itself or by its folder."""
     if os.path.isfile(os.path.join(name_or_path, "config.json")):
         name_or_path = os.path.join(name_or_path, "config.json")
     if name_or_path.endswith(".json"):
@@ -59,6 +60,8 @@ def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
     for name, model in models.items():
         names.update({alias.lower(): name for alias in model["aliases"]})
     wanted = name_or_path.lower()
+    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", wanted) and not os.path.exists(name_or_path):
+        wanted = wanted.partition("/")[2]  # "meta-llama/Llama-3.1-8B"
     if wanted in names:
         return names[wanted], models[names[wanted]]
     if os.path.isdir(name_or_path):
@@ -66,10 +69,11 @@ def load_model(name_or_path: str) -> tuple[str, dict[str, Any]]:
             f"the folder {name_or_path!r} has no config.json: give the folder of a model's "
             "checkpoint, or the path of its config.json"
         )
-    nearest = difflib.get_close_matches(wanted, names, n=3, cutoff=0.0)
+    close = difflib.get_close_matches(wanted, names, n=len(names), cutoff=0.0)
+    nearest = list(dict.fromkeys(names[name] for name in close))[:3]  # an alias is no second model
     raise UnknownModel(
-        f"unknown model {name_or_path!r}; the nearest known ones are "
-        f"{', '.join(names[name] for name in nearest)}, or give the path of a config.json"
+        f"unknown model {name_or_path!r}; name a known one, of which the nearest are "
+        f"{', '.join(nearest)}, or give the path of a config.json"
     )
 
 

@@ -45,6 +45,7 @@ constexpr std::pair<const char*, const char*> kForeignNames[] = {
     {"leftpad_k", "cache_leftpad"},
     {"cp_world_size", "cp_world"},
     {"cp_tot_seqused_k", "cp_seqused_k_total"},
+    {"logit", "logits"},
     {"input", "x"},
     {"epsilon", "eps"},
     {"transpose_a", "trans_a"},
@@ -125,6 +126,25 @@ void Parameters::parse(PyObject* const* args, Py_ssize_t count, PyObject* keywor
     throw py::type_error(std::string(function_) + "() is missing the argument " +
                          repr_of(names_[i]));
   }
+}
+
+std::vector<py::object> Parameters::parse(const py::args& args, const py::kwargs& keywords) const {
+  std::vector<PyObject*> given;
+  for (const py::handle argument : args) given.push_back(argument.ptr());
+  py::tuple names(keywords.size());
+  std::size_t count = 0;
+  for (const auto& [name, value] : keywords) {
+    names[count++] = name;
+    given.push_back(value.ptr());
+  }
+  std::array<PyObject*, kMost> slots{};
+  parse(given.data(), static_cast<Py_ssize_t>(args.size()), names.ptr(), slots.data());
+  std::vector<py::object> values;
+  for (int i = 0; i < size_; ++i) {
+    PyObject* const value = slots[static_cast<std::size_t>(i)];
+    values.push_back(py::reinterpret_borrow<py::object>(value != nullptr ? value : Py_None));
+  }
+  return values;
 }
 
 bool is_no_flag(PyObject* object) {

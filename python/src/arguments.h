@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "frameworks.h"
 #include "kiln/tensor.h"
@@ -25,6 +26,9 @@ class Parameters {
 
   // Borrowed references into `slots`, null where not given. Throws TypeError as Python would.
   void parse(PyObject* const* args, Py_ssize_t count, PyObject* keywords, PyObject** slots) const;
+  // Likewise, of a constructor's arguments as pybind hands them over; None where not given.
+  std::vector<pybind11::object> parse(const pybind11::args& args,
+                                      const pybind11::kwargs& keywords) const;
 
  private:
   int find(PyObject* keyword) const;
@@ -33,6 +37,14 @@ class Parameters {
   int positional_, required_, size_;
   std::array<PyObject*, kMost> names_{};  // interned, never freed
 };
+
+// A constructor that parses its arguments itself, with the signature that help() shows.
+template <class Class, class Make>
+void def_constructor(Class& type, Make make, const char* signature) {
+  pybind11::options options;
+  options.disable_function_signatures();  // pybind's own would be (*args, **kwargs)
+  type.def(pybind11::init(make), signature);
+}
 
 // The arguments of one call by their slots, null where not given.
 template <class Signature>

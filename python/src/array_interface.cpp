@@ -44,7 +44,7 @@ DlDataType element_type(py::handle object, const std::string& typestr, Subject s
     }
   }
   throw_type(subject, "has the element type \"" + typestr +
-                          "\", which Kiln does not compute with; cast it, to bfloat16 say");
+                          "\", which Kiln does not compute with; cast it, to float16 say");
 }
 
 int device_ordinal(py::handle object, const void* data) {

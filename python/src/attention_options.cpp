@@ -26,7 +26,7 @@ void read_window(PyObject* window, Subject subject, AttentionOptions& options) {
   if (window == nullptr) return;
   const bool is_pair =
       (PyTuple_Check(window) || PyList_Check(window)) && PySequence_Fast_GET_SIZE(window) == 2;
-  if (!is_pair) refuse_window(subject, py::cast<std::string>(py::repr(window)));
+  if (!is_pair) refuse_window(subject, repr_of(window));
   // Held, because an __index__ may take them out of a list.
   const auto left = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 0));
   const auto right = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 1));

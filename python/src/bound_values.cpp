@@ -82,7 +82,7 @@ BoundValues take_values(const Declared& declared, py::dict values) {
   }
   if (!values.empty()) {
     throw py::type_error(declared.kind + (" '" + declared.name) + "': no parameter or tensor " +
-                         py::cast<std::string>(py::repr(py::list(values)[0])) + "; it takes " +
+                         repr_of(py::object(py::list(values)[0]).ptr()) + "; it takes " +
                          expected_names(declared));
   }
   TensorIntake intake(declared.kind, HostArrays::refused, Needed::longer);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "docstrings.h"
 #include "entries.h"
 #include "errors.h"
@@ -142,7 +143,7 @@ void set_log_callback(const py::object& callback) {
   if (PyCallable_Check(callback.ptr()) == 0) {
     throw py::type_error(
         "set_log: callback must be callable as callback(level, text) or None, got " +
-        py::cast<std::string>(py::repr(callback)));
+        repr_of(callback.ptr()));
   }
   // Held until the process ends: a log line may come from any thread at any time.
   PyObject* held = py::object(callback).release().ptr();
@@ -179,7 +180,7 @@ struct DropCallback {
 std::uint64_t on_compile(const py::object& callback) {
   if (PyCallable_Check(callback.ptr()) == 0) {
     throw py::type_error("on_compile: callback must be callable as callback(event), got " +
-                         py::cast<std::string>(py::repr(callback)));
+                         repr_of(callback.ptr()));
   }
   const std::shared_ptr<PyObject> held(py::object(callback).release().ptr(), DropCallback{});
   const py::gil_scoped_release unlocked;

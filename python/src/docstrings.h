@@ -183,4 +183,13 @@ inline constexpr const char* kNoCompileDoc =
     "The context that kiln.no_compile() returns. It may be entered more than once, and left on "
     "another thread.";
 
+// As pybind writes the signatures of other constructors.
+inline constexpr const char* kVariantInit =
+    "__init__(self: kiln._core.Variant, name: object, *, params: object = None, "
+    "tensors: object = None, logits: object = None, mask: object = None, file: object = None) "
+    "-> None\n";
+inline constexpr const char* kEpilogueInit =
+    "__init__(self: kiln._core.Epilogue, name: object, *, params: object = None, "
+    "tensors: object = None, value: object) -> None\n";
+
 }  // namespace kiln::python

@@ -37,8 +37,11 @@ PyEpilogue new_epilogue(EpilogueDefinition definition) {
   return made;
 }
 
-PyEpilogue make_epilogue(const py::object& name, const py::object& params,
-                         const py::object& tensors, const py::object& value) {
+PyEpilogue make_epilogue(const py::args& args, const py::kwargs& keywords) {
+  static constexpr const char* kNames[] = {"name", "value", "params", "tensors"};
+  static const Parameters parameters(kKind, 1, 2, kNames);
+  const std::vector<py::object> given = parameters.parse(args, keywords);
+  const py::object &name = given[0], &value = given[1], &params = given[2], &tensors = given[3];
   EpilogueDefinition definition;
   definition.name = required_text(kKind, name, "name");
   for (const auto& [key, type] : declarations(kKind, params, "params")) {
@@ -146,10 +149,9 @@ void register_epilogue(py::module_& module) {
           "name",
           [](const py::object& self) { return bound_of(self).bound.epilogue().definition().name; })
       .def_property_readonly("_parts", &parts_of_bound);
-  py::class_<PyEpilogue>(module, "Epilogue", kEpilogueDoc)
-      .def(py::init(&make_epilogue), py::arg("name"), py::kw_only(), py::arg("params") = py::none(),
-           py::arg("tensors") = py::none(), py::arg("value"))
-      .def("__call__", &bind)
+  py::class_<PyEpilogue> type(module, "Epilogue", kEpilogueDoc);
+  def_constructor(type, &make_epilogue, kEpilogueInit);
+  type.def("__call__", &bind)
       .def(py::pickle(
           [](const py::object& self) { return py::make_tuple(text_of(definition_of(self))); },
           &epilogue_from_state))

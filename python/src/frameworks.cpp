@@ -86,7 +86,8 @@ Framework find_framework(PyObject* object, Subject subject) {
   } else if (is_in_package(module, "numpy")) {
     // Of its subclasses, masked arrays and matrices mean more than their memory says.
     if (name != "ndarray" && name != "memmap") {
-      throw_type(subject, "must be a plain NumPy array, got " + type_name(object));
+      throw_type(subject, "must be a plain NumPy array, got " + type_name(object) +
+                              "; pass what numpy.asarray() makes of it");
     }
     framework.transport = Transport::numpy;
   } else if (has_attribute(object, "__dlpack__") && has_attribute(object, "__dlpack_device__")) {
@@ -95,10 +96,13 @@ Framework find_framework(PyObject* object, Subject subject) {
   } else if (has_attribute(object, "__cuda_array_interface__")) {
     framework.transport = Transport::array_interface;
   } else {
+    const bool is_plain = PyList_Check(object) || PyTuple_Check(object) || PyLong_Check(object) ||
+                          PyFloat_Check(object);
     throw_type(subject,
                "must be a tensor on a CUDA device (PyTorch, CuPy, or any object with __dlpack__ or "
                "__cuda_array_interface__) or a NumPy array for the emulated one, got " +
-                   type_name(object));
+                   type_name(object) +
+                   (is_plain ? "; make a tensor of it where the others are" : ""));
   }
   return framework;
 }

@@ -64,7 +64,7 @@ GemmTile read_tile(PyObject* config) {
           int64_argument(PyTuple_GET_ITEM(row.ptr(), i), subject(kConfig));
     }
   } else {
-    refuse_tile(py::cast<std::string>(py::repr(config)));
+    refuse_tile(repr_of(config));
   }
   return tile_of(values);
 }
@@ -83,7 +83,7 @@ Pdl read_pdl(PyObject* object) {
   if (object == nullptr || object == Py_False) return Pdl::off;
   if (object == Py_True) return Pdl::on;
   if (PyUnicode_Check(object)) return pdl_of(string_argument(object, subject(kPdl)));
-  refuse_pdl(py::cast<std::string>(py::repr(object)));
+  refuse_pdl(repr_of(object));
 }
 
 // One call, read from its Python arguments.

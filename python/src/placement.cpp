@@ -91,7 +91,7 @@ void Placement::set_view(PlacedTensor tensor, const DlTensor& memory, TensorView
   view.dtype = dtype_of(memory.dtype);
   if (view.dtype == DType::other) {
     throw_type(subject, "has dtype " + dlpack_type_text(memory.dtype) +
-                            ", which Kiln does not compute with; cast it, to bfloat16 say");
+                            ", which Kiln does not compute with; cast it, to float16 say");
   }
   view.data = static_cast<char*>(memory.data) + memory.byte_offset;
   view.device_type = device_type();

@@ -40,8 +40,12 @@ PyVariant new_variant(VariantDefinition definition) {
   return variant;
 }
 
-PyVariant make_variant(const py::object& name, const py::object& params, const py::object& tensors,
-                       const py::object& logits, const py::object& mask, const py::object& file) {
+PyVariant make_variant(const py::args& args, const py::kwargs& keywords) {
+  static constexpr const char* kNames[] = {"name", "params", "tensors", "logits", "mask", "file"};
+  static const Parameters parameters("Variant", 1, 1, kNames);
+  const std::vector<py::object> given = parameters.parse(args, keywords);
+  const py::object &name = given[0], &params = given[1], &tensors = given[2], &logits = given[3],
+                   &mask = given[4], &file = given[5];
   VariantDefinition definition;
   definition.name = required_text("Variant", name, "name");
   for (const auto& [key, type] : declarations("Variant", params, "params")) {
@@ -140,11 +144,9 @@ void register_variant(py::module_& module) {
           [](const py::object& self) { return bound_of(self).bound.variant().definition().name; })
       .def("plot", &plot, kPlotDoc)
       .def_property_readonly("_parts", &parts_of_bound);
-  py::class_<PyVariant>(module, "Variant", kVariantDoc)
-      .def(py::init(&make_variant), py::arg("name"), py::kw_only(), py::arg("params") = py::none(),
-           py::arg("tensors") = py::none(), py::arg("logits") = py::none(),
-           py::arg("mask") = py::none(), py::arg("file") = py::none())
-      .def("__call__", &bind)
+  py::class_<PyVariant> type(module, "Variant", kVariantDoc);
+  def_constructor(type, &make_variant, kVariantInit);
+  type.def("__call__", &bind)
       .def("plot", &plot, kPlotDoc)
       .def(py::pickle(&state_of_variant, &variant_from_state))
       .def_property_readonly(

@@ -105,7 +105,7 @@ TEST_CASE("a call checks bound tensors and packs them behind its parameters") {
   CHECK(contains(error_with(half({6}, DType::f32)),
                  "gemm's epilogue: s must have size 8 (or 1) in dimension 0 (n), got [6]"));
   CHECK(contains(error_with(half({8}, DType::f16)), "s must be float32 as declared, got float16"));
-  CHECK(contains(error_with(half({1, 8}, DType::f32)), "s must have 1 dimensions as declared"));
+  CHECK(contains(error_with(half({1, 8}, DType::f32)), "s must have 1 dimension as declared"));
   TensorView elsewhere = half({8}, DType::f32);
   elsewhere.device_ordinal = 1;
   CHECK(contains(error_with(elsewhere), "s"));

@@ -54,6 +54,13 @@ def test_scales(stored, dtype, scales):
     VarlenCase(dtype=dtype, stored=stored, scales=scales, **SEQUENCES["decode"]).check()
 
 
+@pytest.mark.parametrize("stored", QUANTIZED)
+@pytest.mark.parametrize("sequences", ["decode", "mixed"])
+def test_scales_of_heads_that_differ_a_hundredfold(stored, sequences):
+    case = VarlenCase(stored=stored, scales="far heads", **SEQUENCES[sequences])
+    dataclasses.replace(case, heads=8, heads_kv=4).check()
+
+
 @pytest.mark.parametrize("cache", ["nhd", "hnd", "interleaved", "pool", "offset"])
 @pytest.mark.parametrize("keys,page", [("cache", 0), ("paged", 16), ("paged", 1)])
 def test_caches(cache, keys, page):

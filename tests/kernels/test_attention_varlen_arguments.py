@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from attention_case import judge
 from grid import sized
 from kiln import jit
 from storage import DEVICE, randn
@@ -262,6 +263,29 @@ def test_garbage_behind_the_pages_in_use():
     call = case.call(case.inputs())
     assert (call.keywords["block_table"] == GARBAGE).any()
     case.check()
+
+
+@pytest.mark.parametrize("len_q", [1, 70], ids=["decode", "prefill"])
+@pytest.mark.parametrize("page", [1, 16, 64])
+def test_pages_beyond_31_bits(page, len_q):
+    """A cache of more than 2^31 elements, keys beside values. Host memory that is not touched costs
+    nothing."""
+    heads_kv, dim, length = 2, 64, 150
+    pages = 2**31 // (page * heads_kv * 2 * dim) + 1
+    cache = torch.empty([pages, page, heads_kv, 2 * dim], dtype=torch.bfloat16, device=DEVICE)
+    count = -(-length // page)
+    # From both ends: an offset that wraps around ends in a page of another place.
+    table = torch.tensor([pages - 1 - i if i % 2 == 0 else i for i in range(count)], device=DEVICE)
+    rows = randn([count, page, heads_kv, 2 * dim], torch.bfloat16, 1)
+    cache[table] = rows
+    q = randn([len_q, 4, dim], torch.bfloat16, 2)
+    out, lse = jit.flash_attention_varlen(
+        q, cache[..., :dim], cache[..., dim:], cu_seqlens_q=integers([0, len_q]),
+        seqused_k=integers([length]), block_table=table.int()[None], max_seqlen_q=len_q,
+        max_seqlen_k=count * page, causal=True, return_lse=True,
+    )  # fmt: skip
+    k, v = rows.flatten(0, 1)[None, :length].split(dim, dim=-1)
+    judge("far pages", q[None], k, v, out[None], lse[None], causal=True)
 
 
 @pytest.mark.cuda

@@ -128,6 +128,10 @@ def test_an_arch_selects(kiln_command, made, tmp_path):
     run = kiln_command("cache", "export", tmp_path, "--arch", ARCH, **variables)
     assert run.code == USAGE
     check(ValueError(run.stderr), ValueError, "is a folder; give the path of a file")
+    absent = tmp_path / "absent" / "c"
+    run = kiln_command("cache", "export", absent, "--arch", ARCH, **variables)
+    assert run.code == USAGE
+    assert run.stderr.startswith(f"kiln: '{absent}' cannot be used: No such file or directory;")
 
 
 def test_a_folder_that_cannot_be_written(kiln_command, made):

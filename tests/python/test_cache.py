@@ -92,6 +92,17 @@ def test_no_writable_layer(kiln_command):
     assert run.stderr == ""
 
 
+def test_prewarm_without_a_writable_layer_compiles_nothing(kiln_command, tmp_path):
+    specs = tmp_path / "specs.json"
+    specs.write_text('[{"op": "rms_norm", "threads": 256}]')
+    run = kiln_command("prewarm", "--spec", specs, "--arch", "sm_80", KILN_CACHE_DIR="")
+    assert run.code == 4
+    error = "KILN_CACHE_DIR is empty; set it to a folder, or unset it"
+    (summary,) = [line for line in run.stderr.splitlines() if line.endswith(error)]
+    assert " more: it is not compiled, because it could not be written" in summary
+    assert " 0 compiled" in run.stdout
+
+
 def test_read_only_layers(kiln_command, spec_file, cache_dir):
     kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
     variables = {"KILN_CACHE_DIR": "", "KILN_CACHE_PATH": str(cache_dir)}

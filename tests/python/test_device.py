@@ -143,6 +143,16 @@ def test_device_is_a_call_and_a_context():
             explained(cpu, cpu, trans_b=True)
 
 
+def test_one_device_object_serves_several_blocks():
+    a = host_array(32, 64)
+    before = kiln._core.device()
+    chosen = kiln.device("emulator:sm_80")
+    for _ in range(2):
+        with chosen:
+            assert explained(a, a, trans_b=True).endswith("sm_80")
+        assert kiln._core.device() == before
+
+
 def test_each_thread_has_its_own_device():
     seen = []
     with kiln.device("emulator:sm_80"):

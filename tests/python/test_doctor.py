@@ -2,6 +2,8 @@
 
 import copy
 import json
+import pathlib
+import re
 
 import kiln
 import pytest
@@ -54,6 +56,24 @@ def report_with(**changes):
             place = place[int(folder) if folder.isdigit() else folder]
         place[name] = value
     return report
+
+
+def test_the_variables_are_those_of_the_page_and_of_the_code():
+    root = pathlib.Path(__file__).parents[2]
+    page = (root / "docs/env.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `(KILN_\w+)`", page, re.MULTILINE)) == list(doctor._VARIABLES)
+    code = (root / "jit/compile/settings.cpp").read_text(encoding="utf-8")
+    assert sorted(re.findall(r'variable\("(KILN_\w+)"\)', code)) == list(doctor._VARIABLES)
+
+
+def test_a_variable_that_nothing_reads_is_a_note(kiln_command):
+    run = kiln_command("doctor", KILN_CACHEDIR="/x", KILN_LOG="error")
+    (note,) = [line for line in run.stdout.splitlines() if "KILN_CACHEDIR" in line]
+    assert note == (
+        "note: KILN_CACHEDIR is set and has no effect, as Kiln has no such variable: docs/env.md "
+        "lists them, and KILN_CACHE_DIR is the nearest"
+    )
+    assert doctor.unknown_variables(["KILN_LOG", "KILN_LGO", "XKILN_LOG"]) == ["KILN_LGO"]
 
 
 def test_a_healthy_machine():

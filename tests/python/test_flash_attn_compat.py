@@ -268,6 +268,14 @@ def test_refusals(call, text):
     check(error.value, ValueError, text)
 
 
+@pytest.mark.parametrize("size", [8, (8,), (1, 2, 3)], ids=str)
+def test_a_window_that_is_no_pair(size):
+    with pytest.raises(TypeError) as error:
+        flash_attn_func(*dense(), window_size=size)
+    check(error.value, TypeError, "window_size must be a pair (left, right) of integers, -1 or No")
+    assert str(error.value).endswith(f", got {size}")
+
+
 def test_gradients_are_refused():
     q, k, v = dense()
     with torch.enable_grad(), pytest.raises(ValueError) as error:

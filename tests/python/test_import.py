@@ -37,6 +37,13 @@ def test_import_needs_no_framework(environment):
     assert run_python(code, environment).stdout.strip() == "[]"
 
 
+def test_variants_are_imported_when_they_are_asked_for(environment):
+    code = "import sys, kiln; print('kiln.variants' in sys.modules, kiln.variants.softcap(30.0))"
+    assert run_python(code, environment).stdout.startswith("False ")
+    with pytest.raises(AttributeError, match="module 'kiln' has no 'variant'"):
+        _ = kiln.variant
+
+
 def test_version_is_the_compiled_one():
     assert kiln.__version__ == _core.version()
     assert kiln.__version__.count(".") == 2

@@ -116,7 +116,7 @@ CALLS = [
         ValueError,
         "dimensions; no tensor of Kiln's has more than",
     ),
-    (lambda: attention([[1.0]]), TypeError, "or a NumPy array for the emulated one, got"),
+    (lambda: attention([[1.0]]), TypeError, "one, got list; make a tensor of it where the others"),
     (lambda: attention(casual=True), TypeError, "got an unexpected keyword argument 'casual'"),
     (lambda: attention(softmax_scale=1.0), TypeError, "'softmax_scale'; its name here is 'scale'"),
     (lambda: attention(window_size=(8, 0)), TypeError, "'window_size'; its name here is 'window'"),
@@ -164,7 +164,7 @@ CALLS = [
             {"t": array(3, 3, dtype=np.float32)}, tensors={"t": "f32[h]"}, logits="t"
         ),
         ValueError,
-        "dimensions as declared, got",
+        "must have 1 dimension as declared, got",
     ),
     (
         lambda: with_variant(
@@ -307,6 +307,62 @@ def test_calls(call, kind, text):
     with kiln.device("emulator:sm_90a"), pytest.raises(kind) as raised:
         call()
     check(raised.value, kind, text)
+
+
+CONTROLS = [
+    (lambda: kiln.device(0), 'choice must be a name such as "cuda:0" or "emulator", got 0'),
+    (lambda: kiln.device("emulator", seed="x"), "device: seed must be a whole number, got 'x'"),
+    (lambda: kiln.preload({}, "cuda"), "preload: device must be the ordinal of a CUDA device, got"),
+    (lambda: kiln.inspect({}, 80), 'inspect: arch must be a name such as "sm_90a", got 80'),
+    (lambda: kiln.enumerate_specs(None), 'arch must be a name such as "sm_90a", got None'),
+    (lambda: kiln.gemm_configs(arch=80), 'gemm_configs: arch must be a name such as "sm_90a", got'),
+    (lambda: kiln.prewarm({}, "sm_80", recompile=2), "recompile must be True or False, got 2"),
+    (lambda: kiln.prewarm({}, "sm_80", check="no"), "prewarm: check must be True or False, got"),
+]
+
+
+CONSTRUCTORS = [
+    (lambda: jit.Variant("a", logit="logit"), "argument 'logit'; its name here is 'logits'"),
+    (lambda: jit.Variant("a", "logit"), "Variant() takes 1 positional arguments but 2 were given"),
+    (lambda: jit.Variant(logits="logit"), "Variant() is missing the argument 'name'"),
+    (lambda: jit.Epilogue("a", expr="acc"), "got an unexpected keyword argument 'expr'"),
+    (lambda: jit.Epilogue("a"), "Epilogue() is missing the argument 'value'"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), CONSTRUCTORS, ids=[text for _, text in CONSTRUCTORS])
+def test_constructors(call, text):
+    with pytest.raises(TypeError) as raised:
+        call()
+    check(raised.value, TypeError, text)
+
+
+@pytest.mark.parametrize(("call", "text"), CONTROLS, ids=[text for _, text in CONTROLS])
+def test_controls(call, text):
+    with pytest.raises(TypeError) as raised:
+        call()
+    check(raised.value, TypeError, text)
+
+
+class Nameless:
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gemm(config=Nameless()),
+        lambda: gemm(pdl=Nameless()),
+        lambda: attention(window=Nameless()),
+        lambda: kiln.set_log(Nameless()),
+        lambda: kiln.on_compile(Nameless()),
+    ],
+)
+def test_a_value_without_a_text_is_named_by_its_type(call):
+    with kiln.device("emulator:sm_90a"), pytest.raises((TypeError, ValueError)) as raised:
+        call()
+    check(raised.value, (TypeError, ValueError), ".Nameless")
 
 
 def test_requires_grad():

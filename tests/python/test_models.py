@@ -1,6 +1,8 @@
 """The model table and what is derived from it."""
 
+import collections
 import json
+import pathlib
 
 import kiln
 import numpy
@@ -68,6 +70,33 @@ def test_aliases():
 def test_nearest_names():
     with pytest.raises(models.UnknownModel, match=r"Llama-3.1-8B.*config\.json"):
         models.load_model("llama3.1-8b")
+    with pytest.raises(models.UnknownModel, match=r"nearest are GLM-4\.5, GLM-4\.5-Air, Llama"):
+        models.load_model("glm-4.8")  # near to two aliases of GLM-4.5
+
+
+def test_names_of_a_hub(tmp_path, monkeypatch):
+    assert models.load_model("meta-llama/Llama-3.1-8B")[0] == "Llama-3.1-8B"
+    assert models.load_model("qwen/qwen3-8b")[0] == "Qwen3-8B"
+    for path in ("./Qwen3-8B", "/models/Qwen3-8B", "a/b/Qwen3-8B"):
+        with pytest.raises(models.UnknownModel, match="unknown model"):
+            models.load_model(path)
+    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(models.UnknownModel, match=r"has no config\.json"):
+        models.load_model("Qwen/Qwen3-8B")
+
+
+def test_the_numbers_of_the_page():
+    page = pathlib.Path(__file__).parents[2] / "docs/prewarm.md"
+    specs = models.model_specs(models.load_model("Llama-3.1-8B")[1])
+    kernels = kiln.prewarm(specs, "sm_90a", check=True)["kernels"]
+    count = collections.Counter(kernel["what"].split()[0] for kernel in kernels)
+    assert (
+        f"For Llama-3.1-8B on sm_90a these are {len(kernels)} kernels: "
+        f"{count['flash_attention']} of attention, {count['append_kv']} that append, "
+        f"{count['merge_states']} that merge, one that plans, {count['gemm']} products."
+    ) in page.read_text(encoding="utf-8")
+    assert count["plan_attention"] == 1
 
 
 def test_config_json_gives_what_the_table_gives(tmp_path):

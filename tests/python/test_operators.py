@@ -245,6 +245,14 @@ def samples():
     ]
 
 
+def test_a_window_that_is_no_pair_is_named_while_pytorch_traces():
+    step = torch.compile(
+        lambda q: jit.flash_attention(q, q, q, window=5), fullgraph=True, backend="eager"
+    )
+    with pytest.raises(Exception, match=r"window must be a pair \(left, right\).*, got 5"):
+        step(randn(1, 8, 2, 64))
+
+
 @pytest.mark.parametrize("name, arguments, options", samples())
 def test_pytorch_s_own_check_of_an_operator(name, arguments, options):
     operator = getattr(torch.ops.kiln, name).default

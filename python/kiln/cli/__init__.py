@@ -85,10 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _silence_stdout() -> None:
-    # Python writes what is still buffered when it exits, which would fail again.
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # a stdout that is not a file cannot fail in this way
+    # Python writes what is still buffered when it exits, which would fail again. A stdout that is
+    # no file cannot fail in this way.
+    with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
@@ -19,6 +21,12 @@ _PACKAGES = {
     "cupy": ["cupy-cuda13x", "cupy-cuda12x", "cupy"],
     "nvidia-cuda-nvrtc": ["nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"],
 }
+
+# Those that Kiln reads, jit/compile/settings.cpp; docs/env.md describes them.
+_VARIABLES = (
+    "KILN_CACHE_DIR", "KILN_CACHE_MAX_SIZE", "KILN_CACHE_PATH", "KILN_DEVICE", "KILN_JIT",
+    "KILN_LOG", "KILN_NVRTC", "KILN_RECORD", "KILN_TEMPLATE_DIR", "KILN_TUNING",
+)  # fmt: skip
 
 
 def add_parser(commands: Any) -> None:
@@ -60,7 +68,13 @@ def gather() -> dict[str, Any]:
     report["python"] = platform.python_version()
     report["packages"] = {name: _version_of(names) for name, names in _PACKAGES.items()}
     report["nvrtc"]["verdict"] = nvrtc_verdict(report)
+    report["environment"]["unknown"] = unknown_variables(os.environ)
     return report
+
+
+def unknown_variables(names: Iterable[str]) -> list[str]:
+    """Those that begin as Kiln's do, and that nothing reads."""
+    return sorted(n for n in names if n.startswith("KILN_") and n not in _VARIABLES)
 
 
 def nvrtc_verdict(report: dict[str, Any]) -> str:
@@ -71,9 +85,7 @@ def nvrtc_verdict(report: dict[str, Any]) -> str:
     if not driver["version"]:
         return "ok, no driver to compare it with"
     limit = f"{driver['version'] // 1000}.{driver['version'] % 1000 // 10}"
-    if _numbers(nvrtc["version"]) > _numbers(
-        limit
-    ):  # newer by its minor version; a newer major one is not used
+    if _numbers(nvrtc["version"]) > _numbers(limit):  # a newer major version is not used at all
         return f"ok, newer than the driver's CUDA {limit} but of its major version"
     return f"ok, not newer than the driver's CUDA {limit}"
 
@@ -110,6 +122,12 @@ def notes_of(report: dict[str, Any]) -> list[str]:
         for text in (layer["advice"] if layer["verdict"] == "ok" else "", layer["warning"])
         if text
     ]
+    for name in report["environment"].get("unknown", []):
+        (nearest,) = difflib.get_close_matches(name, _VARIABLES, n=1, cutoff=0.0)
+        notes.append(
+            f"{name} is set and has no effect, as Kiln has no such variable: docs/env.md lists "
+            f"them, and {nearest} is the nearest"
+        )
     if not report["driver"]["found"]:
         notes.append(
             f"no GPU can be used, as {report['driver']['problem']}; until then kernels can be "

@@ -26,8 +26,8 @@ from .properties import add_properties, families, make_spec
 from .sass import disassemble, find_disassembler
 from .terminal import Painted
 
-_DIFF_TEXTS = """With --diff, or the operation diff, two kernels are compared: their resources as
-a table, or what differs in their source, their PTX or the counts of their instructions."""
+_COMPARED = """their resources as a table or, with --source, --ptx or --sass, what differs in their
+text; of SASS, in the counts of instructions."""
 
 _EXAMPLES = {
     "flash_attention": [
@@ -51,7 +51,8 @@ def add_parser(commands: Any) -> None:
         "show the kernels that given properties select: resources, path, source, PTX, SASS",
         f"""Compiles, or finds in the cache, the kernels that given properties select, and shows
         what they are made of: registers, shared memory, spills, why this path was chosen, the
-        generated source, PTX or SASS. Needs NVRTC and no GPU. {_DIFF_TEXTS}""",
+        generated source, PTX or SASS. Needs NVRTC and no GPU. --diff, and
+        `kiln inspect diff`, compare two kernels: {_COMPARED}""",
         [
             ("kiln inspect gemm --arch sm_90a", "every row of the config table"),
             ("kiln inspect flash_attention --head-dim 128 --causal --arch sm_80 --ptx", ""),
@@ -66,7 +67,7 @@ def add_parser(commands: Any) -> None:
             op,
             f"kernels of {families()[op]['title']}",
             f"""Takes the properties of a call of {op} as flags. A tile field that is not given
-            stands for every row of the config table. {_DIFF_TEXTS}""",
+            stands for every row of the config table. --diff compares two of them: {_COMPARED}""",
             _EXAMPLES.get(op, [(f"kiln inspect {op} --arch sm_90a", "every row")]),
         )
         add_properties(operation, op)
@@ -79,7 +80,7 @@ def add_parser(commands: Any) -> None:
         "diff",
         "two kernels, each of a spec file that names one tile",
         f"""Compares two kernels of any kind, each given by a spec file that stands for one row of
-        the config table (docs/prewarm.md lists the fields). {_DIFF_TEXTS}""",
+        the config table (docs/prewarm.md lists the fields): {_COMPARED}""",
         [
             ("kiln inspect diff a.json b.json --arch sm_90a", "resources"),
             ("kiln inspect diff a.json b.json --arch sm_90a --ptx", "a unified diff"),

@@ -147,8 +147,17 @@ def _print_report(report: dict[str, Any], only_missing: bool) -> None:
     )
     if report["missing"]:
         print("what is missing is compiled by the same command without --check")
-    for failure in report["failed"]:
-        print(f"{failure['what']}: {failure['error']}", file=sys.stderr)
+    for error, names in _by_error(report["failed"]).items():
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        print(f"{names[0]}{others}: {error}", file=sys.stderr)
+
+
+def _by_error(failures: list[dict[str, str]]) -> dict[str, list[str]]:
+    """The kernels that failed, by their error: a missing NVRTC fails all of them alike."""
+    names: dict[str, list[str]] = {}
+    for failure in failures:
+        names.setdefault(failure["error"], []).append(failure["what"])
+    return names
 
 
 def _row(kernel: dict[str, Any], last: str) -> list[str]:

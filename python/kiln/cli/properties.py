@@ -77,10 +77,19 @@ def _add_each(parser: argparse.ArgumentParser, field: dict[str, Any]) -> None:
     group = parser.add_mutually_exclusive_group()
     for value in field["values"]:
         if value != field["default"]:
-            flag = "--" + value.replace("_", "-")
+            flag, text = "--" + value.replace("_", "-"), _meaning(field, value)
             group.add_argument(
-                flag, dest=field["name"], action="store_const", const=value, help=field["name"]
+                flag, dest=field["name"], action="store_const", const=value, help=text
             )
+
+
+def _meaning(field: dict[str, Any], value: str) -> str:
+    """What the help of a field, "one: of the first kind; two: ...", says of one value."""
+    for part in field["help"].split("; "):
+        name, _, meaning = part.partition(": ")
+        if name == value and meaning:
+            return f"{field['name']}: {meaning}"
+    return f"{field['name']}: {value}, {field['help']}"
 
 
 def add_product(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from .. import _core, jit
 from ._schemas import SCHEMAS, Schema
-from ._values import check
+from ._values import check, declared_names
 
 _OPERATION = "gemm"
 _BIND = jit.Epilogue.__call__  # before trace_bindings() replaces it
@@ -45,7 +45,7 @@ class TracedEpilogue:
 def bind_traced(epilogue: jit.Epilogue, given: dict[str, Any]) -> TracedEpilogue:
     """Binds values by name, as Epilogue.__call__ does."""
     text = epilogue._text
-    params, tensors = _declared(text)
+    params, tensors = declared_names(text)
     expected = ", ".join((*params, *tensors)) or "no values"
     for name in (*params, *tensors):
         if name not in given:
@@ -73,14 +73,9 @@ def trace_bindings() -> None:
             return bind_traced(self, values)
         return _BIND(self, *args, **values)
 
-    torch.compiler.assume_constant_result(_declared)
+    torch.compiler.assume_constant_result(declared_names)
     torch.compiler.assume_constant_result(_text_of)
     jit.Epilogue.__call__ = traced  # type: ignore[method-assign]
-
-
-def _declared(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    definition = json.loads(text)
-    return tuple(tuple(name for name, _ in definition[field]) for field in ("params", "tensors"))  # type: ignore[return-value]
 
 
 def _text_of(value: str, params: tuple[str, ...], tensors: tuple[str, ...]) -> str:

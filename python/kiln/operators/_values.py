@@ -3,6 +3,7 @@ call, which the C entries do for the others."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -38,6 +39,15 @@ def refuse(op: str, **values: Any) -> None:
             )
 
 
+def declared_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The parameters and the tensors of a variant's or an epilogue's definition."""
+    definition = json.loads(text)
+    params, tensors = (
+        tuple(name for name, _ in definition[field]) for field in ("params", "tensors")
+    )
+    return params, tensors
+
+
 def dtype_of(op: str, dtype: Any) -> torch.dtype:
     """Returns the torch.dtype for a dtype or its name."""
     if isinstance(dtype, str):
@@ -70,9 +80,13 @@ def pdl_name(op: str, pdl: Any) -> str:
     raise ValueError(f'{op}: pdl must be False, True or "weights", got {pdl!r}')
 
 
-def numbers(op: str, values: Any) -> list[Any]:
-    """Returns the list that the schemas need."""
-    return list(values)
+def window_numbers(op: str, window: Any) -> list[Any]:
+    """Returns a window as the list that the schemas need."""
+    if not isinstance(window, (tuple, list)):
+        raise TypeError(
+            f"{op}: window must be a pair (left, right) of integers, -1 = open, got {window!r}"
+        )
+    return list(window)
 
 
 def tile_numbers(op: str, config: Any) -> list[Any]:

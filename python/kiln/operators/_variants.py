@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .. import _core, jit
 from . import flash_attention, flash_attention_varlen, flash_attention_with_kvcache
 from ._schemas import SCHEMAS, Schema
-from ._values import check
+from ._values import check, declared_names
 
 # The functions that tell the shapes of an operation's results.
 _SHAPES = {
@@ -47,7 +47,7 @@ class TracedVariant:
 def bind_traced(variant: jit.Variant, given: dict[str, Any]) -> TracedVariant:
     """Binds values by name, as Variant.__call__ does."""
     text = variant._text
-    params, tensors = _declared(text)
+    params, tensors = declared_names(text)
     values = dict(given)
     expected = ", ".join((*params, *tensors)) or "no values"
     for name in (*params, *tensors):
@@ -78,13 +78,8 @@ def trace_bindings() -> None:
         return _BIND(self, *args, **values)
 
     # PyTorch's compiler need not trace how JSON is read. (It must be imported to be told.)
-    torch.compiler.assume_constant_result(_declared)
+    torch.compiler.assume_constant_result(declared_names)
     jit.Variant.__call__ = traced  # type: ignore[method-assign]
-
-
-def _declared(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    definition = json.loads(text)
-    return tuple(tuple(name for name, _ in definition[field]) for field in ("params", "tensors"))  # type: ignore[return-value]
 
 
 def _joined(*texts: str) -> str:

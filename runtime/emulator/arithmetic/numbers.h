@@ -23,8 +23,6 @@ inline constexpr std::uint8_t kNan8 = 0x7f;      // e4m3 and e5m2
 
 // Every NaN becomes the hardware's; all else is left alone.
 inline float canonical(float x) { return x != x ? std::bit_cast<float>(kNan32) : x; }
-inline bool is_nan16(std::uint16_t f16) { return (f16 & 0x7fffu) > 0x7c00u; }
-inline bool is_nan_bf16(std::uint16_t bf16) { return (bf16 & 0x7fffu) > 0x7f80u; }
 
 // .ftz: subnormals become zero of the same sign.
 inline float flush(float x) {
@@ -51,8 +49,6 @@ inline float f16_to_f32(std::uint16_t bits) {
 }
 float e4m3_to_f32(std::uint8_t bits);
 float e5m2_to_f32(std::uint8_t bits);
-// What the tensor cores read of a 32-bit register that holds a tf32: the low 13 bits are ignored.
-inline float tf32_to_f32(std::uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000u); }
 
 // How a value is narrowed. satfinite: overflow and infinities become the largest finite value.
 // relu: negative values (and -0) become +0. NaN becomes the canonical NaN in any case.

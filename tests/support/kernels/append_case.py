@@ -13,6 +13,7 @@ import math
 import kiln
 import torch
 from kiln import jit
+from named_case import NamedCase
 from reference import rotary
 from storage import DEVICE, DTYPES, F8_DTYPES, filled, place, randn
 
@@ -23,7 +24,7 @@ STEPS = {torch.float8_e4m3fn: (2.0**-3, 2.0**-6), torch.float8_e5m2: (2.0**-2, 2
 
 
 @dataclasses.dataclass(frozen=True)
-class AppendCase:
+class AppendCase(NamedCase):
     dtype: str = "bf16"
     cache: str = ""  # a dtype, "" = dtype
     tokens: int = 5
@@ -45,15 +46,6 @@ class AppendCase:
     positions: str = "int64"
     scales: str = ""  # "", "scalar", "one", "heads" or "expanded"
     scale: float = 1.0  # of the elements
-
-    def __str__(self):
-        base = AppendCase()
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(base, f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     @property
     def value_dim(self):

@@ -16,6 +16,7 @@ from compare import (
     tanh_error,
 )
 from kiln import jit
+from named_case import NamedCase
 from reference import attention
 from storage import DEVICE, DTYPES, Placed, filled, place, randn
 
@@ -41,7 +42,7 @@ OPTIONS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class AttentionCase:
+class AttentionCase(NamedCase):
     dtype: str = "bf16"
     head_dim: int = 64
     head_dim_v: int = 0  # 0 = head_dim
@@ -62,15 +63,6 @@ class AttentionCase:
     out_storage: str = "guarded"
     peak: str = ""  # "" = random data, else see PEAKS
     magnitude: float = 1.0  # of q
-
-    def __str__(self):
-        base = type(self)()
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(base, f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     def shaped(self, length, heads, dim):
         middle = [length, heads] if self.layout == "bshd" else [heads, length]

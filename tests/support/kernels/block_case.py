@@ -10,6 +10,7 @@ import torch
 from compare import check_rows, f8_gate
 from gemm_case import GemmCase
 from kiln import jit
+from named_case import NamedCase
 from storage import DEVICE, DTYPES, filled, place, randn
 
 
@@ -30,7 +31,7 @@ def scale_values(rows, groups, seed, peak):
 
 
 @dataclasses.dataclass(frozen=True)
-class BlockCase:
+class BlockCase(NamedCase):
     m: int = 70
     n: int = 200
     k: int = 300
@@ -47,14 +48,6 @@ class BlockCase:
     activation: str | None = None
     alpha: float = 1.0
     config: tuple | None = None
-
-    def __str__(self):
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(BlockCase(), f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     def lead(self):
         return [self.batch] if self.batch else []

@@ -8,6 +8,7 @@ import kiln
 import torch
 from compare import HALF_SUM_GATE, check_rows, f8_gate
 from kiln import jit
+from named_case import NamedCase
 from reference import GATED, gemm, gemm_baseline
 from storage import DEVICE, DTYPES, F8_DTYPES, INPUT_DTYPES, filled, place, randn
 
@@ -34,7 +35,7 @@ def tiles(dtype, arch, **properties):
 
 
 @dataclasses.dataclass(frozen=True)
-class GemmCase:
+class GemmCase(NamedCase):
     dtype: str = "bf16"
     dtype_b: str = ""  # "" = dtype
     out_dtype: str = ""  # "" = dtype, bf16 for 8-bit floats
@@ -57,15 +58,6 @@ class GemmCase:
     accumulator: str = "float32"
     config: tuple | None = None
     shorthand: bool = False  # trans_a, trans_b instead of transposed views
-
-    def __str__(self):
-        base = GemmCase()
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(base, f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     @property
     def batch(self):

@@ -9,6 +9,7 @@ import torch
 from compare import GATES as ROW_GATES
 from compare import check_rows, f8_gate
 from kiln import jit
+from named_case import NamedCase
 from reference import GATED, gemm, gemm_baseline
 from storage import DEVICE, DTYPES, F8_DTYPES, INPUT_DTYPES, filled, place, randn
 
@@ -20,7 +21,7 @@ def blocks_of(size):
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupedCase:
+class GroupedCase(NamedCase):
     by: str = "offsets"
     sizes: tuple = (5, 0, 33, 1)  # rows of each group
     beyond: int = 3  # rows of a and out behind those of groups, or of each group
@@ -40,15 +41,6 @@ class GroupedCase:
     expected_rows: int = 0
     config: tuple | None = None
     accumulator: str = "float32"
-
-    def __str__(self):
-        base = GroupedCase()
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(base, f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     @property
     def groups(self):

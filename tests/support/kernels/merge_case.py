@@ -12,6 +12,7 @@ import math
 import kiln
 import torch
 from kiln import jit
+from named_case import NamedCase
 from reference import merge_states
 from storage import DEVICE, DTYPES, filled, place, randn
 
@@ -19,7 +20,7 @@ HT, TH = (0, 2, 1), (0, 1, 2)  # from [parts, tokens, heads]
 
 
 @dataclasses.dataclass(frozen=True)
-class MergeCase:
+class MergeCase(NamedCase):
     dtype: str = "bf16"
     out_dtype: str = ""  # "" = dtype
     shape: tuple = (2, 5, 3, 64)  # parts, tokens, heads, columns
@@ -31,15 +32,6 @@ class MergeCase:
     sinks: str = ""  # a dtype
     empty: tuple = ()  # (part, token): no keys there, NaN in outs
     spread: float = 3.0  # of the log-sum-exps
-
-    def __str__(self):
-        base = MergeCase()
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(base, f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     def inputs(self, seed=0):
         """outs, lses as [parts, tokens, heads], and the sinks or None."""

@@ -12,6 +12,7 @@ import dataclasses
 import kiln
 import torch
 from kiln import jit
+from named_case import NamedCase
 from reference import norm
 from storage import DEVICE, DTYPES, filled, place, randn
 
@@ -20,7 +21,7 @@ SMALL = 2e-3
 
 
 @dataclasses.dataclass(frozen=True)
-class NormCase:
+class NormCase(NamedCase):
     op: str = "rms_norm"
     dtype: str = "bf16"
     out_dtype: str = ""  # "" = dtype
@@ -40,15 +41,6 @@ class NormCase:
     eps: float | None = None
     mean: float = 0.0
     scale: float = 1.0
-
-    def __str__(self):
-        base = NormCase()
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(base, f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     def inputs(self, seed=0):
         """x, residual (or None), and the keyword arguments weight and bias."""

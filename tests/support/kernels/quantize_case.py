@@ -14,6 +14,7 @@ import kiln
 import torch
 import torch.nn.functional as functional
 from kiln import jit
+from named_case import NamedCase
 from storage import DEVICE, DTYPES, filled, place, randn
 
 OUT_DTYPES = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "int8": torch.int8}
@@ -26,7 +27,7 @@ GATES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class QuantizeCase:
+class QuantizeCase(NamedCase):
     shape: tuple = (5, 256)  # of the result
     dtype: str = "bf16"
     out_dtype: str = "e4m3"
@@ -38,15 +39,6 @@ class QuantizeCase:
     out_storage: str = "guarded"
     columns_first: bool = False  # of scale_out
     spread: float = 1.0
-
-    def __str__(self):
-        base = QuantizeCase()
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(base, f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     @property
     def words(self):

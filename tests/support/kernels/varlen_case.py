@@ -13,6 +13,7 @@ import kiln
 import torch
 from attention_case import AttentionCase, judge
 from kiln import jit
+from named_case import NamedCase
 from storage import DEVICE, DTYPES, F8_DTYPES, place, randn
 
 PADDING = 3  # queries behind the last sequence
@@ -22,7 +23,7 @@ UNUSED_BYTE = 0xFF  # NaN of both floats
 
 
 @dataclasses.dataclass(frozen=True)
-class VarlenCase:
+class VarlenCase(NamedCase):
     lens_q: tuple = (1, 1, 1)
     lens_k: tuple = (70, 0, 200)
     dtype: str = "bf16"
@@ -51,15 +52,6 @@ class VarlenCase:
     scales: str = ""  # of stored elements and of q: "" = 1, or a shape of scale_tensor()
     out_scale: float = 0.0  # out is e4m3 and divided by it; 0 = out has q's dtype
     placed: str = "guarded"  # where out lies: see place()
-
-    def __str__(self):
-        base = type(self)()
-        changed = [
-            f"{f.name}={getattr(self, f.name)}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != getattr(base, f.name)
-        ]
-        return "-".join(changed).replace(" ", "") or "default"
 
     @property
     def batch(self):
@@ -103,11 +95,14 @@ class VarlenCase:
 
     def scale_tensor(self, which):
         """q_scale, k_scale or v_scale."""
-        shape = {"one": [], "heads": [self.heads_kv], "expanded": []}.get(
+        heads = [self.heads_kv]
+        shape = {"one": [], "heads": heads, "far heads": heads, "expanded": []}.get(
             self.scales, [self.batch, self.heads_kv]
         )
         size = 0.7 if which == 0 else 0.03
         numbers = size * (1 + torch.rand(shape, generator=torch.Generator().manual_seed(which)))
+        if self.scales == "far heads" and which > 0:  # 100 times from the first to the last
+            numbers *= torch.logspace(-0.5, 0.5, self.heads_kv, base=100)
         numbers = numbers.to(DEVICE)
         if self.scales != "expanded":
             return numbers

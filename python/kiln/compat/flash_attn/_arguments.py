@@ -39,8 +39,13 @@ def _end(keys: int | None) -> int:
 
 def window(size: Any) -> tuple[int, int]:
     """Returns Kiln's window: flash-attn also has None, or any negative number, for an open end."""
-    left, right = (None, None) if size is None else size
-    return _end(left), _end(right)
+    if size is None:
+        return -1, -1
+    if not isinstance(size, (tuple, list)) or len(size) != 2:
+        raise TypeError(
+            f"window_size must be a pair (left, right) of integers, -1 or None = open, got {size!r}"
+        )
+    return _end(size[0]), _end(size[1])
 
 
 def splits(count: int | None) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import flash_attention as _flash_attention
-from .._values import check, numbers
+from .._values import check, window_numbers
 from .._variants import call as call_with_variant
 
 _OPS = torch.ops.kiln
@@ -54,7 +54,7 @@ def flash_attention(
     options = {
         "causal": causal,
         "top_left": top_left,
-        "window": numbers("flash_attention", window),
+        "window": window_numbers("flash_attention", window),
         "softcap": softcap,
         "scale": scale,
         "attn_mask": attn_mask,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import flash_attention_varlen as _flash_attention_varlen
-from .._values import check, flag, numbers
+from .._values import check, flag, window_numbers
 from .._variants import call as call_with_variant
 
 _OPS = torch.ops.kiln
@@ -83,7 +83,7 @@ def flash_attention_varlen(
         "kv_indptr": kv_indptr,
         "kv_indices": kv_indices,
         "causal": flag("flash_attention_varlen", causal),
-        "window": numbers("flash_attention_varlen", window),
+        "window": window_numbers("flash_attention_varlen", window),
         "tree_mask": tree_mask,
         "softcap": softcap,
         "scale": scale,

@@ -9,7 +9,7 @@ import torch
 
 from .. import flash_attention_with_kvcache as _flash_attention_with_kvcache
 from .._appends import call as call_with_append
-from .._values import check, flag, numbers
+from .._values import check, flag, window_numbers
 from .._variants import call as call_with_variant
 
 _OPS = torch.ops.kiln
@@ -85,7 +85,7 @@ def flash_attention_with_kvcache(
         "cache_batch_idx": cache_batch_idx,
         "cache_leftpad": cache_leftpad,
         "causal": flag("flash_attention_with_kvcache", causal),
-        "window": numbers("flash_attention_with_kvcache", window),
+        "window": window_numbers("flash_attention_with_kvcache", window),
         "tree_mask": tree_mask,
         "softcap": softcap,
         "scale": scale,

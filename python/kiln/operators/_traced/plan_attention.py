@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .._values import check, flag, numbers, refuse
+from .._values import check, flag, refuse, window_numbers
 
 _OPS = torch.ops.kiln
 
@@ -77,7 +77,7 @@ def plan_attention(
         "cache_batch_idx": cache_batch_idx,
         "cache_leftpad": cache_leftpad,
         "causal": flag("plan_attention", causal),
-        "window": numbers("plan_attention", window),
+        "window": window_numbers("plan_attention", window),
         "tree_mask": tree_mask,
         "softcap": softcap,
         "alibi_slopes": alibi_slopes,
