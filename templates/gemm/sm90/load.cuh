@@ -31,9 +31,10 @@ __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& para
     Shape::Columns::load(Shape::columns(stage), params.columns, ring.full(stage), at.column, k,
                          columns_batched ? at.batch : 0, place.rank);
   };
+  const u32 stage_bytes = Shape::kStageBytes - gemm.raster.spare_columns * 128;
   // b's part of a stage comes first, and announces all of the stage's bytes.
   const auto load_b = [&](u32 stage, const TilePosition& at, int k) {
-    arrive_expecting(ring.full(stage), Shape::kStageBytes);
+    arrive_expecting(ring.full(stage), stage_bytes);
     Config::kSwapped ? load_rows(stage, at, k) : load_columns(stage, at, k);
   };
   const auto load_a = [&](u32 stage, const TilePosition& at, int k) {
