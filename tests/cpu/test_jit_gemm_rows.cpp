@@ -36,6 +36,29 @@ TEST_CASE("gemm on sm_90a: a cluster shares K where tiles are few; none of the p
   CHECK_FALSE(find_gemm_row(traits, arch, GemmTile{64, 128, 64, 9, 0, 9}).exists());
 }
 
+TEST_CASE(
+    "gemm on sm_90a: tiles of 64 x 64 share K where 128 columns would need clusters of four") {
+  const int arch = arch_index({9, 0});
+  GemmTraits traits;
+  traits.input = DType::bf16;
+  const auto tile = [&](const GemmExtent& extent) {
+    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, false);
+    const std::string name = tile_name(choice.row.sm90());
+    return name + " by " + std::to_string(choice.splits);
+  };
+  const std::string swapped = "64x64x64x11 split swapped by ";
+  CHECK(tile({64, 4096, 14336}) == swapped + "2");
+  CHECK(tile({64, 2112, 7168}) == swapped + "3");
+  CHECK(tile({64, 4096, 4096}) == "64x64x64x12 swapped by 1");  // 14.4 us, 15.0 with splits
+  CHECK(tile({64, 5120, 17408}) == "64x128x64x9 split swapped by 2");
+  traits.input = DType::f8_e4m3;
+  traits.scale_a = Scale::groups, traits.scale_b = Scale::blocks;
+  CHECK(tile({64, 4096, 14336}) == "64x64x128x11 split swapped by 2");
+  CHECK(tile({64, 4096, 7168}) == "64x64x128x11 split swapped by 2");
+  CHECK(tile({64, 1536, 19136}) == "64x64x128x11 split swapped by 4");
+  CHECK(tile({64, 4096, 2048}) == "64x64x128x12 swapped by 1");
+}
+
 namespace {
 
 // What a caller can name of a row, and its dtypes' size.
