@@ -63,7 +63,7 @@ unsigned sm90_grid(const GemmProblem& problem, const GemmSm90Config& config, int
                    const runtime::Device& device) {
   const auto [rows, columns] = cluster_tile(config);
   const long long tiles = most_tiles(problem, rows, columns);
-  if (config.splits) return grid_of(tiles * splits);
+  if (config.splits) return grid_of(tiles * splits * config.cluster);
   constexpr int kLongK = 4096;
   if (config.cluster > 1 && problem.k >= kLongK) return grid_of(tiles * config.cluster);
   const long long clusters =
@@ -156,7 +156,7 @@ void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split
   // one, they would share it while others stay idle: 3 us more a kernel in a chain of GEMMs.
   if (config.residents > 1) step.programmatic = false;
   step.blocks = sm90_grid(problem, config, choice.splits, device);
-  step.cluster = static_cast<unsigned>(config.splits ? choice.splits : config.cluster);
+  step.cluster = static_cast<unsigned>(config.cluster * choice.splits);
   set_raster(problem, config, choice.splits, step);
 }
 

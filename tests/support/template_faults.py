@@ -163,7 +163,7 @@ FAULTS = [
           "if (spare == 0) return;", "return;",
           f"{FOLDER}/test_gemm.py::test_rows_that_no_copy_loads"),
     fault("columns-reach-half-of-the-cluster", "gemm/sm90/tile.cuh",
-          "(1 << kCtas) - 1);", "(1 << kCtas / 2) - 1);",
+          "((1 << kCtas) - 1) <<", "((1 << kCtas / 2) - 1) <<",
           f"{TILE}64x128x64x8x4"),
     fault("transposed-slab-swaps-its-halves", "gemm/sm90/slab.cuh",
           "const int row = lane / 16 * 8 + lane % 8, chunk = warp(thread) * 2 + lane / 8 % 2;",

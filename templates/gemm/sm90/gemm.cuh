@@ -167,7 +167,7 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   for (int m = 0; m < Shape::kTilesM; ++m) parts.write(sums[m], m);
   sync_cluster();
 #pragma unroll 1
-  for (u32 own = place.rank; own < Config::kGroups * kSlabs; own += place.size) {
+  for (u32 own = place.part; own < Config::kGroups * kSlabs; own += place.parts) {
     const int i = static_cast<int>(own) - group * kSlabs;  // of the tile's slabs, this group's
     if (i < 0 || i >= kSlabs) continue;
     const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
