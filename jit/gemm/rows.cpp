@@ -162,7 +162,8 @@ GemmRow find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile) 
   for_each_of(kGemmSm90, gemm_sm90_configs(), traits, arch, [&](GemmRow row) {
     const GemmSm90Config& config = row.sm90();
     offer(row, is_named(config, tile) && (tile.cluster == 0 || config.cluster == tile.cluster) &&
-                   (tile.splits == 0 || (config.splits && tile.splits <= kMostCluster)));
+                   (tile.splits == 0 ||
+                    (config.splits && tile.splits * config.cluster <= kMostCluster)));
   });
   return found;
 }

@@ -32,13 +32,15 @@ constexpr float kFewColumns = 1.06f;
 constexpr float kInTurns = 0.94f;
 
 // In microseconds.
-constexpr float kSm90TileTime = 0.2f;     // of a tile that is written while nothing is multiplied
-constexpr float kOutputTime = 1.4e-4f;    // likewise for each of its outputs
-constexpr float kLastTile = 0.9f;         // times that, for the end of the last, which all wait for
-constexpr float kStartTime = 2;           // until a CTA multiplies that is not persistent
-constexpr float kSharedSumTime = 1.6f;    // of a wave: sums go through shared memory
-constexpr float kRemoteTime = 2.4e-4f;    // likewise from CTA to CTA, for each output of each
-constexpr float kUprightRemote = 3;       // times that, where the tile is not swapped
+constexpr float kSm90TileTime = 0.2f;   // of a tile that is written while nothing is multiplied
+constexpr float kOutputTime = 1.4e-4f;  // likewise for each of its outputs
+constexpr float kLastTile = 0.9f;       // times that, for the end of the last, which all wait for
+constexpr float kStartTime = 2;         // until a CTA multiplies that is not persistent
+constexpr float kSharedSumTime = 1.6f;  // of a wave: sums go through shared memory
+constexpr float kRemoteTime = 2.4e-4f;  // likewise from CTA to CTA, for each output of each
+// Times that, where tiles are neither swapped nor share columns.
+constexpr float kUprightRemote = 3;
+constexpr float kNarrowSplit = 1.5f;  // of tiles of 64 x 64 of 16 bits (46 shapes, M = 40 and 64)
 constexpr float kSm90BytesPerSm = 33000;  // from memory: 4.35 TB/s among 132
 constexpr float kSm90Exposed = 0.46f;     // of the shorter of memory and products
 
@@ -81,7 +83,7 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
 
   // Waves of CTAs: of each, the slower of its products and of its share of the bytes, since a
   // persistent CTA loads on while it writes.
-  const int cluster = config.splits ? splits : config.cluster;
+  const int cluster = config.cluster * splits;
   const std::int64_t slots =
       std::int64_t{cluster} * clusters_at_once(cluster, config.residents, sm_count);
   const float step =
@@ -104,10 +106,12 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
   float time = static_cast<float>(ctas / slots) * wave_time(slots) + wave_time(ctas % slots) +
                kLastTile * tile_time;
   if (config.splits) {
+    if (rows == 64 && columns == 64 && size_of(traits.input) == 2) time += kNarrowSplit;
     // Nothing is multiplied meanwhile, and the next wave waits for the memory of this one's parts.
     const auto waves = static_cast<float>(quotient_up(ctas, slots));
-    time += waves * (kSharedSumTime + kRemoteTime * (config.swapped ? 1.0f : kUprightRemote) *
-                                          outputs * static_cast<float>(splits - 1));
+    const bool is_upright = !config.swapped && config.cluster == 1;
+    time += waves * (kSharedSumTime + kRemoteTime * (is_upright ? kUprightRemote : 1.0f) * outputs *
+                                          static_cast<float>(splits - 1));
   }
   return time;
 }

@@ -113,8 +113,9 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
   // Columns of the output in a tile.
   const int block_n = traits.gate == Gate::none ? config.block_n : config.block_n / 2;
   // Each map is copied at once, because its slot may be the next one's.
-  (config.swapped ? params.columns : params.rows) = operand(
-      gemm.a, traits.major_a, gemm.m, gemm.a_ld, gemm.a_batch, config.block_m, ctas_a, Gate::none);
+  (config.swapped ? params.columns : params.rows) =
+      operand(gemm.a, traits.major_a, gemm.m, gemm.a_ld, gemm.a_batch,
+              config.block_m - gemm.raster.spare_columns, ctas_a, Gate::none);
   (config.swapped ? params.rows : params.columns) = operand(
       gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, block_n, ctas_b, traits.gate);
   // As templates/gemm/sm90/slab.cuh lays out a slab.

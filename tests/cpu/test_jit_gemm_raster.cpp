@@ -68,6 +68,27 @@ TEST_CASE("a raster counts the tiles of what wgmma computes") {
   CHECK((raster.per_group.value == 8 * 9 && raster.last_rows.value == 8));
 }
 
+TEST_CASE("rows of a that a swapped tile has no use for are not loaded, if they are many") {
+  GemmSm90Config config{.element_bytes = 2,
+                        .block_m = 128,
+                        .block_n = 64,
+                        .stages = 8,
+                        .groups = 1,
+                        .reason = "one of 64 columns"};
+  CHECK(raster_of(72, 512, 640, config, 1).spare_columns == 0);
+  config.swapped = true;
+  CHECK(raster_of(72, 512, 640, config, 1).spare_columns == 56);
+  CHECK(raster_of(112, 512, 640, config, 1).spare_columns == 16);
+  CHECK(raster_of(113, 512, 640, config, 1).spare_columns == 0);
+  CHECK(raster_of(128, 512, 640, config, 1).spare_columns == 0);
+  CHECK(raster_of(200, 512, 640, config, 1).spare_columns == 0);  // the first tile needs all
+  CHECK(raster_of(0, 512, 640, config, 1).spare_columns == 0);
+  config.cluster = 2;  // whose CTAs share the rows of a
+  CHECK(raster_of(72, 512, 640, config, 1).spare_columns == 0);
+  config.cluster = 1, config.block_m = 32;
+  CHECK(raster_of(3, 512, 640, config, 1).spare_columns == 0);
+}
+
 TEST_CASE("the CTAs of a cluster divide all K-tiles, of which the first have one more") {
   for (const int splits : {1, 2, 3, 8}) {
     for (const int k : {0, 1, 64, 65, 640, 4096, 8200}) {

@@ -36,6 +36,52 @@ TEST_CASE("gemm on sm_90a: a cluster shares K where tiles are few; none of the p
   CHECK_FALSE(find_gemm_row(traits, arch, GemmTile{64, 128, 64, 9, 0, 9}).exists());
 }
 
+TEST_CASE(
+    "gemm on sm_90a: tiles of 64 x 64 share K where 128 columns would need clusters of four") {
+  const int arch = arch_index({9, 0});
+  GemmTraits traits;
+  traits.input = DType::bf16;
+  const auto tile = [&](const GemmExtent& extent) {
+    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, false);
+    const std::string name = tile_name(choice.row.sm90());
+    return name + " by " + std::to_string(choice.splits);
+  };
+  const std::string swapped = "64x64x64x11 split swapped by ";
+  CHECK(tile({64, 4096, 14336}) == swapped + "2");
+  CHECK(tile({64, 2112, 7168}) == swapped + "3");
+  CHECK(tile({64, 4096, 4096}) == "64x64x64x12 swapped by 1");  // 14.4 us, 15.0 with splits
+  CHECK(tile({64, 5120, 17408}) == "64x128x64x9 split swapped by 2");
+  traits.input = DType::f8_e4m3;
+  traits.scale_a = Scale::groups, traits.scale_b = Scale::blocks;
+  CHECK(tile({64, 4096, 14336}) == "64x64x128x11 split swapped by 2");
+  CHECK(tile({64, 4096, 7168}) == "64x64x128x11 split swapped by 2");
+  CHECK(tile({64, 1536, 19136}) == "64x64x128x11 split swapped by 4");
+  CHECK(tile({64, 4096, 2048}) == "64x64x128x12 swapped by 1");
+}
+
+TEST_CASE(
+    "gemm on sm_90a: two tiles of a cluster share weights beside a split K where M fills them") {
+  const int arch = arch_index({9, 0});
+  GemmTraits traits;
+  traits.input = DType::bf16;
+  const auto tile = [&](const GemmExtent& extent) {
+    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, false);
+    return tile_name(choice.row.sm90()) + " by " + std::to_string(choice.splits);
+  };
+  CHECK(tile({256, 2624, 19712}) == "128x96x64x7 split cluster 2 by 2");
+  CHECK(tile({256, 1536, 12160}) == "128x96x64x7 split cluster 2 by 3");
+  CHECK(tile({512, 1152, 13824}) == "128x96x64x7 split cluster 2 by 2");
+  CHECK(tile({128, 6144, 8704}) == "128x96x64x8 split by 2");
+  for (std::int64_t m : {64, 96, 160, 192, 320, 384, 640, 768}) {
+    INFO(m);
+    CHECK(tile({m, 2624, 19712}).find("128x96x64x7") == std::string::npos);
+    CHECK(tile({m, 6144, 8704}).find("128x96x64x8") == std::string::npos);
+  }
+  const GemmRow row = find_gemm_row(traits, arch, GemmTile{128, 96, 64, 7, 2, 4});
+  REQUIRE(row.exists());
+  CHECK(choose_gemm(traits, arch, {256, 1536, 12160}, 132, false, row, 8).splits == 4);  // 8 CTAs
+}
+
 namespace {
 
 // What a caller can name of a row, and its dtypes' size.

@@ -1,5 +1,7 @@
 """GEMM over dtypes, layouts, sizes, alignments, batches, epilogues and tiles, against float64."""
 
+import dataclasses
+
 import kiln
 import numpy as np
 import pytest
@@ -258,6 +260,17 @@ def ring_groups():
 @pytest.mark.parametrize("group", list(ring_groups()), ids=str)
 def test_rings_that_turn_over(group):
     group.check()
+
+
+@pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs compute capability 9.0")
+@pytest.mark.parametrize(
+    "m,config", [(40, (64, 64, 64, 12)), (72, (128, 64, 64, 8, 1, 2))], ids=str
+)
+def test_rows_that_no_copy_loads(m, config):
+    """Of a's rows a tile has 24 and 56 too many; its ring turns over."""
+    case = GemmCase(dtype="bf16", storage="guarded", m=m, n=72, k=1300, config=config)
+    case.check()
+    dataclasses.replace(case, batch_a=2, batch_b=2, bias="f32", residual="bf16").check()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -167,7 +167,7 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   for (int m = 0; m < Shape::kTilesM; ++m) parts.write(sums[m], m);
   sync_cluster();
 #pragma unroll 1
-  for (u32 own = place.rank; own < Config::kGroups * kSlabs; own += place.size) {
+  for (u32 own = place.part; own < Config::kGroups * kSlabs; own += place.parts) {
     const int i = static_cast<int>(own) - group * kSlabs;  // of the tile's slabs, this group's
     if (i < 0 || i >= kSlabs) continue;
     const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
@@ -180,6 +180,26 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
     output.store(slab_sums, Config::kSwapped ? slab_sums + Shape::kPartner : ups, m, slab, at);
   }
   output.finish();
+}
+
+// Writes the columns of all stages that no copy will, as products read them; called by the math
+// groups. The first copies are under way meanwhile.
+template <class Config>
+__device__ __forceinline__ void clear_spare_columns(const GemmParams& params) {
+  using Shape = Sm90Shape<Config>;
+  constexpr int kThreads = Config::kGroups * 128, kChunks = 128 / 16;
+  const int spare = params.raster.spare_columns;
+  if (spare == 0) return;
+#pragma unroll 1
+  for (u32 stage = 0; stage < Config::kStages; ++stage) {
+    const u32 columns = Shape::columns(stage) + (Config::kBlockN - spare) * 128;
+#pragma unroll 1
+    for (int at = static_cast<int>(threadIdx.x); at < spare * kChunks; at += kThreads) {
+      store_shared_16(columns + at * 16, {0, 0, 0, 0});
+    }
+  }
+  fence_async_proxy();
+  sync_threads<kThreads>(15);
 }
 
 template <class Config>
@@ -246,6 +266,9 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       sync_threads<Shape::kThreads>(kReady);
     }
     if constexpr (kMovesRegisters) take_registers<232>();
+    if constexpr (Config::kSwapped && Config::kCluster == 1 && Config::kMajorColumns == Major::k) {
+      clear_spare_columns<Config>(params.gemm);
+    }
     wait_for_launches();  // biases, scales and residuals are read, and the output is written
     if constexpr (Config::kSplits) {
       compute_shared_tile<Config, Epilogue>(params, group, place);

@@ -25,15 +25,16 @@ __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& para
   const bool columns_batched = (Config::kSwapped ? gemm.a_batch : gemm.b_batch) != 0;
   const auto load_rows = [&](u32 stage, const TilePosition& at, int k) {
     Shape::Rows::load(Shape::rows(stage), params.rows, ring.full(stage), at.row, k,
-                      rows_batched ? at.batch : 0, 0);
+                      rows_batched ? at.batch : 0, 0, 0);
   };
   const auto load_columns = [&](u32 stage, const TilePosition& at, int k) {
     Shape::Columns::load(Shape::columns(stage), params.columns, ring.full(stage), at.column, k,
-                         columns_batched ? at.batch : 0, place.rank);
+                         columns_batched ? at.batch : 0, place.tile, place.rank_of(place.part, 0));
   };
+  const u32 stage_bytes = Shape::kStageBytes - gemm.raster.spare_columns * 128;
   // b's part of a stage comes first, and announces all of the stage's bytes.
   const auto load_b = [&](u32 stage, const TilePosition& at, int k) {
-    arrive_expecting(ring.full(stage), Shape::kStageBytes);
+    arrive_expecting(ring.full(stage), stage_bytes);
     Config::kSwapped ? load_rows(stage, at, k) : load_columns(stage, at, k);
   };
   const auto load_a = [&](u32 stage, const TilePosition& at, int k) {

@@ -12,7 +12,9 @@ __device__ __forceinline__ void release_stage(u32 empty) {
   if constexpr (Config::kCluster == 1) {
     if (lane == 0) arrive(empty);
   } else {
-    if (lane < Config::kCluster) arrive_at(empty, lane);
+    // A cluster's CTAs that share columns are neighbours.
+    const u32 first = Config::kSplits ? cluster_rank() / Config::kCluster * Config::kCluster : 0;
+    if (lane < Config::kCluster) arrive_at(empty, first + lane);
   }
 }
 

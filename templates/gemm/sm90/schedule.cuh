@@ -8,19 +8,27 @@
 
 namespace kiln {
 
-// A CTA's place in its cluster. The CTAs of a cluster share the columns of their tiles or, in a
-// kernel with splits, divide the K of one tile.
+// A CTA's place in its cluster. Of each kCluster CTAs in turn, every one has a tile of its own and
+// they share the columns; in a kernel with splits, these parts of the cluster divide K.
 template <class Config>
 struct ClusterPlace {
-  u32 rank, size;
+  u32 tile;             // of the cluster's tiles, which of them
+  u32 part, parts;      // of K
   u32 index, clusters;  // of the cluster in the grid
 
   __device__ __forceinline__ static ClusterPlace here() {
-    if constexpr (Config::kSplits || Config::kCluster > 1) {
-      const u32 size = Config::kSplits ? cluster_size() : Config::kCluster;
-      return {cluster_rank(), size, cluster_index(), cluster_count()};
+    if constexpr (Config::kSplits) {
+      const u32 rank = cluster_rank();
+      return {rank % Config::kCluster, rank / Config::kCluster, cluster_size() / Config::kCluster,
+              cluster_index(), cluster_count()};
+    } else if constexpr (Config::kCluster > 1) {
+      return {cluster_rank(), 0, 1, cluster_index(), cluster_count()};
     }
-    return {0, 1, blockIdx.x, gridDim.x};
+    return {0, 0, 1, blockIdx.x, gridDim.x};
+  }
+  // The rank of the CTA that has part `part` of a tile of the cluster.
+  __device__ __forceinline__ static u32 rank_of(u32 part, u32 tile) {
+    return part * Config::kCluster + tile;
   }
 };
 
@@ -32,9 +40,9 @@ template <class Config>
 __device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place,
                                              const GemmParams& params, int block_k) {
   if constexpr (!Config::kSplits) return {0, ceil_div(params.k, block_k)};
-  const int rank = static_cast<int>(place.rank), longer = params.raster.longer_parts;
-  const int begin = rank * params.raster.part_k_tiles + (rank < longer ? rank : longer);
-  return {begin, begin + params.raster.part_k_tiles + (rank < longer ? 1 : 0)};
+  const int part = static_cast<int>(place.part), longer = params.raster.longer_parts;
+  const int begin = part * params.raster.part_k_tiles + (part < longer ? part : longer);
+  return {begin, begin + params.raster.part_k_tiles + (part < longer ? 1 : 0)};
 }
 
 // Clusters that run at the same time compute tiles within kRasterRows rows of tiles, so that they
@@ -48,8 +56,7 @@ class MatrixSchedule {
         tiles_(raster_.per_batch.value * params.batch),
         index_(static_cast<int>(place.index)),
         clusters_(static_cast<int>(place.clusters)),
-        first_row_(Config::kSplits ? 0
-                                   : static_cast<int>(place.rank) * (kRows / Config::kCluster)) {}
+        first_row_(static_cast<int>(place.tile) * (kRows / Config::kCluster)) {}
 
   __device__ __forceinline__ bool has_tile() const { return index_ < tiles_; }
   __device__ __forceinline__ bool is_last() const { return index_ + clusters_ >= tiles_; }

@@ -38,16 +38,16 @@ class ClusterSum {
 #pragma unroll
     for (float& sum : sums) sum = 0.0f;
 #pragma unroll 2
-    for (u32 cta = 0; cta < place_.size; ++cta) {
+    for (u32 part = 0; part < place_.parts; ++part) {
       float4 quads[kCount];
       // Reading a CTA's own memory through the cluster's network is several times slower.
-      if (cta == place_.rank) {
+      if (part == place_.part) {
 #pragma unroll
         for (int j = 0; j < kCount; ++j) quads[j] = load_shared_16(at(tile_m, first_tile + j));
       } else {
 #pragma unroll
         for (int j = 0; j < kCount; ++j) {
-          quads[j] = load_shared_of(cta, at(tile_m, first_tile + j));
+          quads[j] = load_shared_of(place_.rank_of(part, place_.tile), at(tile_m, first_tile + j));
         }
       }
 #pragma unroll

@@ -37,11 +37,12 @@ struct OperandSlab {
   static_assert(kPairs != Pairs::eights || kKMajor,
                 "gemm sm_90a: groups of eight gates need K along the rows");
 
-  // Called by one thread; loads this CTA's part, that of rank `rank`, of the slab at row `mn` and
-  // depth `k`. If there are pairs, `mn` counts pairs.
+  // Called by one thread; loads this CTA's part of the slab at row `mn` and depth `k`, the
+  // `part`-th of those of the CTAs from rank `first_cta` on. If there are pairs, `mn` counts pairs.
   __device__ __forceinline__ static void load(u32 slab, const TensorMap& map, u32 barrier, int mn,
-                                              int k, int batch, u32 rank) {
-    const int first = kCtas == 1 ? 0 : static_cast<int>(rank) * kPart;
+                                              int k, int batch, u32 part, u32 first_cta) {
+    const int first = kCtas == 1 ? 0 : static_cast<int>(part) * kPart;
+    const u16 ctas = static_cast<u16>(((1 << kCtas) - 1) << first_cta);
     if constexpr (kPairs == Pairs::eights) {
       load_box(slab, map, barrier, k, 0, 0, mn / 8, batch);
     } else if constexpr (kPairs == Pairs::halves && kKMajor) {
@@ -53,22 +54,22 @@ struct OperandSlab {
         load_box(slab + i * 128, map, barrier, mn + i % (kExtent / 2), k, half, batch);
       }
     } else if constexpr (kKMajor) {
-      load_one(slab + first * 128, map, barrier, k, mn + first, batch);
+      load_one(slab + first * 128, map, barrier, k, mn + first, batch, ctas);
     } else {
 #pragma unroll
       for (int i = 0; i < kPart; i += 64) {
-        load_one(slab + (first + i) * 128, map, barrier, mn + first + i, k, batch);
+        load_one(slab + (first + i) * 128, map, barrier, mn + first + i, k, batch, ctas);
       }
     }
   }
 
  private:
   __device__ __forceinline__ static void load_one(u32 destination, const TensorMap& map,
-                                                  u32 barrier, int x, int y, int z) {
+                                                  u32 barrier, int x, int y, int z, u16 ctas) {
     if constexpr (kCtas == 1) {
       load_box(destination, map, barrier, x, y, z);
     } else {
-      load_box_multicast(destination, map, barrier, x, y, z, (1 << kCtas) - 1);
+      load_box_multicast(destination, map, barrier, x, y, z, ctas);
     }
   }
 };
@@ -156,8 +157,6 @@ struct Sm90Shape {
                 "gemm sm_90a: kBlockN must be a multiple of 8 up to 256");
   static_assert(kBiasAt + kBiasBytes <= kBarriersAt,
                 "gemm sm_90a: a kernel with splits needs stages as large as its sums and slabs");
-  static_assert(!Config::kSplits || Config::kCluster == 1,
-                "gemm sm_90a: a cluster shares either columns or K");
   static_assert(kStageBytes % 1024 == 0, "gemm sm_90a: stages must be whole swizzle atoms");
 
   static constexpr u32 kSharedBytes = kScalesAt + Config::kStages * kScaleWords * 4;
