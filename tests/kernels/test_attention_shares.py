@@ -41,7 +41,7 @@ SHAPES = {
         lens_k=(5,) * 33 + (700,) + (9,) * 31 + (1400, 70), heads=1, heads_kv=1),
     # More tiles than multiprocessors: all are laid end to end.
     "equal-shares": dict(
-        head_dim=8, page=64, lens_q=(65,) * 68 + (130,),
+        head_dim=8, page=64, lens_q=(65,) * 68 + (130,), loose=3000,
         lens_k=(*(1300 if b % 8 == 3 else 65 + 9 * b % 50 for b in range(68)), 900)),
     # Shares of 12 steps: one has the end of the last sequence's first tile and some of its second.
     "two-cut-tiles-of-a-share": dict(head_dim=8, page=64, lens_q=(65,) * 67,
@@ -57,6 +57,7 @@ QUANTIZED = {
                                      alibi="h", page=64),
     "bytes": dict(head_dim=128, stored="e4m3", byte_queries=True, scales="heads", page=64),
     "bytes-d256": dict(head_dim=256, stored="e4m3", byte_queries=True, keys="packed"),
+    "d256": dict(head_dim=256, stored="e4m3", scales="heads", page=64),
     "uneven": dict(head_dim=64, lens_q=(70, 129, 66), lens_k=(1400, 200, 300), stored="e4m3",
                    scales="bh", page=1),
 }  # fmt: skip
@@ -71,7 +72,7 @@ FULL_SHAPES = {
     "72-tiles": dict(head_dim=128, lens_q=(700,), lens_k=(20000,), heads=12, heads_kv=2, page=64),
     "rows-of-192": dict(head_dim=128, lens_q=(1100,), lens_k=(20000,), heads=12, heads_kv=2,
                         keys="packed"),
-    "66-sequences": dict(head_dim=128, lens_q=tuple(range(64, 130)), heads=2,
+    "66-sequences": dict(head_dim=128, lens_q=tuple(range(64, 130)), heads=2, loose=3000,
                          lens_k=tuple(range(1300, 7900, 100)), page=64),
 }  # fmt: skip
 
