@@ -1,4 +1,4 @@
-"""What `make demo` runs: kernels compiled, cached, inspected, run (emulated without a GPU)."""
+"""The program of `make demo`: it compiles, caches, inspects and runs kernels without a GPU, too."""
 
 import os
 import tempfile

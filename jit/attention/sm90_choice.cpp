@@ -25,8 +25,9 @@ bool have_maps(const AttentionParams& p, int element_bytes) {
 }  // namespace
 
 std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
-  if (arch_table()[static_cast<std::size_t>(arch)].number != 90)
+  if (arch_table()[static_cast<std::size_t>(arch)].number != 90) {
     return "wgmma is an instruction of compute capability 9.0 alone";
+  }
   if (!traits.aligned) {
     return "q, k, v or out admits no tensor map: its base and its strides must be multiples of 16 "
            "bytes";

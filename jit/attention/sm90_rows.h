@@ -1,4 +1,4 @@
-// What the choices of the sm_90a kernels share: which rows of their table a call may have.
+// The choices of the sm_90a kernels share this: which rows of their table a call may have.
 #pragma once
 
 #include <cstddef>

@@ -121,7 +121,7 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows), value_box_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   if (!may_split) return true;
-  // Of shared tiles, a warp's 16 rows are a tile of the workspace.
+  // A warp's 16 rows of a shared tile are a tile of the workspace.
   const auto bytes = static_cast<std::size_t>(
       config.splits
           ? attention_varlen_workspace_bytes(std::int64_t{step.blocks} * (config.block_q / 16), 16,

@@ -64,7 +64,7 @@ bool has(const VariantDefinition& d, const char* in_file) {
   return d.file_text.find(in_file) != std::string::npos;
 }
 
-// What the kernel does with its tensors.
+// Says what the kernel does with its tensors.
 Use use_of_tensors(const VariantDefinition& d) {
   return has(d, "kTakesMaxima = true") ? Use::written : Use::read;
 }

@@ -111,7 +111,7 @@ def test_lists_decide_even_against_the_mask_and_may_be_rewritten():
 @pytest.mark.parametrize("size", [(128, 128), (64, 256), (32, 64), (128, 32)])
 @pytest.mark.parametrize("dim", [64, 128])
 def test_tiles_within_blocks(size, dim):
-    """Of a tile within one block, the mask alone is asked about a partial block, and nothing about
+    """In a tile within one block, the mask alone is asked about a partial block, and nothing about
     a full one, not even where the last tile reaches behind the keys."""
     lengths = (200, 330)
     rows, columns = (-(-length // part) for length, part in zip(lengths, size, strict=True))

@@ -98,7 +98,7 @@ def test_maxima_of_a_block_mask():
 @pytest.mark.skipif(not IS_SM90, reason="wgmma is of sm_90a alone")
 @pytest.mark.parametrize("dim", [64, 128])
 def test_large_scores(dim):
-    """Of later tiles too, so that maxima grow by less and by more than they may be wrong by."""
+    """Later tiles count too: maxima grow by less and by more than they may be wrong by."""
     q, k, v = inputs(**MANY, dim=dim)
     judge((q * 6, k, v), None, causal)
     judge((q / 8, k, v), None, causal)

@@ -84,7 +84,7 @@ def _add_each(parser: argparse.ArgumentParser, field: dict[str, Any]) -> None:
 
 
 def _meaning(field: dict[str, Any], value: str) -> str:
-    """What the help of a field, "one: of the first kind; two: ...", says of one value."""
+    """Returns what the help of a field, "one: of the first kind; two: ...", says of one value."""
     for part in field["help"].split("; "):
         name, _, meaning = part.partition(": ")
         if name == value and meaning:

@@ -32,7 +32,7 @@ struct SequenceCosts {
   int slope = 0;    // from tile to tile, in 1/64
   u32 longest = 0;  // steps of keys of the longest tile
 
-  // Of the tiles before the i-th.
+  // Returns the units of the tiles before the i-th.
   __device__ __forceinline__ u32 before(u32 i) const {
     const i64 grown = i64{slope} * (i64{i} * (i64{i} - 1) / 2) >> 6;
     return i * first + static_cast<u32>(grown);
@@ -129,7 +129,7 @@ class SequenceShares {
   struct Tally {
     u32 units = 0, tiles = 0, longest = 0;
   };
-  // Of all sequences, as tiles are cut now. `own`: of the first 32.
+  // Counts all sequences, as tiles are cut now. `own`: the costs of the first 32.
   __device__ __forceinline__ Tally tally(SequenceCosts own) const {
     Tally all;
 #pragma unroll 1
@@ -183,7 +183,7 @@ class SequenceShares {
     return costs;
   }
 
-  // Of the lane's sequence among the 32 from `first` on.
+  // Returns the costs of the lane's sequence among the 32 from `first` on.
   __device__ __forceinline__ SequenceCosts measure(int first) const {
     SequenceCosts costs;
     if (first + lane() >= p_.call.batch) return costs;
