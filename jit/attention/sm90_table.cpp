@@ -46,7 +46,7 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .q_stages = 2, .staged_output = true, .turns = false, .work = Work::medium,
      .masks = Masks::some, .pages = Pages::none, .max_keys = 1536, .max_keys_read = 8192,
      .unless_fits = 192, .speed = 90,
-     .reason = "masks: the same up to 1.5k keys, but where 192 rows pad no more: 1344 causal queries take "
+     .reason = "masks, up to 1.5k keys, unless 192 rows pad no more: 1344 causal queries take "
                "1.11 times as long as with 192x80x2, 1536 1.04, 1408 0.92; documents, which begin "
                "anywhere, up to 8k: 8 of 512 tokens 104 us, with 192x80x2 119 us, 8 of 2048 268 us and "
                "277 us, one of 16k 1620 us and 1516 us"},
@@ -83,7 +83,7 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .reason = "few queries of many keys in pages: the tile of many"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
      .q_stages = 2, .staged_output = false, .turns = true, .splits = true, .work = Work::medium,
-     .reason = "few queries of many keys, as above"},
+     .reason = "few queries of many keys: 192 rows, where these pad little"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 96, .stages = 2,
      .q_stages = 2, .staged_output = false, .turns = false, .splits = true, .work = Work::heavy,
      .reason = "few queries of many keys, with an attn_mask or a user's code"},
@@ -98,7 +98,7 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .reason = "quantised caches: registers for a warpgroup that widens their elements"},
     {.min_dim = 16, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
      .q_stages = 2, .staged_output = false, .turns = true, .factors = AttentionFactors::widened, .work = Work::medium,
-     .reason = "quantised caches, as above"},
+     .reason = "quantised caches, wider heads"},
     {.min_dim = 16, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 96, .stages = 2,
      .q_stages = 2, .staged_output = false, .turns = false, .factors = AttentionFactors::widened, .work = Work::heavy,
      .reason = "quantised caches, with code at every logit; wgmma takes more than the 128 registers "
@@ -130,7 +130,7 @@ constexpr AttentionSm90Config kSm90Configs[] = {
     {.min_dim = 16, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
      .q_stages = 2, .staged_output = false, .turns = true, .splits = true,
      .factors = AttentionFactors::widened, .work = Work::medium,
-     .reason = "few queries of many keys of a quantised cache, as above"},
+     .reason = "few queries of many keys of a quantised cache, wider heads"},
     {.min_dim = 16, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 96, .stages = 2,
      .q_stages = 2, .staged_output = false, .turns = false, .splits = true,
      .factors = AttentionFactors::widened, .work = Work::heavy,

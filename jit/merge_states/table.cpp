@@ -13,7 +13,7 @@ namespace {
 constexpr MergeConfig kMergeConfigs[] = {
     {.lanes = 4, .vectors = 2, .parts = 2, .few = true, .reason = "128 bytes of two parts: as many in flight as of four"},
     {.lanes = 8, .vectors = 1, .parts = 4, .few = false, .reason = "128 bytes: head dim 64"},
-    {.lanes = 8, .vectors = 2, .parts = 2, .few = true, .reason = "256 bytes of two parts: likewise"},
+    {.lanes = 8, .vectors = 2, .parts = 2, .few = true, .reason = "256 bytes of two parts: as many in flight as of four"},
     {.lanes = 16, .vectors = 1, .parts = 4, .few = false, .reason = "256 bytes: head dim 128"},
     {.lanes = 16, .vectors = 2, .parts = 2, .few = false, .reason = "512 bytes: head dim 256, or 128 in fp32"},
     {.lanes = 32, .vectors = 2, .parts = 2, .few = false, .reason = "1 KB: head dim 512"},
