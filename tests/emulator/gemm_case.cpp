@@ -130,8 +130,14 @@ void KernelCase::make_gemm(int size) {
     const bool shares = row.splits;
     const int sharing = size == 0 ? 1 : size + 2;
     const auto all = static_cast<unsigned>(tiles);
-    const unsigned clusters = shares ? all : size == 1 ? std::max(all, 2u) - 1 : 1u + (size == 2);
-    step.cluster = static_cast<unsigned>(shares ? sharing : config.cluster);
+    // A cluster of a row with splits has as many tiles as CTAs that share columns.
+    const auto shared = static_cast<unsigned>(
+        gemm_tiles(problem.m, problem.n, 1, config.block_m * config.cluster, config.block_n));
+    const unsigned clusters = shares && config.cluster > 1 ? shared
+                              : shares                     ? all
+                              : size == 1                  ? std::max(all, 2u) - 1
+                                                           : 1u + (size == 2);
+    step.cluster = static_cast<unsigned>(shares ? sharing * config.cluster : config.cluster);
     step.blocks = clusters * step.cluster;
     set_raster(call, row, shares ? sharing : 1, step);
   } else {

@@ -22,6 +22,7 @@
 
 #include "jit/attention/family.h"
 #include "jit/attention/sm90_config.h"
+#include "jit/gemm/family.h"
 #include "jit/op/arch.h"
 #include "jit/op/family.h"
 #include "runtime/emulator/machine/faults.h"
@@ -138,10 +139,11 @@ std::vector<Specialization> kernels(const Arguments& arguments) {
 }
 
 // Whether a problem executes the mutant's instruction. The sm_90a attention kernels have code for
-// walks of more than 32 tiles of keys, too slow for hundreds of runs: tests/kernels executes it.
+// walks of more than 32 tiles of keys, too slow for hundreds of runs, and those of GEMM for tiles
+// of which a has few rows: tests/kernels executes it.
 bool is_executed(std::deque<Sized>& sizes, const Specialization& spec, const Mutant& mutant,
                  const std::string& ptx) {
-  if (&spec.kernel() != &kFlashAttentionSm90) return true;
+  if (&spec.kernel() != &kFlashAttentionSm90 && &spec.kernel() != &kGemmSm90) return true;
   return !caught_by(sizes, {mutant.line, {}, {}, trapping(ptx, mutant.line)}, 1).empty();
 }
 

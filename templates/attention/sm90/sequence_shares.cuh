@@ -149,11 +149,11 @@ class SequenceShares {
   __device__ __forceinline__ u32 settle() {
     const SequenceCosts own = measure(0);
     const Tally all = tally(own);
-    share_ = max(ceil_div(all.units, gridDim.x), kLeast + kEnds);
+    share_ = max(static_cast<u32>(ceil_div(all.units, gridDim.x)), kLeast + kEnds);
     if (all.tiles == 0 || all.tiles > gridDim.x) return all.units;
     // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
     u32 least = max(share_ - min(share_, kEnds), kLeast);
-    u32 serves = max(ceil_div(all.longest, gridDim.x / all.tiles), least);
+    u32 serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
     u32 pieces = 0;
 #pragma unroll 1
     while (true) {
@@ -178,7 +178,7 @@ class SequenceShares {
   // As longest_ says.
   __device__ __forceinline__ SequenceCosts cut(SequenceCosts costs) const {
     if (longest_ != 0) {
-      costs.first = max(ceil_div(costs.longest, longest_), 1u), costs.slope = 0;
+      costs.first = max(static_cast<u32>(ceil_div(costs.longest, longest_)), 1u), costs.slope = 0;
     }
     return costs;
   }

@@ -1,5 +1,6 @@
 // A tile of queries of one head of a sequence that has lengths of its own: QueryTile's interface.
 #pragma once
+#include "/kiln/attention/sm90/query_tile.cuh"
 #include "/kiln/attention/varlen/sequences.cuh"
 
 namespace kiln {
