@@ -121,10 +121,12 @@ class VarlenCase(NamedCase):
         return all_of[0] * all_of[1] if i == 0 else all_of[2]
 
     def bytes(self, x, b, i):
+        """x over its scale, saturated: PyTorch's cast to e4m3 would make NaN of what is too large."""
         exact = x.float() / self.scale_of(b, i)
         if self.stored == "int8":
-            exact = exact.round().clamp(-128, 127)
-        return exact.to(QUANTIZED[self.stored])
+            return exact.round().clamp(-128, 127).to(torch.int8)
+        largest = torch.finfo(QUANTIZED[self.stored]).max
+        return exact.clamp(-largest, largest).to(QUANTIZED[self.stored])
 
     def multiples(self, stored, b, i):
         return stored.float() * self.scale_of(b, i)
