@@ -67,7 +67,11 @@ std::string explain_recipe(const ExplainedCall& call, const Recipe& recipe, cons
   result["why"] = reasons;
   if (recipe.steps().size() > 1) {
     json launches = json::array();
-    for (const Step& step : recipe.steps()) launches.push_back(explain_step(step, texts, device));
+    for (const bool prepares : {true, false}) {  // in the order of launch_steps()
+      for (const Step& step : recipe.steps()) {
+        if (step.prepares == prepares) launches.push_back(explain_step(step, texts, device));
+      }
+    }
     result["launches"] = launches;
   }
   return result.dump(-1, ' ', false,

@@ -2,6 +2,7 @@
 
 import math
 
+import kiln
 import numpy as np
 import pytest
 import torch
@@ -57,6 +58,16 @@ def test_documents():
     ids = torch.stack([ids, (ids * 7) % 5])
     run(variants.documents(ids), AttentionCase(**SHAPE),
         mask=lambda at: ids[:, None, :, None] == ids[:, None, None, :])  # fmt: skip
+
+
+def test_bounds_are_explained_ahead_of_attention():
+    """As they are launched."""
+    q, k, v = AttentionCase(**SHAPE).inputs()
+    ids = torch.zeros([2, LENGTH], dtype=torch.int32, device=DEVICE)
+    explained = kiln.explain("flash_attention", q, k, v, variant=variants.documents(ids))
+    ops = [launch["spec"]["op"] for launch in explained["launches"]]
+    assert ops == ["bound_elements", "flash_attention"]
+    assert explained["op"] == "flash_attention"
 
 
 @pytest.mark.parametrize("is_given", [True, False])
