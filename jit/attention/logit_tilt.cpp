@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "jit/attention/mask_names.h"
+#include "jit/attention/mask_reach.h"
 #include "jit/attention/mask_terms.h"
 #include "jit/op/expression.h"
 #include "jit/op/user_values.h"
@@ -35,7 +36,7 @@ class TiltReader {
     if (!parsed.tree) return {};
     const Line line = line_of(*parsed.tree);
     if (!line || line->logit.empty()) return {};
-    return {line->logit, line->key.empty() ? "0.0f" : line->key, of_past_};
+    return {line->logit, line->key.empty() ? "0.0f" : line->key, from_row_, of_past_};
   }
 
  private:
@@ -120,13 +121,26 @@ class TiltReader {
     };
     return Factors{of(line->logit), of(line->key)};
   }
-  // abs(q - kv) is q - kv where keys are not behind the query.
+  static constexpr int kOfRow = -1;  // row is q - (len_kv - len_q)
+  // abs(q - kv) is q - kv where keys are not behind the query, and likewise abs(row - kv).
   Line line_of_magnitude(const ExpressionPointer& e) {
     const MaskTerms terms = terms_of(e->operation == O::convert ? e->operands[0] : e);
-    const bool is_distance = terms.has_distance() && terms.q * terms.q == 1 && terms.shift == 0;
+    const bool is_distance = terms.has_distance() && terms.q * terms.q == 1;
     if (e->text != "at.distance" && (!is_distance || !terms.terms.empty())) return {};
-    of_past_ = true;
+    const int shift = e->text == "at.distance" ? 0 : terms.q * terms.shift;
+    if (shift != 0 && shift != kOfRow) return {};
+    if (!mask_shows_past(shift)) {
+      if (shift != 0) return {};  // a causal mask of the call would not say so either
+      of_past_ = true;
+    }
+    if (shift != 0) from_row_ = true;
     return Factors{"", "-1.0f"};
+  }
+  // Whether q - kv + shift * (len_kv - len_q) is 0 or more for all pairs that the mask shows.
+  bool mask_shows_past(int shift) const {
+    return std::ranges::any_of(reach_of(d_).bounds, [&](const MaskReach::Bound& bound) {
+      return !bound.is_upper && bound.constant >= 0 && bound.shift == -shift && bound.terms.empty();
+    });
   }
   bool is_real(const Expression& e) const {
     if (e.operation == O::name) {
@@ -177,7 +191,7 @@ class TiltReader {
   }
 
   const VariantDefinition& d_;
-  bool of_past_ = false;
+  bool from_row_ = false, of_past_ = false;
 };
 
 }  // namespace

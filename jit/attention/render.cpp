@@ -90,6 +90,7 @@ std::string user_variant(const VariantDefinition& d) {
   }
   if (const LogitTilt tilt = tilt_of(d); tilt.is_known()) {
     text << "  static constexpr bool kTilts = true;\n"
+         << (tilt.from_row ? "  static constexpr bool kTiltsFromRow = true;\n" : "")
          << hook(d, "tilt_factor(const kiln::Position& at)", "float", "variant logits", tilt.factor)
          << hook(d, "tilt(const kiln::Position& at)", "float", "variant logits", tilt.growth);
   }

@@ -45,8 +45,7 @@ struct DefaultHooks {
   // narrow_limit() in magnitude. For the first variant that transforms logits.
   static constexpr bool kNarrows = false;
   // Adds bias_at(at, kv - q) to the logits and has no logits(). It is the same for all distances of
-  // far_distance() or more to one side, and of those to the other. Both are of a batch entry and a
-  // head.
+  // far_distance() or more to one side, and of those to the other. Both are of one b and one h.
   static constexpr bool kHasDistanceBias = false;
   // tile(rows, kv_first, kv_last), for one sequence, in the place of the other tile().
   static constexpr bool kTilesBySequence = false;
@@ -66,9 +65,9 @@ struct DefaultHooks {
   // masks that compute more of the row.
   static constexpr bool kKeepsByColumn = true;
   // Up to the query's own key, logits() returns tilt_factor() times the logit, plus tilt() times
-  // the key's index, plus what is the same for all keys of a row. Both are of a batch entry and a
-  // head.
+  // the key's index, plus what is the same for all keys of a row. Both are of one b and one h.
   static constexpr bool kTilts = false;
+  static constexpr bool kTiltsFromRow = false;  // up to the key at the query's row, if that is less
   // The mask shows each row the first keys, so that its maximum is found in its first tile.
   static constexpr bool kShowsFirstKeys = false;
 
@@ -178,6 +177,7 @@ struct Variants : Vs... {
   // All that changes logits is a tilt.
   static constexpr bool kTilts =
       (Vs::kTilts || ...) && ((!Vs::kTransformsLogits || Vs::kTilts) && ...);
+  static constexpr bool kTiltsFromRow = (Vs::kTiltsFromRow || ...);
   static constexpr bool kStartsRows = (Vs::kStartsRows || ...);
   static constexpr bool kFinishesRows = (Vs::kFinishesRows || ...);
   static constexpr bool kTransformsOutput = (Vs::kTransformsOutput || ...);

@@ -227,6 +227,35 @@ def test_which_expressions_tilt_logits(logits, causal, tilts):
     assert not tilts or kernel["local_bytes"] == 0
 
 
+@pytest.mark.parametrize(
+    "distance, mask, tilts",
+    [
+        ("q - kv", "q >= kv", True),
+        ("kv - q", "kv <= q && q - kv < 100", True),
+        ("at.distance", "kv <= q", True),
+        ("row - kv", "kv < row", True),
+        ("row - kv", "(row >= kv) && (kv % 7 != 3)", True),
+        ("row - kv", "q >= kv", False),  # row may be less
+        ("q - kv", "row >= kv", False),  # and more
+        ("q - kv", "q + 1 >= kv", False),
+        ("q - kv", "q - kv >= 2", True),
+        ("q - kv", "q - kv >= lag", False),  # lag may be negative
+        ("q - kv", "q >= kv || kv < 9", False),
+        ("row + row - q - kv", "row + row - q >= kv", False),
+    ],
+)
+def test_which_masks_make_magnitudes_tilt_logits(distance, mask, tilts):
+    fields = {"mask": mask, "params": [["lag", "i32"]], **SLOPES}
+    spec = {
+        **variant(logits=f"logit - slope * static_cast<float>(abs({distance}))", **fields),
+        "mask": "none", "head_dim": 136, "block_q": 128, "splits": False,
+    }  # fmt: skip
+    (kernel,) = kiln.inspect(spec, "sm_90")
+    own, user = kernel["source"].split("struct UserVariant")
+    assert ("kTilts = true;" in own) == tilts
+    assert ("kTiltsFromRow = true;" in user) == (tilts and "row" in distance)
+
+
 # Variants of a list, in the place of which a file may do what it does not mention.
 LINEAR = {"name": "linear", "logits": "logit + slope * (kv - q)", **SLOPES}
 PAIRS = {"name": "pairs", "tensors": [["ids", "i32[kv]"]], "mask": "ids != 1"}

@@ -52,13 +52,18 @@ TILTED = {
                lambda slope, at: slope * (at.kv - at.q)),
     "rows": (dict(logits="logit + slope(h) * (kv - row) + 0.01f * row", mask="kv <= q", **TABLE),
              False, lambda slope, at: slope * (at.kv - at.row) + 0.01 * at.row),
+    "past": (dict(logits="logit - slope * abs(kv - q)", mask="q >= kv && q - kv < 200", **SLOPE),
+             False, lambda slope, at: slope * (at.kv - at.q)),
+    "past of rows": (dict(logits="logit - slope * abs(row - kv)", mask="row >= kv", **SLOPE),
+                     False, lambda slope, at: slope * (at.kv - at.row)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TILTED)
 def test_expressions_that_tilt(name):
     words, causal, adds = TILTED[name]
-    case = AttentionCase(len_q=66, len_kv=300, causal=causal, **MANY)
+    len_q = 270 if name == "past of rows" else 66
+    case = AttentionCase(len_q=len_q, len_kv=300, causal=causal, **MANY)
     slope = torch.tensor((0.0, 0.2, 0.01, -0.03), device=DEVICE).repeat(case.heads // 4)
     variant = jit.Variant(name, **words)(slope=slope)
 
@@ -67,7 +72,9 @@ def test_expressions_that_tilt(name):
         return 0.5 - (s - added) * (at.h % 3 + 0.5) if name == "factor" else s + added
 
     def mask(at):
-        return (at.kv <= at.q) | ("mask" not in words)
+        shown = {"kv <= q": at.kv <= at.q, "row >= kv": at.kv <= at.row, None: at.kv >= 0}
+        shown["q >= kv && q - kv < 200"] = (at.kv <= at.q) & (at.q - at.kv < 200)
+        return shown[words.get("mask")]
 
     run(variant, case, logits=logits, mask=mask)
     odd = jit.Variant("odd", mask="kv % 3 != 1")()
@@ -111,6 +118,21 @@ def test_blocks_beside_tilts():
     for shown, size in ((causal, 128), (documents, 128), (documents, 64)):
         blocks = create_block_mask(shown, None, None, 230, 430, device=DEVICE, BLOCK_SIZE=size)
         flex_case.run((q, k, v), tilted, shown, blocks)
+
+
+@pytest.mark.parametrize("len_q", [230, 430])
+def test_magnitudes_beside_a_mask_of_the_past(len_q):
+    """Positions of flex_attention count from 0 on both sides."""
+    given = inputs(batch=1, heads=140, heads_kv=35, len_q=len_q, len_kv=430)
+    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(35)
+
+    def biased(score, b, h, q_idx, kv_idx):
+        return score - slopes[h] * abs(q_idx - kv_idx)
+
+    def past(b, h, q_idx, kv_idx):
+        return (q_idx >= kv_idx) & (kv_idx % 7 != 3)
+
+    flex_case.run(given, biased, past)
 
 
 def test_tilted_logits_of_more_than_32_tiles():

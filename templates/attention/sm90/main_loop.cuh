@@ -207,12 +207,12 @@ class KeyLoop {
 #pragma unroll
     for (int r = 0; r < Softmax::kRows; ++r) {
       Position own = tile.position(first_row() + Shape::ScoreMap::row(r), 0);
-      own.kv = own.q;
-      own.distance = 0.0f;
+      own.kv = Variant::kTiltsFromRow ? min(own.q, own.row) : own.q;
+      own.distance = to_float(own.q - own.kv);
       own_[r] = variant.template logits<false>(0.0f, own) * kLog2e;
       if (r > 0) continue;
       set_scale(call_of(args_.call.params()).scale * variant.tilt_factor(own), 0);
-      first_q_ = own.q;
+      first_own_ = own.kv;
       tilt_ = variant.tilt(own) * kLog2e;
     }
   }
@@ -228,7 +228,7 @@ class KeyLoop {
 #pragma unroll
     for (int r = 0; r < Softmax::kRows; ++r) {
       const int row = Shape::ScoreMap::row(r) - Shape::ScoreMap::row(0);
-      const int distance = keys_.kv_first - first_q_ - row;
+      const int distance = keys_.kv_first - first_own_ - row;
       exponent_scale_.shift[r] = fmaf(tilt_, to_float(distance), own_[r]);
     }
   }
@@ -372,9 +372,9 @@ class KeyLoop {
   Sizes sizes_;
   u32 is_negative_;
   // With kTilts, as powers of two: what logits grow by from key to key, and what they are of a
-  // score of 0 of the query's own key; and the lane's first query.
+  // score of 0 of the query's own key, or that of its row; and that key of the lane's first query.
   float tilt_, own_[Softmax::kRows];
-  int first_q_;
+  int first_own_;
   // With kShifts, the biases of keys that are far away, as powers of two.
   float far_before_, far_behind_;
   Turns<Config> turns_;
