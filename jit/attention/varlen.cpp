@@ -164,6 +164,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   }
   c.batch = problem.batch, c.heads = problem.heads, c.heads_kv = problem.heads_kv;
   c.len_q = problem.len_q, c.len_kv = problem.len_kv;
+  p.group = divisor_of(std::max(problem.heads / std::max(problem.heads_kv, 1), 1));
   c.splits = 1;
   c.scale = checked_scale({problem.names.op, "scale"}, options.scale, q.shape[q.rank - 1]);
   p.cu_seqlens_q = indices(sequences.cu_seqlens_q);

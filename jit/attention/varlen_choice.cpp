@@ -7,6 +7,7 @@
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/plan.h"
+#include "jit/attention/sequence_tensors.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -34,6 +35,26 @@ long long tiles_of(const AttentionProblem& problem, int block_q) {
                                 block_q);
 }
 
+// A launch of one sequence of up to a tile's rows: how many CTAs its keys are cut for is known
+// here.
+void set_alone(CallArguments& arguments, const AttentionProblem& problem,
+               const AttentionConfig& config, long long few) {
+  const std::int64_t rows =
+      std::int64_t{problem.len_q} * (problem.heads / std::max(problem.heads_kv, 1));
+  const bool serves = config.teams > 1 && config.block_q <= 32 && rows <= config.block_q;
+  if (problem.batch != 1 || !serves || problem.heads_kv == 0 || problem.heads_kv > few) return;
+  long long most = few / problem.heads_kv;
+  // Sixteen partial results are joined at a time: one or two more take as long as sixteen.
+  if (most > 16 && most % 16 <= most / 16) most -= most % 16;
+  const AttentionDivisor pieces = divisor_of(most);
+  const auto set = [&](std::size_t offset, int value) {
+    arguments.set_int(offsetof(AttentionVarlenParams, alone) + offset, value);
+  };
+  set(offsetof(AttentionDivisor, by), pieces.by);
+  set(offsetof(AttentionDivisor, factor), static_cast<int>(pieces.factor));
+  set(offsetof(AttentionDivisor, shift), pieces.shift);
+}
+
 // Fills a step of the recipe for sequences of `least` to `most` rows.
 void fill(Step& step, AttentionProblem& problem, int arch, int row, int least, int most,
           int sm_count, bool may_split) {
@@ -53,6 +74,7 @@ void fill(Step& step, AttentionProblem& problem, int arch, int row, int least, i
   arguments.set_int(offsetof(AttentionVarlenParams, few_ctas), static_cast<int>(ctas.few));
   set_plan(step, config, problem);
   if (whole) return;
+  set_alone(arguments, problem, config, ctas.few);
   const auto bytes = static_cast<std::size_t>(
       attention_varlen_workspace_bytes(step.blocks, config.block_q, traits.head_dim_v));
   problem.recipe.workspace_bytes = std::max(problem.recipe.workspace_bytes, bytes);

@@ -115,7 +115,11 @@ struct AttentionVarlenParams {
   // A CTA computes whole query tiles: no two share the keys of one. The order of additions then
   // does not depend on other sequences.
   int whole_tiles;
-  int few_ctas;     // CTAs that are enough to keep all multiprocessors busy
+  int few_ctas;            // CTAs that are enough to keep all multiprocessors busy
+  AttentionDivisor group;  // query heads of a KV head
+  // A launch of one sequence, whose rows fit a query tile: the CTAs that a tile's keys may be
+  // spread over. 0: CTAs share the work as varlen/deal.cuh finds out.
+  AttentionDivisor alone;
   int new_keys;     // of each sequence, beside seqused_k
   int packed_keys;  // k and v are packed: cu_seqlens_k also tells where they are
   // The copy engine copies so many rows of a page at a time to the sm_90a kernel, of keys and of

@@ -75,8 +75,19 @@ def test_a_plan_of_new_lengths_takes_the_place_of_the_old():
 def test_a_plan_of_another_group_is_a_trap(changes):
     """Never a wrong result: heads, masks and tiles are other ones, or the bounds are."""
     case = VarlenCase(lens_q=(1, 1), lens_k=(90, 40), heads=8)
+    check_trap(case, dataclasses.replace(case, **changes))
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("changes", [{"window": (30, 0)}, {"heads": 16}], ids=str)
+def test_a_plan_of_another_group_is_a_trap_to_one_sequence(changes):
+    """Though its share needs no plan."""
+    case = VarlenCase(lens_q=(1,), lens_k=(90,), heads=8)
+    check_trap(case, dataclasses.replace(case, **changes))
+
+
+def check_trap(case, other):
     call = case.call(case.inputs())
-    other = dataclasses.replace(case, **changes)
     of_another = plan_of(other.call(other.inputs()))
     long_enough = torch.zeros([1 << 16], dtype=torch.int32, device=DEVICE)
     long_enough[: len(of_another)] = of_another

@@ -10,6 +10,7 @@ from attention_case import OPTIONS
 from case_group import CaseGroup
 from grid import sized
 from kiln import jit
+from plan_case import check_planned
 from split_case import DIMS, spelled_keys
 from storage import DEVICE, leave_in_free_memory, randn
 from varlen_case import VarlenCase, check_beside_larger_queries, integers
@@ -182,6 +183,42 @@ def test_bounds_that_are_too_low_cost_time_alone(name):
     given = case.inputs()
     call = case.call(given)
     call.keywords.update(max_seqlen_q=1, max_seqlen_k=1)
+    call.run()
+    call.judge(given)
+
+
+ONE = {
+    "no keys": dict(lens_q=(1,), lens_k=(0,), sinks="bf16"),
+    "no queries": dict(lens_q=(0,), lens_k=(9,), loose=1),
+    "one key": dict(lens_q=(1,), lens_k=(1,)),
+    "fewer steps than blocks": dict(lens_q=(1,), lens_k=(600,), heads=4, head_dim=128),
+    "many-steps": dict(lens_q=(1,), lens_k=(2700,), heads=2, heads_kv=1, head_dim=128),
+    "more": dict(lens_q=(1,), lens_k=(2700,), heads=16, heads_kv=16, head_dim=128, keys="cache"),
+    "more heads than blocks": dict(lens_q=(1,), lens_k=(70,), heads=300, heads_kv=150),
+    "rows of 32": dict(lens_q=(4,), lens_k=(700,), heads=7, heads_kv=1, keys="packed"),
+    "window": dict(lens_q=(1,), lens_k=(1500,), window=(600, 0), head_dim=128),
+    "8 bits": dict(lens_q=(2,), lens_k=(900,), stored="e4m3", scales="heads", head_dim=128),
+    "padding": dict(
+        op="kvcache", lens_q=(2,), lens_k=(500,), entries="shuffled", keys="lists", leftpad=(5,)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_sequence(name):
+    """Its keys are cut as the host says, with a plan too."""
+    case = VarlenCase(**ONE[name])
+    case.check()
+    if case.lens_q != (0,):
+        check_planned(case)
+
+
+@pytest.mark.parametrize("len_q", [9, 40])
+def test_one_sequence_of_more_rows_than_the_bound_says(len_q):
+    case = VarlenCase(lens_q=(len_q,), lens_k=(700,))
+    given = case.inputs()
+    call = case.call(given)
+    call.keywords.update(max_seqlen_q=1)
     call.run()
     call.judge(given)
 

@@ -5,6 +5,7 @@
 #include "/kiln/attention/addressing.cuh"
 #include "/kiln/attention/cache.cuh"
 #include "/kiln/attention/store.cuh"
+#include "/kiln/attention/varlen/divisor.cuh"
 #include "/kiln/attention/varlen/pages.cuh"
 #include "/kiln/attention/varlen/work.cuh"
 
@@ -76,11 +77,7 @@ class VarlenAddressing {
 
   __device__ __forceinline__ VarlenAddressing(const AttentionVarlenParams& params,
                                               const Piece& piece)
-      : p_(params),
-        s_(piece.sequence),
-        group_(static_cast<u32>(params.call.heads) / static_cast<u32>(params.call.heads_kv)),
-        h_kv_(piece.h_kv),
-        first_row_(piece.first_row) {
+      : p_(params), s_(piece.sequence), h_kv_(piece.h_kv), first_row_(piece.first_row) {
     if constexpr (kKeepsBases) {
       const AttentionParams& p = p_.call;
       k_ = keys_at(p.k, p.k_batch, p.k_row, p.k_head);
@@ -187,11 +184,10 @@ class VarlenAddressing {
       return StridedRows<Key>{base, row};
     }
   }
-  __device__ __forceinline__ int all_rows() const { return s_.len_q * static_cast<int>(group_); }
+  __device__ __forceinline__ int all_rows() const { return s_.len_q * p_.group.by; }
   __device__ __forceinline__ Query query(int row) const {
-    const u32 in_group = static_cast<u32>(row) % group_;
-    return {static_cast<int>(static_cast<u32>(row) / group_),
-            h_kv_ * static_cast<int>(group_) + static_cast<int>(in_group)};
+    const int q = quotient(row, p_.group);
+    return {q, (h_kv_ - q) * p_.group.by + row};
   }
 
   // Wider tiles form the bases for each tile of keys, as they have no four registers for them.
@@ -200,7 +196,6 @@ class VarlenAddressing {
 
   const AttentionVarlenParams& p_;
   Sequence s_;
-  u32 group_;
   int h_kv_, first_row_;
   const Key *k_, *v_;
   const int* pages_;

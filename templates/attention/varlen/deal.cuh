@@ -68,10 +68,7 @@ class Deal : Shape {
   __device__ __forceinline__ void begin(const PlanEntry& entry) {
     const uint4 head = entry.words[0], place = entry.words[1], lengths = entry.words[2],
                 cut = entry.words[3];
-    // The launch that made the plan was told of other heads, masks, bounds or tiles.
-    if (head.x != static_cast<u32>(p_.plan_key) || head.y != static_cast<u32>(p_.plan_key >> 32)) {
-      __trap();
-    }
+    check_key(head);
     longest_ = head.z, share_ = head.w;
     ends_ = longest_ == 0 ? kAttentionVarlenEnds : 0;
     end_ = place.x, before_ = place.y;
@@ -100,10 +97,15 @@ class Deal : Shape {
  protected:
   __device__ __forceinline__ Deal(const AttentionVarlenParams& params, const Variant& variant,
                                   Shape shape = {})
-      : Shape(shape),
-        p_(params),
-        variant_(variant),
-        group_(static_cast<u32>(params.call.heads) / static_cast<u32>(params.call.heads_kv)) {}
+      : Shape(shape), p_(params), variant_(variant) {}
+
+  // Requires that the launch that made the plan was told of the same heads, masks, bounds and
+  // tiles. `head`: of an entry.
+  __device__ __forceinline__ void check_key(const uint4& head) const {
+    if (head.x != static_cast<u32>(p_.plan_key) || head.y != static_cast<u32>(p_.plan_key >> 32)) {
+      __trap();
+    }
+  }
 
   // Rounded up, and at least one.
   __device__ __forceinline__ static u32 share_of(u32 all, u32 parts) {
@@ -116,12 +118,16 @@ class Deal : Shape {
     return ceil_div(keys.end - first, Shape::step_keys());
   }
 
+  __device__ __forceinline__ Sequence measure_sequence(int b) const {
+    Sequence sequence = sequence_at(p_, b);
+    if constexpr (Shape::kSpread) sequence.total = __ldg(p_.spread.totals + b);
+    return sequence;
+  }
   // Reads the lengths of a sequence.
   __device__ __forceinline__ SequenceShare measure(int b) const {
     SequenceShare all;
-    all.sequence = sequence_at(p_, b);
-    if constexpr (Shape::kSpread) all.sequence.total = __ldg(p_.spread.totals + b);
-    const int rows = all.sequence.len_q * static_cast<int>(group_);
+    all.sequence = measure_sequence(b);
+    const int rows = all.sequence.len_q * p_.group.by;
     if (rows < p_.least_rows || rows > p_.most_rows || rows == 0) return all;
     all.tiles = ceil_div(rows, Shape::block_q());
     all.count = all.tiles * p_.call.heads_kv;
@@ -242,7 +248,6 @@ class Deal : Shape {
 
   const AttentionVarlenParams& p_;
   const Variant& variant_;
-  u32 group_;
   int ends_ = kAttentionVarlenEnds;  // what a query tile costs beside its keys, in units
   u32 longest_ = 0;                  // steps of the longest piece, where tiles are cut one by one
   u32 share_, at_, end_;             // of this CTA, in units

@@ -4,14 +4,9 @@
 #pragma once
 #include "/kiln/attention/params.h"
 #include "/kiln/attention/variant.cuh"
+#include "/kiln/attention/varlen/divisor.cuh"
 
 namespace kiln {
-
-// x / divisor.by for 0 <= x < 2^31.
-__device__ __forceinline__ int quotient(int x, const AttentionDivisor& divisor) {
-  return static_cast<int>(static_cast<u64>(static_cast<u32>(x)) * divisor.factor >>
-                          (31 + divisor.shift));
-}
 
 // The position of a device's own key.
 __device__ __forceinline__ int spread_position(const AttentionSpread& spread, int key) {
