@@ -36,7 +36,7 @@ LOGIT_FAULTS = [
     fault("sm90-growth-without-a-fence", f"{SM90_FOLDER}tilt.cuh",
           "    fence_async_proxy();\n  }\n", "  }\n", SM90_TILTED),
     fault("sm90-second-rows-shift-as-the-first", f"{SM90_FOLDER}main_loop.cuh",
-          "keys_.kv_first - first_q_ - row;", "keys_.kv_first - first_q_;", SM90_TILTED),
+          "keys_.kv_first - first_own_ - row;", "keys_.kv_first - first_own_;", SM90_TILTED),
     fault("sm90-weights-without-the-shift", "attention/softmax.cuh",
           "finite(row[r].max) - shift_of(scale, r)", "finite(row[r].max)", SM90_TILTED),
     fault("sm90-walk-back-ends-at-once", f"{SM90_FOLDER}walk.cuh",
