@@ -2,11 +2,13 @@
 default a GPU in full if there is one, else the emulated device with small problems.
 
 A test that takes `device` runs once on a GPU, and on the emulated device, all checks on, under one
-of its schedules, which KILN_TEST_SEED decides, with KILN_TEST_FULL=1 under both. Tests marked
-`cuda` and all of cuda/ need a GPU; those marked `emulated` the other.
+of its schedules, which KILN_TEST_SEED decides, with KILN_TEST_FULL=1 under both. With a seed, some
+tests wait for others' turns: turns.py. Tests marked `cuda` and all of cuda/ need a GPU; those
+marked `emulated` the other.
 `KILN_TEST_CACHE`: the folder with the kernels that tests/compile has compiled.
 """
 
+import contextlib
 import os
 import pathlib
 import tempfile
@@ -14,6 +16,7 @@ import zlib
 
 import grid
 import pytest
+import turns
 
 HERE = pathlib.Path(__file__).parent
 CACHE = tempfile.TemporaryDirectory(prefix="kiln-kernel-tests-")
@@ -38,6 +41,11 @@ def pytest_configure(config):
     grid.choose(config.getoption("--device", "auto"), config.getoption("--size", "auto"))
     if grid.on_gpu() and grid.why_no_gpu() and not config.option.collectonly:
         raise pytest.UsageError(f"--device cuda: {grid.why_no_gpu()}")
+    if not grid.on_gpu():
+        with contextlib.suppress(ImportError):
+            import torch
+
+            torch.set_num_threads(1)  # tensors are tiny: its threads would only wait for each other
 
 
 def pytest_ignore_collect(collection_path):
@@ -59,6 +67,7 @@ def waits(item):
 def pytest_collection_modifyitems(config, items):
     ours = [item for item in items if HERE in item.path.parents]
     others = {item for item in ours if needs_another_device(item) or waits(item)}
+    others |= turns.waiting([item for item in ours if item not in others])
     config.hook.pytest_deselected(items=list(others))
     items[:] = [item for item in items if item not in others]
 
@@ -91,13 +100,14 @@ def device(request):
 
 @pytest.fixture(scope="module")
 def compiled(request):
-    """Every `group` of the file's tests has been run once, in parallel threads."""
+    """Every `group` of the file's tests has been run once, in parallel threads. Not on the emulated
+    device by workers of pytest-xdist, which keep the cores busy: it would only run twice."""
     import torch
     from ahead import compile_ahead
 
-    if not grid.on_gpu():
-        torch.set_num_threads(1)  # tensors are tiny: its threads would only wait for each other
     if request.config.getoption("--compiled"):
+        return
+    if not grid.on_gpu() and "PYTEST_XDIST_WORKER" in os.environ:
         return
     items = [item for item in request.session.items if item.path == request.node.path]
     compile_ahead(items, grid.quick_device)

@@ -1,0 +1,43 @@
+"""The choice of the tests of kernels that `make test` runs: it covers, and seeds differ."""
+
+import itertools
+
+import pytest
+import turns
+
+GRID = [
+    f"test_it[{schedule}-{dtype}-d{dim}-{mask}]"
+    for schedule, dtype, dim, mask in itertools.product(
+        ("late", "eager"), ("bf16", "f16"), (64, 128, 256), ("full", "causal", "window", "sinks")
+    )
+]
+
+
+def words(names):
+    return set().union(*(turns.words_of(name) for name in names))
+
+
+def test_words_are_those_in_brackets_without_a_schedule():
+    assert turns.words_of("test_it[late-bf16-d64x64]") == {"bf16", "d64x64"}
+    assert turns.words_of("test_it[eager]") == turns.words_of("test_it") == set()
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "452fe2ad1d36"])
+def test_every_word_is_in_a_test_that_runs(seed):
+    chosen = turns.chosen(GRID, seed)
+    assert words(chosen) == words(GRID)
+    assert len(chosen) < len(GRID) / 2
+    assert chosen == turns.chosen(GRID[::-1], seed)
+
+
+def test_tests_without_common_words_all_run():
+    names = [f"test_it[late-case{i}]" for i in range(9)]
+    assert turns.chosen(names, "0") == set(names)
+    assert turns.chosen(["test_it"], "0") == {"test_it"}
+    assert turns.chosen(["test_it[late]"], "0") == {"test_it[late]"}
+
+
+def test_every_test_gets_its_turn():
+    seeds = [str(seed) for seed in range(80)]
+    assert set().union(*(turns.chosen(GRID, seed) for seed in seeds)) == set(GRID)
+    assert len({frozenset(turns.chosen(GRID, seed)) for seed in seeds}) > 70

@@ -1,0 +1,60 @@
+"""Which tests of tests/kernels `make test` runs on the emulated device: nearly all of their time
+goes into compiling kernels, and most of these differ by a combination of what others have too.
+
+Of each function's tests a cover, that is with every word of the names in brackets in one of them at
+least, and a share of the others. KILN_TEST_SEED decides both. Without it, in the full size and with
+KILN_TEST_FULL=1, all.
+"""
+
+import collections
+import os
+import zlib
+
+import grid
+
+SHARE = 8  # one of so many of those that are not in the cover
+
+
+def words_of(name):
+    """test_it[late-bf16-d64x64] has the words bf16 and d64x64; a schedule is none."""
+    _, _, inside = name.partition("[")
+    return set(inside.removesuffix("]").split("-")) - {"", *grid.schedules()}
+
+
+def cover(names):
+    """Of the names the first that has most new words, until none has; at least one."""
+    left = {name: words_of(name) for name in names}
+    chosen = []
+    while left:
+        name = max(left, key=lambda name: len(left[name]))
+        new = left.pop(name)
+        if not new and chosen:
+            break
+        chosen.append(name)
+        left = {other: words - new for other, words in left.items()}
+    return chosen
+
+
+def chosen(names, seed, share=SHARE):
+    """The names of one function's tests that run with this seed."""
+
+    def number(name, of):
+        return zlib.crc32(f"{seed}{of}{grid.without_schedule(name)}".encode())
+
+    first = cover(sorted(names, key=lambda name: (number(name, "cover"), name)))
+    return {*first, *(name for name in names if number(name, "share") % share == 0)}
+
+
+def waiting(items):
+    """The items whose turn it is not."""
+    seed = os.environ.get("KILN_TEST_SEED")
+    if not seed or grid.is_full() or grid.tests_all():
+        return set()
+    functions = collections.defaultdict(dict)
+    for item in items:
+        functions[item.nodeid.partition("[")[0]][item.name] = item
+    others = set()
+    for tests in functions.values():
+        taken = chosen(tests, seed)
+        others |= {item for name, item in tests.items() if name not in taken}
+    return others
