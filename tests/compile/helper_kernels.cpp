@@ -1,6 +1,7 @@
 // Prints which kernels of an arch the tests take, as JSON: tests/support/kernel_list.h for tests in
 // Python. {"seed": "…", "cover": [spec, …], "sample": [spec, …], "tested": [spec, …],
-// "waits": [bool, …]}, the last for each kernel in the order of kiln.enumerate_specs().
+// "waits": [bool, …], "rests": [bool, …]}, the last two for each kernel in the order of
+// kiln.enumerate_specs().
 #include <cstdio>
 #include <exception>
 
@@ -17,11 +18,9 @@ nlohmann::json specs(const std::vector<kiln::Specialization>& kernels) {
   return list;
 }
 
-nlohmann::json waits(int arch) {
+nlohmann::json of_all(int arch, bool (*is)(const kiln::Specialization& spec)) {
   nlohmann::json list = nlohmann::json::array();
-  for (const kiln::Specialization& spec : kiln::all_samples(arch)) {
-    list.push_back(kiln::testing::waits(spec));
-  }
+  for (const kiln::Specialization& spec : kiln::all_samples(arch)) list.push_back(is(spec));
   return list;
 }
 
@@ -36,7 +35,8 @@ int main(int argc, char** argv) try {
   const kiln::testing::KernelList list = kiln::testing::kernel_list(arch);
   const nlohmann::json all = {{"seed", kiln::testing::test_seed()},
                               {"brief", kiln::testing::is_brief(arch)},
-                              {"waits", waits(arch)},
+                              {"waits", of_all(arch, kiln::testing::waits)},
+                              {"rests", of_all(arch, kiln::testing::rests)},
                               {"cover", specs(list.cover)},
                               {"sample", specs(list.sample)},
                               {"tested", specs(kiln::testing::tested_kernels(arch))}};

@@ -8,7 +8,7 @@ import pytest
 PAGE = (messages.ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 FAULTS = (messages.ROOT / "runtime/emulator/machine/faults.cpp").read_text(encoding="utf-8")
 # Sentences that are no messages.
-OTHERS = {"-std=c++17 -default-device --no-source-include --ptxas-options=-v"}
+OTHERS = {"-std=c++17 -default-device --no-source-include --minimal --ptxas-options=-v"}
 
 
 def plain(text):

@@ -13,10 +13,14 @@
 namespace kiln::testing {
 namespace {
 
-constexpr std::uint64_t kSampledOf = 40;  // one of so many
+// One of so many; archs that share their rows share this as well.
+constexpr std::uint64_t kSampledOf = 40;
 // Archs that run nothing but portable kernels, as sm_90 does beside its own: the seed decides which
 // of them has its full cover.
 constexpr int kTurns[] = {80, 86, 89, 100, 120};
+// Of these, the ones whose code comes from a back end of the compiler that sm_90 or sm_100 has too,
+// and whose PTX is not run: a config row is compiled for one of them, by turns.
+constexpr int kArchsOfRows[] = {80, 86, 89, 120};
 
 // Properties of attention of which a config row has many values, each of them a kernel of 1 to 16
 // seconds. Null and head dims without padding are always in the cover.
@@ -28,6 +32,14 @@ constexpr std::uint64_t kValueTurns = 3;
 // them together took a third of the time that CI has.
 constexpr std::string_view kFamiliesWhoseRowsTakeTurns[] = {"flash_attention", "gemm"};
 constexpr std::uint64_t kRowTurns = 3;
+
+int number_of(int arch) { return arch_table()[static_cast<std::size_t>(arch)].number; }
+
+// Whether an arch is one of those that have a part of the rows each.
+bool shares_rows(int arch) {
+  return is_brief(arch) &&
+         std::ranges::find(kArchsOfRows, number_of(arch)) != std::end(kArchsOfRows);
+}
 
 // The template of a kernel and its config row. Two launches of a call may share a file, and two
 // families a template: `op` is then a property.
@@ -83,9 +95,15 @@ std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items) 
 }
 
 bool is_brief(int arch) {
-  const int number = arch_table()[static_cast<std::size_t>(arch)].number;
+  const int number = number_of(arch);
   const bool takes_turns = std::ranges::find(kTurns, number) != std::end(kTurns);
   return takes_turns && number != kTurns[seeded(test_seed(), "turn") % std::size(kTurns)];
+}
+
+bool rests(const Specialization& spec) {
+  const auto& archs = kArchsOfRows;
+  const auto turn = seeded(test_seed(), row_of(spec) + " arch") % std::size(archs);
+  return shares_rows(spec.arch()) && number_of(spec.arch()) != archs[turn];
 }
 
 bool waits(const Specialization& spec) {
@@ -97,6 +115,7 @@ bool waits(const Specialization& spec) {
 }
 
 std::vector<std::string> row_pairs(const Specialization& spec) {
+  if (rests(spec)) return {};
   const nlohmann::json properties = spec_to_json(spec, {});
   const std::string row = row_of(spec);
   const std::string op = properties.at("op"), seed = test_seed();
@@ -118,11 +137,12 @@ KernelList kernel_list(int arch) {
   std::vector<bool> covers(all.size());
   for (std::size_t i : cover(pairs)) covers[i] = true;
   const std::string seed = test_seed();
+  const std::uint64_t sampled_of = kSampledOf * (shares_rows(arch) ? std::size(kArchsOfRows) : 1);
   KernelList list;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (covers[i]) {
       list.cover.push_back(all[i]);
-    } else if (seeded(seed, spec_to_json(all[i], {}).dump()) % kSampledOf == 0) {
+    } else if (seeded(seed, spec_to_json(all[i], {}).dump()) % sampled_of == 0) {
       list.sample.push_back(all[i]);
     } else {
       ++list.others;

@@ -20,15 +20,19 @@ namespace kiln::testing {
 // Indices, ascending, of items that have among them every pair that any item has: greedily, so few.
 std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items);
 
-// Whether the cover of an arch has one kernel for each config row. All archs but sm_90 run the
-// portable kernels alone, which sm_90 runs too: by the seed, one of them has its full cover.
+// Whether the cover of an arch has one kernel at most for each config row. All archs but sm_90 run
+// the portable kernels alone, which sm_90 runs too: by the seed, one of them has its full cover.
 bool is_brief(int arch);
+
+// Whether the cover of a brief arch has no kernel of this one's config row: sm_80, sm_86, sm_89 and
+// sm_120 share the rows among them, by the seed.
+bool rests(const Specialization& spec);
 
 // Whether the cover has one kernel for this one's config row, as it is another's turn.
 bool waits(const Specialization& spec);
 
 // The pairs of a kernel's config row and a property that the cover must have with this seed:
-// "gemm gemm/gemm.cuh 0 12, layout="nt"".
+// "gemm gemm/gemm.cuh 0 12, layout="nt"". None where the row rests.
 std::vector<std::string> row_pairs(const Specialization& spec);
 
 struct KernelList {
