@@ -44,6 +44,7 @@ def run(test, templates, cache):
     else:
         command = [sys.executable, "-m", "pytest", *words, "-x", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "KILN_TEMPLATE_DIR": str(templates), "KILN_TEST_CACHE": str(cache)}
+    environment.pop("KILN_TEST_SEED", None)  # with which tests of kernels take turns
     done = subprocess.run(
         command, cwd=ROOT, env=environment, text=True, timeout=LIMIT_S, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

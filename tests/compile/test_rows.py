@@ -66,7 +66,7 @@ def pairs(spec, waits):
 
 
 def all_pairs(specs, waits, rests):
-    """The pairs of kernels; of each is told whether its row waits for its turn, or has none here."""
+    """The pairs of kernels; of each it is told whether its row waits for its turn, and has none."""
     rows = zip(specs, waits, rests, strict=True)
     return {pair for spec, brief, none in rows if not none for pair in pairs(spec, brief)}
 

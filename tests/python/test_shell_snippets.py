@@ -1,6 +1,8 @@
 """The `kiln` commands in the shell blocks of the pages for a first reading run as pasted, in a
 folder in which the page's Python blocks were run before. What builds or installs is left to
-tests/cpp and `make`; a block of it is marked `<!-- test: build -->`."""
+tests/cpp and `make`; a block of it is marked `<!-- test: build -->`.
+
+The pages share a cache: two of them prewarm the same model, in a minute of processor time."""
 
 import os
 import pathlib
@@ -28,14 +30,19 @@ def kiln_commands(code):
     return "\n".join(line for line in lines if line.startswith("kiln "))
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("pages") / "cache"
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_of(page, tmp_path):
+def test_commands_of(page, cache, tmp_path):
     folder, tools = tmp_path / "empty", tmp_path / "bin"
     folder.mkdir(), tools.mkdir()
     (tools / "kiln").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kiln "$@"\n')
     (tools / "kiln").chmod(0o755)
     variables = {name: value for name, value in os.environ.items() if not name.startswith("KILN_")}
-    variables.update(KILN_CACHE_DIR=str(tmp_path / "cache"), CUDA_VISIBLE_DEVICES="")
+    variables.update(KILN_CACHE_DIR=str(cache), CUDA_VISIBLE_DEVICES="")
     variables["PATH"] = f"{tools}:{variables['PATH']}"
     if kiln.diagnose()["driver"]["found"]:
         variables["KILN_DEVICE"] = "emulator:sm_90a"
