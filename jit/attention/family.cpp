@@ -199,6 +199,12 @@ constexpr Field kSm90RowFields[] = {
      .kind = FieldKind::flag,
      .offset = offsetof(AttentionSm90Config, splits),
      .help = "rows whose CTAs may share the keys of a tile, or the others; null = all"},
+    {.name = "grouped",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionSm90Config, grouped),
+     .help =
+         "rows whose tiles hold all heads of a KV head but share no keys, or the others; null = "
+         "all"},
 };
 
 Footprint footprint(const Specialization& spec) {

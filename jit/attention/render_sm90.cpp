@@ -14,15 +14,17 @@ struct StorageTypes {
   const char* storage;
   const char* args;
 };
-StorageTypes types_of(Storage storage, bool splits) {
+StorageTypes types_of(Storage storage, const AttentionSm90Config& config) {
   constexpr const char* kVarlen = "kiln::AttentionSm90VarlenArgs";
   switch (storage) {
     case Storage::dense:
       return {"kiln::DenseStorage", "kiln::AttentionSm90Args"};
     case Storage::ragged:
-      return {splits ? "kiln::SharedRaggedStorage" : "kiln::RaggedStorage", kVarlen};
+      if (config.splits) return {"kiln::SharedRaggedStorage", kVarlen};
+      return {config.grouped ? "kiln::GroupedRaggedStorage" : "kiln::RaggedStorage", kVarlen};
     default:
-      return {splits ? "kiln::SharedPagedStorage" : "kiln::PagedStorage", kVarlen};
+      if (config.splits) return {"kiln::SharedPagedStorage", kVarlen};
+      return {config.grouped ? "kiln::GroupedPagedStorage" : "kiln::PagedStorage", kVarlen};
   }
 }
 
@@ -85,7 +87,7 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
                         .low_words = true,
                         .rows_a = RowsInMemory::eight_rows,
                         .rows_b = RowsInMemory::short_rows};
-  const StorageTypes types = types_of(traits.storage, config.splits);
+  const StorageTypes types = types_of(traits.storage, config);
   SourceText text;
   text << "#include \"/kiln/attention/sm90/flash_attention.cuh\"\n\n"
        << render_wgmma(scores) << render_wgmma(outputs("Outputs", first_columns))

@@ -43,8 +43,8 @@ std::string why_not_attention_sm90(const AttentionTraits& traits, int arch) {
 
 std::vector<int> attention_sm90_rows(const AttentionTraits& traits, int arch) {
   std::vector<int> rows;
-  for (const bool splits : {false, true}) {
-    for_each_sm90_row(traits, arch, splits, [&](int row) {
+  for (const Sm90Form form : {Sm90Form{}, Sm90Form{.grouped = true}, Sm90Form{.splits = true}}) {
+    for_each_sm90_row(traits, arch, form, [&](int row) {
       rows.push_back(row);
       return false;
     });
@@ -99,7 +99,7 @@ Launch best_launch(const AttentionProblem& problem, int arch, int sm_count) {
   Launch best;
   double best_cost = 0;
   for (const bool splits : {false, true}) {
-    for_each_sm90_row(problem.traits, arch, splits, [&](int row) {
+    for_each_sm90_row(problem.traits, arch, {splits}, [&](int row) {
       if (sm90_config_at(row).windows) return false;  // its speed is that with few keys
       const int most = splits ? most_splits(problem) : 1;
       for (int count = splits ? 2 : 1; count <= most; ++count) {
@@ -141,7 +141,7 @@ Launch measured_launch(const AttentionProblem& problem, int arch, int sm_count, 
   const int count = splits ? std::min(tile.splits, most_splits(problem)) : 1;
   if (splits && (!may_split || count < 2)) return {};
   Launch launch;
-  for_each_sm90_row(problem.traits, arch, splits, [&](int row) {
+  for_each_sm90_row(problem.traits, arch, {splits}, [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
     const bool is_named = config.block_q == tile.block_q && config.block_kv == tile.block_kv &&
                           config.stages == tile.stages;

@@ -83,7 +83,8 @@ int thread_count(const AttentionSm90Config& config) {
 
 std::string tile_name(const AttentionSm90Config& config) {
   return std::to_string(config.block_q) + "x" + std::to_string(config.block_kv) + "x" +
-         std::to_string(config.stages) + (config.splits ? " split" : "");
+         std::to_string(config.stages) + (config.grouped ? " grouped" : "") +
+         (config.splits ? " split" : "");
 }
 
 }  // namespace kiln

@@ -25,6 +25,7 @@ struct AttentionSm90Config {
   bool staged_output;     // through shared memory of its own; else from registers
   bool turns;             // warpgroups issue their products in turns
   bool splits = false;    // two or more CTAs share the keys of a query tile
+  bool grouped = false;   // see groups_heads()
   // For quantised caches: a warpgroup more widens the elements, or two warps transpose values.
   AttentionFactors factors = AttentionFactors::halves;
   Work work;  // the heaviest that it serves
@@ -49,6 +50,11 @@ int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& trait
 inline bool stages_output(const AttentionSm90Config& config, const AttentionTraits& traits) {
   return config.staged_output && traits.storage == Storage::dense;
 }
+// Whether tiles of sequences that have lengths of their own may have rows of all heads that share a
+// KV head. With splits they always may: a kernel without such rows would save 1 % at most.
+inline bool groups_heads(const AttentionSm90Config& config) {
+  return config.grouped || config.splits;
+}
 // Whether logits grow by the same from key to key, which costs hardly anything: see
 // templates/attention/sm90/tilt.cuh. Nothing else may change them, or the scale of scores.
 bool tilts(const AttentionTraits& traits);
@@ -71,7 +77,7 @@ int most_fill(const AttentionSm90Config& config, const AttentionTraits& traits);
 bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
             const AttentionLengths& lengths);
 int thread_count(const AttentionSm90Config& config);
-std::string tile_name(const AttentionSm90Config& config);  // "128x128x2", or "128x128x2 split"
+std::string tile_name(const AttentionSm90Config& config);  // "128x128x2 grouped", "128x128x2 split"
 
 // Why no row serves such calls, in one sentence; "" where one does.
 std::string why_not_attention_sm90(const AttentionTraits& traits, int arch);

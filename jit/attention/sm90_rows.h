@@ -16,10 +16,25 @@ inline const AttentionSm90Config& sm90_config_at(int row) {
   return attention_sm90_configs()[static_cast<std::size_t>(row)];
 }
 
-// Calls `use(row)` for the rows, with or without splits, among which calls choose, the first of
-// which may admit some lengths only and the last of which admits all; stops where it returns true.
+// The form of a query tile: whether CTAs share its keys, and, where none do, whether it may have
+// rows of all heads that share a KV head.
+struct Sm90Form {
+  bool splits = false, grouped = false;
+};
+
+// Says whether tiles may have rows of several heads: where lengths differ, and no hook is asked
+// about all rows of a tile as those of one head.
+inline bool may_group_heads(const AttentionTraits& traits) {
+  return traits.storage != Storage::dense && !traits.alibi && !tilts(traits) &&
+         !traits.variant_has_distance_bias();
+}
+
+// Calls `use(row)` for the rows of the form among which calls choose, the first of which may admit
+// some lengths only and the last of which admits all; stops where it returns true.
 template <class Use>
-void for_each_sm90_row(const AttentionTraits& traits, int arch, bool splits, Use use) {
+void for_each_sm90_row(const AttentionTraits& traits, int arch, Sm90Form form, Use use) {
+  const bool splits = form.splits;
+  if (form.grouped && !may_group_heads(traits)) return;
   if (arch_table()[static_cast<std::size_t>(arch)].number != 90) return;
   if (!traits.aligned || traits.mask == Mask::tree || traits.spread) return;
   if (traits.has_quantized_output()) return;
@@ -38,7 +53,7 @@ void for_each_sm90_row(const AttentionTraits& traits, int arch, bool splits, Use
     if (config.windows && traits.mask != Mask::window && !traits.variant_masks()) return false;
     // Three math warpgroups have no registers for cuts that the device makes.
     if (splits && traits.storage != Storage::dense && config.block_q > 128) return false;
-    return splits == config.splits && factors == config.factors &&
+    return splits == config.splits && form.grouped == config.grouped && factors == config.factors &&
            traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
            traits.head_dim_v <= config.max_dim_v && work <= config.work &&
            (config.masks == Masks::any || config.masks == masks);
@@ -63,9 +78,9 @@ inline AttentionLengths lengths_of(const AttentionProblem& problem) {
 
 // -1: none.
 inline int first_sm90_row(const AttentionTraits& traits, int arch, const AttentionLengths& lengths,
-                          bool splits = false) {
+                          Sm90Form form = {}) {
   int first = -1;
-  for_each_sm90_row(traits, arch, splits, [&](int row) {
+  for_each_sm90_row(traits, arch, form, [&](int row) {
     if (!admits(sm90_config_at(row), traits, lengths)) return false;
     first = row;
     return true;

@@ -45,22 +45,51 @@ bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
          extent(p.v_batch, p.v_row, p.v_head) < kMost;
 }
 
-// Bounds the query tiles of a row, in rounds of the multiprocessors: sequences with fewer queries
-// than the bound are counted by these.
-double rounds_of(const AttentionProblem& problem, const AttentionSm90Config& config, int sm_count) {
-  const auto tiles = static_cast<double>(tiles_of(problem.len_q, config.block_q));
-  const auto sequences = static_cast<double>(problem.tokens) / std::max(problem.len_q, 1);
-  return problem.heads * tiles * sequences / sm_count;
+// Larger groups have one query in a tile, or none.
+constexpr int kMostGroup = 64;
+
+// What the query tiles of a row hold of a call: rows of one head or of all that share a KV head.
+struct TileForm {
+  int heads = 1, queries = 0;  // rows of a tile: queries of each head
+  std::int64_t columns = 0;    // tiles of the same queries
+  double tiles = 0;            // of all sequences, if each has as many queries as it may have
+
+  TileForm(const AttentionProblem& problem, int tile_heads, int block_q)
+      : heads(tile_heads),
+        queries(block_q / tile_heads),
+        columns(tile_heads > 1 ? problem.heads_kv : problem.heads),
+        tiles(static_cast<double>(tiles_of(problem.len_q, queries) * columns) *
+              static_cast<double>(problem.tokens) / std::max(problem.len_q, 1)) {}
+};
+
+// Rows of all heads where that makes fewer tiles: few queries of one head fill no tile. Sequences
+// with fewer queries than the bound are counted by these.
+TileForm form_of(const AttentionProblem& problem, const AttentionSm90Config& config, int sm_count) {
+  const TileForm alone(problem, 1, config.block_q);
+  const int group = problem.heads / std::max(problem.heads_kv, 1);
+  const bool may_group =
+      groups_heads(config) && may_group_heads(problem.traits) && group > 1 && group <= kMostGroup;
+  if (!may_group) return alone;
+  // Shares are then as short as any, and tiles that are mostly empty take a tenth less.
+  const auto pieces = static_cast<double>(tiles_of(problem.keys, kLeastSplitKeys));
+  if (config.splits && alone.tiles * pieces <= sm_count) return alone;
+  const TileForm grouped(problem, group, config.block_q);
+  return grouped.tiles < alone.tiles ? grouped : alone;
 }
+
+// Bounds the query tiles of a row, in rounds of the multiprocessors.
+double rounds_of(const AttentionProblem& problem, const AttentionSm90Config& config, int sm_count) {
+  return form_of(problem, config, sm_count).tiles / sm_count;
+}
+
+// What a row takes for a key, in products of rows.
+double rows_of(const AttentionSm90Config& config) { return config.block_q * 100.0 / config.speed; }
 
 // Whether CTAs share the keys of query tiles, as templates/attention/sm90/sequence_shares.cuh says:
 // where the whole tiles of row `whole` leave multiprocessors without work for longer than it takes
 // to find, begin and join shares.
 bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_count) {
   if (problem.keys < 2 * kLeastSplitKeys) return false;
-  const auto rows = [](const AttentionSm90Config& config) {
-    return config.block_q * 100.0 / config.speed;
-  };
   const AttentionSm90Config& of_whole = sm90_config_at(whole);
   const AttentionSm90Config& of_shares = sm90_config_at(shared);
   const double rounds = rounds_of(problem, of_shares, sm_count);
@@ -70,9 +99,9 @@ bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_
   if (problem.traits.mask != Mask::none && problem.len_kv < 2 * problem.len_q) return false;
   // In keys: what shares cost beside theirs. They also read the same keys at different times.
   constexpr double kEnds = 2600, kTraffic = 1.08;
-  const double shares = (rounds * problem.keys + kEnds) * kTraffic * rows(of_shares);
-  return shares <
-         0.95 * std::ceil(rounds_of(problem, of_whole, sm_count)) * problem.keys * rows(of_whole);
+  const double shares = (rounds * problem.keys + kEnds) * kTraffic * rows_of(of_shares);
+  return shares < 0.95 * std::ceil(rounds_of(problem, of_whole, sm_count)) * problem.keys *
+                      rows_of(of_whole);
 }
 
 // -1: none.
@@ -80,9 +109,19 @@ int varlen_row(const AttentionProblem& problem, int arch, int sm_count, bool may
   // Where a result may not depend on bounds, they choose no row.
   const AttentionLengths unbounded{0x7fffffff, 0x7fffffff, false};
   const AttentionLengths lengths = problem.whole_tiles ? unbounded : lengths_of(problem);
-  const int whole = first_sm90_row(problem.traits, arch, lengths);
-  if (whole < 0 || problem.whole_tiles || !may_split) return whole;
-  const int shared = first_sm90_row(problem.traits, arch, lengths, /*splits=*/true);
+  const int usual = first_sm90_row(problem.traits, arch, lengths);
+  if (usual < 0 || problem.whole_tiles) return usual;
+  const auto cost_of = [&](int row) {
+    const AttentionSm90Config& config = sm90_config_at(row);
+    return form_of(problem, config, sm_count).tiles * rows_of(config);
+  };
+  const int grouped = first_sm90_row(problem.traits, arch, lengths, {.grouped = true});
+  const bool groups = grouped >= 0 &&
+                      form_of(problem, sm90_config_at(grouped), sm_count).heads > 1 &&
+                      cost_of(grouped) < cost_of(usual);
+  const int whole = groups ? grouped : usual;
+  if (!may_split) return whole;
+  const int shared = first_sm90_row(problem.traits, arch, lengths, {.splits = true});
   return shared >= 0 && shares_keys(problem, whole, shared, sm_count) ? shared : whole;
 }
 
@@ -98,8 +137,8 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   const AttentionSm90Config& config = sm90_config_at(row);
   const bool are_bytes = config.factors == AttentionFactors::bytes;
   if (!have_maps(params, are_bytes ? 1 : size_of(problem.traits.q))) return false;
-  const std::int64_t tiles =
-      problem.heads * (problem.tokens / config.block_q + std::int64_t{problem.batch});
+  const TileForm form = form_of(problem, config, sm_count);
+  const std::int64_t tiles = form.columns * (problem.tokens / form.queries + problem.batch);
   if (tiles > 0x7fffffff - 2 * sm_count) return false;
   step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
   const std::int64_t pieces =
@@ -120,6 +159,10 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   if (value_box_rows == 0 && !can_gather(params, size_of(problem.traits.k))) return false;
   step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows), value_box_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), form.heads);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor),
+                         (65536 + form.heads - 1) / form.heads);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, tile_queries), form.queries);
   if (!may_split) return true;
   // A warp's 16 rows of a shared tile are a tile of the workspace.
   const auto bytes = static_cast<std::size_t>(

@@ -14,7 +14,7 @@ struct Rows {
   DType dtype;
   int columns, rows, heads, batch;
   long long row, head, batch_stride;  // in elements
-  int box_rows;
+  int box_rows, box_heads = 1;
 };
 
 const runtime::TensorMap& encode(const Rows& t, runtime::Device& device) {
@@ -35,7 +35,8 @@ const runtime::TensorMap& encode(const Rows& t, runtime::Device& device) {
   spec.strides_bytes = {bytes(t.row, t.rows), bytes(t.head, t.heads),
                         bytes(t.batch_stride, t.batch)};
   const auto columns = static_cast<std::uint32_t>(128 / size_of(t.dtype));
-  spec.box = {columns, static_cast<std::uint32_t>(t.box_rows), 1, 1};
+  spec.box = {columns, static_cast<std::uint32_t>(t.box_rows),
+              static_cast<std::uint32_t>(t.box_heads), 1};
   spec.swizzle = runtime::TensorMapSwizzle::b128;
   return remembered_map(spec, device);
 }
@@ -70,9 +71,17 @@ AttentionVarlenMaps<runtime::TensorMap> varlen_maps(const AttentionVarlenParams&
   const bool is_packed = params.packed_queries != 0;
   AttentionVarlenMaps<runtime::TensorMap> maps{};
   const DType queries = traits.byte_queries ? traits.k : traits.q;
-  maps.q = encode({p.q, queries, traits.head_dim, is_packed ? params.tokens : p.len_q, p.heads,
-                   is_packed ? 1 : p.batch, p.q_row, p.q_head, p.q_batch, config.block_q},
-                  device);
+  const int rows = is_packed ? params.tokens : p.len_q, entries = is_packed ? 1 : p.batch;
+  if (groups_heads(config)) {
+    // Heads stand where rows do elsewhere, and the other way round.
+    maps.q = encode({p.q, queries, traits.head_dim, p.heads, rows, entries, p.q_head, p.q_row,
+                     p.q_batch, params.tile_heads, params.tile_queries},
+                    device);
+  } else {
+    maps.q = encode({p.q, queries, traits.head_dim, rows, p.heads, entries, p.q_row, p.q_head,
+                     p.q_batch, config.block_q},
+                    device);
+  }
   if (params.box_rows == 0) return maps;  // keys are gathered
   maps.k = encode({p.k, traits.k, traits.head_dim, params.rows_k, p.heads_kv, params.entries_k,
                    p.k_row, p.k_head, p.k_batch, params.box_rows},

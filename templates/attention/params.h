@@ -140,6 +140,11 @@ struct AttentionVarlenParams {
   int plan_begin;
   // The tile for which the launch that makes the plan deals.
   int plan_block_q, plan_block_kv, plan_step_keys;
+  // A query tile of the sm_90a kernel has rows of so many heads, one or all of a KV head, heads
+  // innermost: x / tile_heads is x * tile_heads_factor >> 16 for its rows x, and it has
+  // tile_queries queries of each head. Rows that are left over, where tile_heads is no divisor of
+  // the tile's, stay empty.
+  int tile_heads, tile_heads_factor, tile_queries;
 };
 // Either argument block begins with what all calls have.
 constexpr const AttentionParams& call_of(const AttentionParams& params) { return params; }

@@ -7,19 +7,18 @@ namespace kiln {
 
 // The threads that arrive together.
 struct CtaThreads {
-  static constexpr bool kLoopTogether = false;
   __device__ __forceinline__ static unsigned index() { return threadIdx.x; }
   __device__ __forceinline__ static unsigned count() { return blockDim.x; }
   __device__ __forceinline__ static void sync() { __syncthreads(); }
   __device__ __forceinline__ static int all(int value) { return __syncthreads_and(value); }
+  __device__ __forceinline__ static int any(int value) { return __syncthreads_or(value); }
 };
 struct WarpThreads {
-  // A loop that lanes leave one by one would make ptxas take all code around it for divergent.
-  static constexpr bool kLoopTogether = true;
   __device__ __forceinline__ static unsigned index() { return threadIdx.x % 32; }
   __device__ __forceinline__ static unsigned count() { return 32; }
   __device__ __forceinline__ static void sync() { __syncwarp(); }
   __device__ __forceinline__ static int all(int value) { return __all_sync(~0u, value); }
+  __device__ __forceinline__ static int any(int value) { return __any_sync(~0u, value); }
 };
 
 // Returns true in exactly one of the `count` CTAs that call this with the same flags, one flag per
@@ -47,16 +46,8 @@ __device__ __forceinline__ bool arrives_last(u64* flags, u64 nonce, int index, i
   }
   Threads::sync();
   bool all = true;
-  if constexpr (Threads::kLoopTogether) {
-#pragma unroll 1
-    for (int first = 0; first < count; first += Threads::count()) {
-      const int i = min(first + static_cast<int>(Threads::index()), count - 1);
-      all &= raised[i] == nonce;
-    }
-  } else {
-    for (int i = Threads::index(); i < count; i += Threads::count()) {
-      all = all && raised[i] == nonce;
-    }
+  for (int i = Threads::index(); i < count; i += Threads::count()) {
+    all = all && raised[i] == nonce;
   }
   if (!Threads::all(all)) return false;
   bool elected = true;  // among the CTAs that saw all flags
@@ -64,20 +55,12 @@ __device__ __forceinline__ bool arrives_last(u64* flags, u64 nonce, int index, i
   if (!Threads::all(elected)) return false;
   // The reads that follow need the fence, and it would wait for the writes if they came before it.
   __threadfence();
-  if constexpr (Threads::kLoopTogether) {
-#pragma unroll 1
-    for (int first = 1; first < count; first += Threads::count()) {
-      const int i = first + static_cast<int>(Threads::index());
-      if (i < count) raised[i] = 0;
-    }
-  } else {
-    for (int i = Threads::index() + 1; i < count; i += Threads::count()) raised[i] = 0;
-  }
+  for (int i = Threads::index() + 1; i < count; i += Threads::count()) raised[i] = 0;
   return true;
 }
 
-// The same for the threads of CTAs that can open a counter ahead of their arrival, one of 8 bytes
-// for all `count` < 2^16 - 1 of them: the last one knows itself by one round trip to memory, which
+// The same for CTAs, or warps, that can open a counter ahead of their arrival, one of 8 bytes for
+// all `count` < 2^16 - 1 of them: the last one knows itself by one round trip to memory, which
 // takes 0.65 us on an H200, instead of several, which take 1.75 us. The counter's value is the
 // nonce in the upper 48 bits and, below, one more than have arrived; 0 and whatever an old launch
 // has left is no value of this launch. The last to arrive leaves it at 0, so that a replayed graph
@@ -87,10 +70,10 @@ class Arrivals {
   __device__ __forceinline__ Arrivals(u64* counter, u64 nonce, int count)
       : counter_(counter), opened_(nonce << 16 | 1), count_(count) {}
 
-  // Called by a CTA's first thread: look() early, but behind all copies that it is going to wait
-  // for anyway, and open() with what it has seen before it arrives, when that is there. Whichever
-  // CTA is the first opens the counter, and it stays open until all have arrived, hence have called
-  // this.
+  // Called by the first of the threads: look() early, but behind all copies that it is going to
+  // wait for anyway, and open() with what it has seen before it arrives, when that is there.
+  // Whichever CTA is the first opens the counter, and it stays open until all have arrived, hence
+  // have called this.
   __device__ __forceinline__ static u64 look(const u64* counter) {
     return *static_cast<const volatile u64*>(counter);
   }
@@ -98,12 +81,13 @@ class Arrivals {
     if (seen - opened_ >= static_cast<u64>(count_)) atomicCAS(counter_, seen, opened_);
   }
 
-  // Called by all threads of a CTA, once. Returns true in the CTA that is the last to arrive, which
-  // may then read what the others wrote to global memory before the call.
+  // Called by all threads, once. Returns true in the CTA, or the warp, that is the last to arrive,
+  // which may then read what the others wrote to global memory before the call.
+  template <class Threads = CtaThreads>
   __device__ __forceinline__ bool is_last() const {
-    __syncthreads();  // the atomic operation below releases what all threads have written
+    Threads::sync();  // the atomic operation below releases what all threads have written
     bool last = false;
-    if (threadIdx.x == 0) {
+    if (Threads::index() == 0) {
       u64 before;
       asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;"
                    : "=l"(before)
@@ -112,7 +96,7 @@ class Arrivals {
       last = before - opened_ == static_cast<u64>(count_ - 1);
       if (last) *static_cast<volatile u64*>(counter_) = 0;
     }
-    return __syncthreads_or(last);
+    return Threads::any(last);
   }
 
  private:

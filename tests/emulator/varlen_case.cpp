@@ -26,12 +26,14 @@ struct Tile {
   int block_q, block_kv, stages;
   int rows;  // of a sequence that a query tile of one or, packed, of all heads holds
   bool is_sm90;
+  int heads = 1;  // of sm_90a: whose rows a query tile has
 };
 Tile tile_of(const Specialization& spec) {
   if (&spec.kernel() == &kFlashAttentionSm90) {
     const AttentionSm90Config& config =
         attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
-    return {config.block_q, config.block_kv, config.stages, config.block_q, true};
+    const int heads = config.grouped ? kHeads : 1;
+    return {config.block_q, config.block_kv, config.stages, config.block_q / heads, true, heads};
   }
   const AttentionConfig& config = attention_config(spec.row());
   return {config.block_q, config.block_kv * config.teams, config.stages, config.block_q / kHeads,
@@ -101,6 +103,9 @@ void fill_sm90(Step& step, const Tile& tile, int page_size, bool gathers, int si
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows),
                          page_size == 0 || !gathers ? box_rows : 0);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), tile.heads);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor), 65536 / tile.heads);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, tile_queries), tile.rows);
   step.blocks = 2;
   if (size == 1) return;
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,

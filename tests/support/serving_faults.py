@@ -16,6 +16,7 @@ WIDENED_CACHE = f"{QUANTIZED}test_prefill -k cache"
 GATHERED = f"{VARLEN}test_gathered_pages"
 DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
 SHARES = f"{FOLDER}/test_attention_shares.py::"
+GROUPED = f"{FOLDER}/test_attention_grouped.py::"
 CONTEXT = f"{FOLDER}/test_attention_context.py::"
 TREE = f"{FOLDER}/test_attention_tree.py::"
 NEW_KEYS = f"{FOLDER}/test_attention_varlen_arguments.py::"
@@ -88,15 +89,28 @@ SERVING_FAULTS = [
           "before += __shfl_sync(~0u, up_to, 31);", "before += 0;",
           f"{SHARES}test_shapes -k more-than-32"),
     fault("shares-heads-of-the-first-kv-head", f"{SM90_FOLDER}sequence_shares.cuh",
-          "h_kv * group() + in_group, tile", "in_group, tile", f"{SHARES}test_shapes -k full"),
+          "h_kv * columns_.together() + in_group, tile", "in_group, tile",
+          f"{SHARES}test_shapes -k full"),
     fault("shares-end-where-the-tile-does", f"{SM90_FOLDER}sequence_shares.cuh",
           "step_at(stop - found.begin)", "step_at(found.cost)", f"{SHARES}test_shapes -k d64"),
     fault("shares-are-cut-near-the-ends-of-tiles", f"{SM90_FOLDER}sequence_shares.cuh",
           "if (unit - found.begin < near()) return found.begin;", "",
           f"{SHARES}test_shapes -k equal-shares"),
-    fault("shares-of-values-without-their-scale", f"{SM90_FOLDER}combine.cuh",
-          "(variant, at, words, scale)", "(variant, at, words, 1.0f)",
+    fault("shares-of-values-without-their-scale", f"{SM90_FOLDER}flash_attention.cuh",
+          "value_scale = tile.value_scale();", "value_scale = 1.0f;",
           f"{SHARES}test_quantized_caches -k bytes"),
+    fault("shares-of-parts-are-those-of-the-first", f"{SM90_FOLDER}combine.cuh",
+          "parts == 0 ? stride : 1", "1", f"{GROUPED}test_shared_tiles -k many-splits"),
+    fault("shares-parts-stay-where-their-splits-were", f"{SM90_FOLDER}combine.cuh",
+          "own = first, first = 0,", "first = 0,", f"{GROUPED}test_shared_tiles -k many-splits"),
+    fault("grouped-rows-of-the-first-head", f"{SM90_FOLDER}sequence_tile.cuh",
+          "h + tile_row - in_tile * p.tile_heads", "h", f"{GROUPED}test_whole_tiles -k 2-heads"),
+    fault("grouped-rows-that-are-left-over-are-written", f"{SM90_FOLDER}sequence_tile.cuh",
+          "min(len_q - first_row, p.tile_queries) * p.tile_heads",
+          "(len_q - first_row) * p.tile_heads", f"{GROUPED}test_whole_tiles -k 3-heads"),
+    fault("grouped-columns-of-the-first-kv-head", f"{SM90_FOLDER}sequence_tile.cuh",
+          "has_group() ? column : column / group()", "has_group() ? 0 : column / group()",
+          f"{GROUPED}test_whole_tiles -k 8-heads"),
     fault("shares-two-tiles-meet-in-one-place", f"{SM90_FOLDER}sequence_tile.cuh",
           "warp * places + 2 * first_cta", "warp * places + first_cta",
           f"{SHARES}test_shapes -k two-cut-tiles"),
@@ -131,7 +145,7 @@ SERVING_FAULTS = [
     fault("sequences-rows-of-the-next-one-are-written", f"{SM90_FOLDER}sequence_tile.cuh",
           "return first_row + tile_row < len_q;", "return true;", PREFILL),
     fault("sequences-rows-of-the-next-one-stay", f"{SM90_FOLDER}load.cuh",
-          "clears_q_ = !Storage::kEndsInZeros &&", "clears_q_ = false &&",
+          "!Storage::kEndsInZeros && !Shape::kScalesQueries &&", "false &&",
           f"{VARLEN}test_without_splits_the_size_of_other_queries_does_not_matter"),
     fault("sequences-values-behind-the-end-stay", f"{SM90_FOLDER}load.cuh",
           "Storage::kEndsInZeros ? min(end, tile.all_keys()) : end;",

@@ -79,7 +79,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     if constexpr (Variant::kTakesMaxima) settle(softmax, out);
     softmax.finish([](auto&) {});
     if constexpr (Config::kSplits) {
-      if (tile.is_split()) return write_partial<Config>(tile, softmax, out, warp_row);
+      if (tile.is_split() && !join_splits<Config>(tile, softmax, out, warp_row)) return;
     }
     float value_scale = 1.0f;
     if constexpr (Shape::Keys::kQuantized) value_scale = tile.value_scale();
@@ -115,7 +115,6 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       finish(tile);
     }
     if constexpr (Config::kSplits) {
-      if (tile.is_split()) join_splits<Config>(variant, tile, warp_row);
       __syncwarp();  // as in store()
     } else if constexpr (!kBeginsEarly) {
       store();

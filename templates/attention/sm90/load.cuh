@@ -70,8 +70,8 @@ class TileLoader {
   __device__ __forceinline__ void start_q(const Tile& tile) {
     const auto ring = Shape::q_ring();
     wait(ring.empty(q_at_.stage), q_at_.parity);
-    clears_q_ = !Storage::kEndsInZeros && !Shape::kScalesQueries &&
-                tile.first_row + Shape::kBlockQ > tile.all_rows();
+    clears_q_ =
+        !Storage::kEndsInZeros && !Shape::kScalesQueries && tile.row_count() < Shape::kBlockQ;
     if constexpr (Config::kTilts) {
       // Of scores, which are multiplied by the scale, and negated if that is negative.
       const Position at = tile.position(0, 0);
@@ -84,17 +84,25 @@ class TileLoader {
       const u32 barrier = Shape::kScalesQueries ? Shape::landed_q(q_at_.stage)
                           : clears_q_           ? Shape::landed()
                                                 : ring.full(q_at_.stage);
-      arrive_expecting(barrier, Shape::kQBytes);
-      load_rows<Shape::kSlabs, Shape::kSlabColumns, Shape::kQSlabBytes>(
-          Shape::q(q_at_.stage), args_.q, barrier, tile.q_row(), tile.h, tile.q_batch());
+      const auto load = [&](int row, int head) {
+        load_rows<Shape::kSlabs, Shape::kSlabColumns, Shape::kQSlabBytes>(
+            Shape::q(q_at_.stage), args_.q, barrier, row, head, tile.q_batch());
+      };
+      if constexpr (Storage::kGroupsHeads) {
+        arrive_expecting(barrier, Shape::kSlabs * 128 * tile.p.tile_queries * tile.p.tile_heads);
+        load(tile.h, tile.q_row());  // heads come before rows in this map
+      } else {
+        arrive_expecting(barrier, Shape::kQBytes);
+        load(tile.q_row(), tile.h);
+      }
     }
     __syncwarp();
   }
   __device__ __forceinline__ void finish_q(const Tile& tile) {
     if (!Storage::kEndsInZeros && clears_q_) {
-      clear_unseen<Config, Shape::kSlabs, Shape::kBlockQ>(
-          Shape::q(q_at_.stage), Shape::q_ring().full(q_at_.stage), landed_parity_,
-          {0, tile.all_rows() - tile.first_row});
+      clear_unseen<Config, Shape::kSlabs, Shape::kBlockQ>(Shape::q(q_at_.stage),
+                                                          Shape::q_ring().full(q_at_.stage),
+                                                          landed_parity_, {0, tile.row_count()});
     }
     q_at_.advance();
   }
@@ -185,7 +193,7 @@ template <class Variant, class Tile>
 __device__ __forceinline__ Range seen_keys(const Variant& variant, const Tile& tile) {
   const Range all = {0, tile.all_keys()};
   if constexpr (!Variant::kMasks) return all;
-  return intersection(all, variant.binding_range(tile.rows_from(0, tile.all_rows())));
+  return intersection(all, variant.binding_range(tile.all_rows()));
 }
 
 // K of a tile is copied before V of the tile before it, in the order in which they are used; each
@@ -194,6 +202,13 @@ template <class Config, class Args>
 __device__ __forceinline__ void load_tiles(const Args& args, bool gathers_keys,
                                            bool gathers_values) {
   using Loader = TileLoader<Config, Args>;
+  // Meanwhile the scheduler warp finds out what there is to do.
+  if (threadIdx.x % 32 == 0) {
+    prefetch_map(args.q);
+    if (!gathers_keys) prefetch_map(args.k);
+    if (!gathers_values) prefetch_map(args.v);
+  }
+  __syncwarp();
   Loader loader(args);
   WalkReader<Config> walk(0);
 #pragma unroll 1

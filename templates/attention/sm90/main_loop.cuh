@@ -322,7 +322,7 @@ class KeyLoop {
   }
   __device__ __forceinline__ void mask(const Tile& tile, int row) {
     const Variant& variant = args_.call.variant();
-    const Range range = binding_range(variant, tile.rows_from(tile.first_row, Shape::kBlockQ));
+    const Range range = binding_range(variant, tile.rows(0, Shape::kBlockQ));
     if constexpr (kTells) {
       if (!keys_.keeps) {
         mask_by_range(scores_, variant, tile, row, keys_.kv_first, range);

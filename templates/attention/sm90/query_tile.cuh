@@ -24,7 +24,6 @@ struct QueryTile : TilePlace {
   __device__ __forceinline__ QueryTile(const AttentionParams& params, const TilePlace& place)
       : TilePlace(place), p(params) {}
 
-  __device__ __forceinline__ int all_rows() const { return p.len_q; }
   __device__ __forceinline__ int all_keys() const { return p.len_kv; }
   // The coordinates of rows in the tensor maps.
   __device__ __forceinline__ int q_row() const { return first_row; }
@@ -39,11 +38,18 @@ struct QueryTile : TilePlace {
     const int q = row + p.len_kv - p.len_q, key = min(kv, p.len_kv - 1);
     return {b, h, h_kv, row, q, key, p.len_q, p.len_kv, to_float(q - key)};
   }
-  // Positions of the `count` rows from `row` on, of all rows of the head, as far as they exist.
-  __device__ __forceinline__ TileRows rows_from(int row, int count) const {
-    const int shift = p.len_kv - p.len_q;
+  // Positions of the tile's `count` rows from `tile_row` on, as far as they exist.
+  __device__ __forceinline__ TileRows rows(int tile_row, int count) const {
+    const int shift = p.len_kv - p.len_q, row = first_row + tile_row;
     return {b, row + shift, min(row + count, p.len_q) - 1 + shift, p.len_q, p.len_kv, h, h_kv};
   }
+  // Positions of all queries of the head.
+  __device__ __forceinline__ TileRows all_rows() const {
+    const int shift = p.len_kv - p.len_q;
+    return {b, shift, p.len_kv - 1, p.len_q, p.len_kv, h, h_kv};
+  }
+  // The rows of the tile that exist, which are its first; perhaps more than it can have.
+  __device__ __forceinline__ int row_count() const { return p.len_q - first_row; }
   __device__ __forceinline__ bool has_row(int tile_row) const {
     return first_row + tile_row < p.len_q;
   }

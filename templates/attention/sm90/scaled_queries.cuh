@@ -84,10 +84,10 @@ __device__ __forceinline__ void scale_queries(const Args& args, u32 warp) {
   u32 tiles = 0;
 #pragma unroll 1
   while (walk.next_query_tile()) {
-    const SequenceTile tile(args.call.params(), walk.place());
+    const typename Config::Storage::Tile tile(args.call.params(), walk.place());
     const auto at = Shape::QRing::consumer_after(tiles++);
     wait(Shape::landed_q(at.stage), at.parity);
-    scale_rows<Config>(warp, at.stage, tile.all_rows() - tile.first_row);
+    scale_rows<Config>(warp, at.stage, tile.row_count());
     fence_async_proxy();
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(Shape::q_ring().full(at.stage));

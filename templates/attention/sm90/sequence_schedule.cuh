@@ -49,15 +49,15 @@ class SequenceTiles {
   __device__ __forceinline__ SequencePlace tile() const {
     const int found = __ffs(__ballot_sync(~0u, index_ < end_at(lane()))) - 1;
     const Sequence s = sequence_at(p_, first_ + found);
-    const u32 heads = p_.call.heads, tiles = ceil_div(s.len_q, Shape::kBlockQ);
+    const u32 heads = columns_.count(), tiles = ceil_div(s.len_q, queries());
     const u32 together = heads_together(s.len_kv);
     const u32 item = index_ - end_at(found - 1), first_head = item / (tiles * together) * together;
     const u32 here = min(together, heads - first_head), in_group = item - first_head * tiles;
     const u32 h = first_head + in_group % here;
     return {s.b,
-            static_cast<int>(h),
-            static_cast<int>(h / group()),
-            static_cast<int>(tiles - 1 - in_group / here) * Shape::kBlockQ,
+            columns_.h(h),
+            columns_.h_kv(h),
+            static_cast<int>(tiles - 1 - in_group / here) * queries(),
             s.entry,
             s.first_q,
             s.len_q,
@@ -89,9 +89,7 @@ class SequenceTiles {
   }
 
   __device__ __forceinline__ static int lane() { return threadIdx.x % 32; }
-  __device__ __forceinline__ u32 group() const {
-    return static_cast<u32>(p_.call.heads) / static_cast<u32>(p_.call.heads_kv);
-  }
+  __device__ __forceinline__ int queries() const { return columns_.queries(Shape::kBlockQ); }
 
   // `sequence` counts from the first of the 32; that of -1 ends before them.
   __device__ __forceinline__ static u32 end_at(int sequence) {
@@ -102,9 +100,9 @@ class SequenceTiles {
     u32 count = 0;
     if (first_ + lane() < p_.call.batch) {
       const int len_q = sequence_at(p_, first_ + lane()).len_q;
-      const int rows = len_q * static_cast<int>(group());
+      const int rows = len_q * p_.group.by;
       if (rows >= p_.least_rows && rows <= p_.most_rows) {
-        count = ceil_div(len_q, Shape::kBlockQ) * p_.call.heads;
+        count = ceil_div(len_q, queries()) * columns_.count();
       }
     }
 #pragma unroll
@@ -121,10 +119,11 @@ class SequenceTiles {
   __device__ __forceinline__ u32 heads_together(int len_kv) const {
     constexpr u32 kBytes = 2 * (Config::kHeadDim + Config::kHeadDimV), kL2Bytes = 25u << 20;
     const u32 heads_kv = max(kL2Bytes / kBytes / max(len_kv, 1), 1u);
-    return min(heads_kv, static_cast<u32>(p_.call.heads_kv)) * group();
+    return min(heads_kv, static_cast<u32>(p_.call.heads_kv)) * columns_.together();
   }
 
   const AttentionVarlenParams& p_;
+  TileColumns<typename Config::Storage::Tile> columns_{p_};
   u32 index_ = blockIdx.x;
   int first_ = -32;  // of the 32 sequences; before any, none has been counted
 };

@@ -43,6 +43,7 @@ struct SequenceCosts {
 template <class Config, class Variant>
 class SequenceShares {
   using Shape = AttentionSm90Shape<Config>;
+  using WholeTile = typename Config::Storage::WholeTile;
   static constexpr int kBlockQ = Shape::kBlockQ, kBlockKv = Shape::kBlockKv;
   // Units of an equal share are steps of keys. The ends of a tile take as long as 320 keys, writing
   // and joining partial results as 640 more. No cut is so near to the ends of a tile that less than
@@ -59,6 +60,7 @@ class SequenceShares {
   __device__ __forceinline__ SequenceShares(const AttentionVarlenParams& params,
                                             const Variant& variant)
       : p_(params), variant_(variant) {
+    own_ = measure(0);
     u32 all = settle();
     at_ = moved(min(blockIdx.x * share_, all), all);
     end_ = moved(min((blockIdx.x + 1) * share_, all), all);
@@ -73,11 +75,11 @@ class SequenceShares {
     const u32 end = found.begin + found.cost, stop = min(end, end_);
     const u32 first_cta = (found.begin + near() - 1) / share_;
     const u32 last_cta = max((end - min(end, near())) / share_, first_cta);
-    const int first_row = static_cast<int>(found.tile) * kBlockQ;
+    const int first_row = static_cast<int>(found.tile) * queries();
     Taken taken;
     static_cast<SequencePlace&>(taken) = {s.b,
-                                          static_cast<int>(found.h),
-                                          static_cast<int>(found.h / group()),
+                                          columns_.h(found.column),
+                                          columns_.h_kv(found.column),
                                           first_row,
                                           s.entry,
                                           s.first_q,
@@ -88,11 +90,15 @@ class SequenceShares {
     taken.pieces = static_cast<int>(last_cta - first_cta + 1);
     taken.first_cta = first_cta;
     // The tile has these steps, whatever it has been counted for.
-    const u32 steps = steps_of(SequenceTile(p_, taken));
+    const u32 steps = steps_of(WholeTile(p_, taken));
+    // Both CTAs at a cut round the same.
+    const float of_unit = to_float(static_cast<int>(steps)) *
+                          reciprocal_approx(to_float(static_cast<int>(found.cost - ends())));
     const auto step_at = [&](u32 units) {
       if (units == 0) return 0;
       if (units == found.cost) return static_cast<int>(steps);
-      return static_cast<int>(u64{units - ends()} * steps / (found.cost - ends()));
+      const float at = to_float(static_cast<int>(units - ends())) * of_unit;
+      return min(static_cast<int>(at + 0.5f), static_cast<int>(steps));
     };
     taken.steps = {step_at(at_ - found.begin), step_at(stop - found.begin)};
     at_ = stop;
@@ -101,24 +107,22 @@ class SequenceShares {
   __device__ __forceinline__ void advance() const {}
 
  private:
-  // A query tile of one head: its place in all units.
+  // A query tile: its place in all units.
   struct Found {
     int b;
-    u32 h, tile;
+    u32 column, tile;
     u32 begin, cost;
   };
 
   __device__ __forceinline__ static int lane() { return threadIdx.x % 32; }
-  __device__ __forceinline__ u32 group() const {
-    return static_cast<u32>(p_.call.heads) / static_cast<u32>(p_.call.heads_kv);
-  }
+  __device__ __forceinline__ int queries() const { return columns_.queries(kBlockQ); }
   __device__ __forceinline__ u32 units_of(const SequenceCosts& costs) const {
-    return costs.before(costs.tiles) * static_cast<u32>(p_.call.heads);
+    return costs.before(costs.tiles) * columns_.count();
   }
 
   // Steps of keys that the tile sees.
-  __device__ __forceinline__ u32 steps_of(const SequenceTile& tile) const {
-    const Range keys = visible_range(variant_, tile.rows_from(tile.first_row, kBlockQ));
+  __device__ __forceinline__ u32 steps_of(const WholeTile& tile) const {
+    const Range keys = visible_range(variant_, tile.rows(0, kBlockQ));
     return ceil_div(keys.end - keys.begin / kBlockKv * kBlockKv, kBlockKv);
   }
 
@@ -129,14 +133,15 @@ class SequenceShares {
   struct Tally {
     u32 units = 0, tiles = 0, longest = 0;
   };
-  // Counts all sequences, as tiles are cut now. `own`: the costs of the first 32.
-  __device__ __forceinline__ Tally tally(SequenceCosts own) const {
+  // Counts all sequences, as tiles are cut now.
+  __device__ __forceinline__ Tally tally() const {
+    SequenceCosts own = own_;
     Tally all;
 #pragma unroll 1
     for (int first = 0;;) {
       const SequenceCosts costs = cut(own);
       all.units += units_of(costs);
-      all.tiles += costs.tiles * static_cast<u32>(p_.call.heads);
+      all.tiles += costs.tiles * columns_.count();
       all.longest = max(all.longest, costs.longest);
       if ((first += 32) >= p_.call.batch) break;
       own = measure(first);
@@ -147,18 +152,18 @@ class SequenceShares {
 
   // Decides how tiles are cut; returns the units of all.
   __device__ __forceinline__ u32 settle() {
-    const SequenceCosts own = measure(0);
-    const Tally all = tally(own);
+    const Tally all = tally();
     share_ = max(static_cast<u32>(ceil_div(all.units, gridDim.x)), kLeast + kEnds);
     if (all.tiles == 0 || all.tiles > gridDim.x) return all.units;
     // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
     u32 least = max(share_ - min(share_, kEnds), kLeast);
     u32 serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
     u32 pieces = 0;
+    if (p_.call.batch == 1) least = serves;  // lengths are equal
 #pragma unroll 1
     while (true) {
       longest_ = least + least / 16 < serves ? (least + serves) / 2 : serves;
-      pieces = tally(own).units;
+      pieces = tally().units;
       if (longest_ == serves) break;
       if (pieces <= gridDim.x) {
         serves = longest_;
@@ -188,13 +193,13 @@ class SequenceShares {
     SequenceCosts costs;
     if (first + lane() >= p_.call.batch) return costs;
     const Sequence s = sequence_at(p_, first + lane());
-    const int rows = s.len_q * static_cast<int>(group());
+    const int rows = s.len_q * p_.group.by;
     if (rows < p_.least_rows || rows > p_.most_rows) return costs;
-    costs.tiles = ceil_div(s.len_q, kBlockQ);
+    costs.tiles = ceil_div(s.len_q, queries());
     if (costs.tiles == 0) return costs;
     const auto steps = [&](u32 tile) {
-      return steps_of(SequenceTile(p_, {s.b, 0, 0, static_cast<int>(tile) * kBlockQ, s.entry,
-                                        s.first_q, s.len_q, s.first_k, s.len_kv}));
+      return steps_of(WholeTile(p_, {s.b, 0, 0, static_cast<int>(tile) * queries(), s.entry,
+                                     s.first_q, s.len_q, s.first_k, s.len_kv}));
     };
     const u32 first_steps = steps(0), last_steps = steps(costs.tiles - 1);
     costs.first = kEnds + first_steps;
@@ -207,9 +212,10 @@ class SequenceShares {
   // The tile that holds a unit of the share. Requires: there is one.
   __device__ __forceinline__ Found find(u32 unit) const {
     u32 before = 0;  // units of the sequences before
+    SequenceCosts measured = own_;
 #pragma unroll 1
-    for (int first = 0;; first += 32) {
-      const SequenceCosts own = cut(measure(first));
+    for (int first = 0;;) {
+      const SequenceCosts own = cut(measured);
       u32 up_to = units_of(own);  // of the sequences up to this lane's
       const u32 units = up_to;
 #pragma unroll
@@ -220,6 +226,7 @@ class SequenceShares {
       const u32 reaches = __ballot_sync(~0u, before + up_to > unit);
       if (reaches == 0 && first + 32 < p_.call.batch) {
         before += __shfl_sync(~0u, up_to, 31);
+        measured = measure(first += 32);
         continue;
       }
       const int found = reaches == 0 ? 0 : __ffs(reaches) - 1;
@@ -231,22 +238,23 @@ class SequenceShares {
   // In sequence `b`, which begins at `before`.
   __device__ __forceinline__ Found find_in(int b, const SequenceCosts& costs, u32 before,
                                            u32 unit) const {
-    const u32 of_kv_head = costs.before(costs.tiles) * group();
+    const u32 of_kv_head = costs.before(costs.tiles) * columns_.together();
     const u32 h_kv = (unit - before) / max(of_kv_head, 1u);
     const u32 begin = before + h_kv * of_kv_head;
     u32 tile = 0;
 #pragma unroll 1
     for (u32 first = 0; first < costs.tiles; first += 32) {
       const u32 own = first + lane();
-      const bool is_before = own < costs.tiles && costs.before(own) * group() <= unit - begin;
+      const bool is_before =
+          own < costs.tiles && costs.before(own) * columns_.together() <= unit - begin;
       const u32 all = __ballot_sync(~0u, is_before);
       if (all == 0) break;
       tile = first + 31 - __clz(static_cast<int>(all));
     }
     const u32 cost = costs.before(tile + 1) - costs.before(tile);
-    const u32 here = begin + costs.before(tile) * group();
+    const u32 here = begin + costs.before(tile) * columns_.together();
     const u32 in_group = (unit - here) / max(cost, 1u);
-    return {b, h_kv * group() + in_group, tile, here + in_group * cost, cost};
+    return {b, h_kv * columns_.together() + in_group, tile, here + in_group * cost, cost};
   }
 
   // Where a cut is made instead of at a unit.
@@ -259,7 +267,9 @@ class SequenceShares {
   }
 
   const AttentionVarlenParams& p_;
+  TileColumns<WholeTile> columns_{p_};
   const Variant& variant_;
+  SequenceCosts own_;     // of the lane's sequence among the first 32, before tiles are cut
   u32 longest_ = 0;       // steps of the longest piece where tiles are cut one by one, else 0
   u32 share_, at_, end_;  // in units, at_: of what has not been taken
 };

@@ -29,22 +29,27 @@ struct DenseStorage {
   static constexpr bool kEndsInZeros = true;
   static constexpr bool kPaged = false;
   static constexpr bool kHasShares = false;
+  static constexpr bool kGroupsHeads = false;
 };
 
 // Each sequence has its own, of queries that are packed or padded. kShares: CTAs may share the keys
-// of a query tile.
-template <bool kInPages, bool kShares>
+// of a query tile. kGroups: a tile may have queries of all heads that share a KV head.
+template <bool kInPages, bool kShares, bool kGroups>
 struct SequenceStorage {
-  using Tile = conditional<kShares, SequencePieceTile, SequenceTile>;
+  using WholeTile = conditional<kGroups, GroupedTile, SequenceTile>;
+  using Tile = conditional<kShares, SequencePieceTile<WholeTile>, WholeTile>;
   template <class Config, class Variant>
   using Tiles = conditional<kShares, SequenceShares<Config, Variant>, SequenceTiles<Config>>;
   static constexpr bool kEndsInZeros = false;
   static constexpr bool kPaged = kInPages;
   static constexpr bool kHasShares = kShares;
+  static constexpr bool kGroupsHeads = kGroups;
 };
-using RaggedStorage = SequenceStorage<false, false>;
-using PagedStorage = SequenceStorage<true, false>;
-using SharedRaggedStorage = SequenceStorage<false, true>;
-using SharedPagedStorage = SequenceStorage<true, true>;
+using RaggedStorage = SequenceStorage<false, false, false>;
+using PagedStorage = SequenceStorage<true, false, false>;
+using GroupedRaggedStorage = SequenceStorage<false, false, true>;
+using GroupedPagedStorage = SequenceStorage<true, false, true>;
+using SharedRaggedStorage = SequenceStorage<false, true, true>;
+using SharedPagedStorage = SequenceStorage<true, true, true>;
 
 }  // namespace kiln

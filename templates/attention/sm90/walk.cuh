@@ -78,12 +78,12 @@ class TileClassifier {
     // Not unrolled, because a variant's code for tiles may be long.
 #pragma unroll 1
     for (int group = 0; group < Shape::kGroups; ++group) {
-      const int row = tile_.first_row + group * 64;
+      const int row = group * 64;
       Tile kind = Tile::skip;
       bool asks_keep = false;
       // The range of a split without keys begins and ends behind all keys, perhaps within a tile.
-      if (row < tile_.all_rows() && max(first, walk_.range().begin) < walk_.range().end) {
-        kind = walk_.kind(first, tile_.rows_from(row, 64), asks_keep);
+      if (tile_.has_row(row) && max(first, walk_.range().begin) < walk_.range().end) {
+        kind = walk_.kind(first, tile_.rows(row, 64), asks_keep);
       }
       const u32 visit = __ballot_sync(~0u, kind != Tile::skip);
       const u32 partial = __ballot_sync(~0u, kind == Tile::partial);
@@ -113,7 +113,7 @@ class TileClassifier {
   template <class Taken>
   __device__ __forceinline__ static Walk walk_of(const Variant& variant, const QueryTile& tile,
                                                  const Taken& taken) {
-    const TileRows rows = tile.rows_from(tile.first_row, Shape::kBlockQ);
+    const TileRows rows = tile.rows(0, Shape::kBlockQ);
     if constexpr (Config::Storage::kHasShares) {
       return {variant, rows, taken.steps, 0};
     } else if constexpr (Config::kSplits) {
