@@ -30,9 +30,9 @@ void append_sm90(const GemmSm90Config& config, std::int64_t k, json& configs) {
     return;
   }
   const std::int64_t k_tiles = (k + config.block_k - 1) / config.block_k;
-  const std::int64_t parts = kMostCluster / config.cluster;
+  const std::int64_t parts = most_splits(config);
   const std::int64_t most = k > 0 ? std::min(parts, k_tiles) : parts;
-  for (int splits = 1; splits <= most; ++splits) {
+  for (int splits = config.apart ? 2 : 1; splits <= most; ++splits) {
     tile["splits"] = splits;
     configs.push_back(tile);
   }

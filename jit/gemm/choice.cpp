@@ -55,14 +55,24 @@ void offer_portable(Offers& offers, GemmRow row, const PortableCost& here, bool 
 // 14464: 47.6 us, 44.6 by another row).
 bool suits(const GemmSm90Config& config, const GemmExtent& extent) {
   constexpr std::int64_t kMostSpare = 16;
-  if (!config.splits || config.swapped || config.block_n != 96) return true;
+  if (!config.splits || config.swapped || config.apart || config.block_n != 96) return true;
   const std::int64_t rows = std::int64_t{config.block_m} * config.cluster;
   const std::int64_t clusters = (extent.m + rows - 1) / rows;
   return clusters * rows - extent.m < kMostSpare && clusters <= config.cluster;
 }
 
+// The same of rows whose parts of K meet in a workspace: they are measured at M = 128, 256, 384 and
+// 512. At 128, clusters of two are as good (128 x 6144 x 8704: 34.2 us, 35.1 apart), and so are
+// narrow tiles, as each reads weights of its own.
+bool suits_apart(const GemmSm90Config& config, const GemmExtent& extent, int splits) {
+  constexpr std::int64_t kMostSpare = 16, kMost = 512;
+  const std::int64_t tiles = (extent.m + config.block_m - 1) / config.block_m;
+  if (extent.m > kMost || tiles * config.block_m - extent.m >= kMostSpare) return false;
+  return tiles == 1 ? config.block_n == 96 && splits > 2 : splits > 1;
+}
+
 void offer_sm90(Offers& offers, GemmRow row, const GemmTraits& traits, const GemmExtent& extent,
-                int sm_count, bool is_only, int only_splits) {
+                int sm_count, bool may_split, bool is_only, int only_splits) {
   const GemmSm90Config& config = row.sm90();
   // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.04
   // to 1.16 times as long as one of 64, which the model does not see. Those of 128 are measured up
@@ -72,11 +82,16 @@ void offer_sm90(Offers& offers, GemmRow row, const GemmTraits& traits, const Gem
   if (config.swapped && extent.m > served && !is_only) return;
   if (!suits(config, extent) && !is_only) return;
   const std::int64_t k_tiles = (extent.k + config.block_k - 1) / config.block_k;
-  const auto most = static_cast<int>(
-      std::min<std::int64_t>(config.splits ? kMostCluster / config.cluster : 1, k_tiles));
-  const int first = config.splits && only_splits > 0 ? std::min(only_splits, most) : 1;
-  const int last = config.splits && only_splits > 0 ? first : most;
+  std::int64_t most = std::min<std::int64_t>(most_splits(config), k_tiles);
+  // Parts that meet in a workspace all run at once, which bounds its size.
+  if (config.apart)
+    most = std::min(most, sm_count / std::max<std::int64_t>(sm90_ctas(config, extent), 1));
+  most = std::max<std::int64_t>(most, 1);
+  const int last = static_cast<int>(
+      config.splits && only_splits > 0 ? std::min<std::int64_t>(only_splits, most) : most);
+  const int first = config.splits && only_splits > 0 ? last : 1;
   for (int splits = first; splits <= last; ++splits) {
+    if (config.apart && !is_only && !(may_split && suits_apart(config, extent, splits))) continue;
     offers.add(row, splits, 0, sm90_cost(config, traits, extent, sm_count, splits));
   }
 }
@@ -87,7 +102,7 @@ GemmChoice compute_choice(const GemmTraits& traits, int arch, const GemmExtent& 
   const float memory_time = memory_time_of(traits, extent, sm_count);
   const auto consider = [&](GemmRow row) {
     if (row.is_sm90()) {
-      offer_sm90(offers, row, traits, extent, sm_count, only.exists(), only_splits);
+      offer_sm90(offers, row, traits, extent, sm_count, may_split, only.exists(), only_splits);
     } else {
       offer_portable(offers, row, PortableCost(row.portable(), arch, extent, sm_count, memory_time),
                      may_split);
@@ -117,6 +132,7 @@ std::optional<GemmChoice> measured_choice(const GemmTuning& tuning, const GemmTr
   const GemmRow row = find_gemm_row(traits, arch, found->tile);
   const bool sm90 = extent.k > 0 && why_not_sm90(traits, arch).empty();
   if (!row.exists() || row.is_sm90() != sm90) return std::nullopt;
+  if (sm90 && row.sm90().apart && !may_split) return std::nullopt;  // there is no workspace
   GemmChoice choice =
       compute_choice(traits, arch, extent, sm_count, may_split, row, found->tile.splits);
   choice.measured_m = found->m;

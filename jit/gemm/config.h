@@ -34,6 +34,7 @@ struct GemmSm90Config {
   int cluster = 1;  // CTAs along M that share the columns which they load
   bool ping_pong = false;
   bool splits = false;        // CTAs of a cluster share a tile, each with a part of K
+  bool apart = false;         // these CTAs are of no cluster, and meet in a workspace
   bool swapped = false;       // computes the transposed output: N of the problem is M of wgmma
   int raster_rows = 8;        // tiles of the cluster that are walked down before going right
   int residents = 1;          // CTAs that fit on a multiprocessor
@@ -44,6 +45,9 @@ struct GemmSm90Config {
 
 std::span<const GemmConfig> gemm_configs();
 std::span<const GemmSm90Config> gemm_sm90_configs();
+
+// The most CTAs that may share a tile.
+int most_splits(const GemmSm90Config& config);
 
 int shared_bytes(const GemmConfig& config);
 int shared_bytes(const GemmSm90Config& config, const GemmTraits& traits);
@@ -75,6 +79,9 @@ Specialization gemm_specialization(int arch, GemmRow row, const GemmTraits& trai
 // Tells a launch of an sm_90a row where its tiles lie (GemmRaster). `splits`: the CTAs of a cluster
 // that share a tile.
 void set_raster(const GemmProblem& problem, const GemmSm90Config& config, int splits, Step& step);
+// Gives a launch of a row whose parts of K meet in a workspace its own: a word for each math group
+// of a tile, then the parts.
+void want_parts(GemmProblem& problem, const GemmSm90Config& config, int splits, Step& step);
 // Whether an sm_90a row's kernel reads the residual by boxes of a tensor map.
 bool has_residual_boxes(const GemmTraits& traits, const GemmSm90Config& config);
 // Of sm_90a rows, "" or why they do not serve such kernels: one sentence.

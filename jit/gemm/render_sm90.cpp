@@ -50,8 +50,9 @@ std::string render_gemm_sm90(const Specialization& spec, const UserTexts& texts)
        << "  static constexpr int kGroups = " << config.groups << ", kCluster = " << config.cluster
        << ", kRasterRows = " << config.raster_rows << ", kResidents = " << config.residents << ";\n"
        << "  static constexpr bool kPingPong = " << boolean(config.ping_pong)
-       << ", kSplits = " << boolean(config.splits) << ", kSwapped = " << boolean(config.swapped)
-       << ", kPromoted = " << boolean(promoted) << ";\n"
+       << ", kSplits = " << boolean(config.splits) << ", kApart = " << boolean(config.apart)
+       << ", kSwapped = " << boolean(config.swapped) << ", kPromoted = " << boolean(promoted)
+       << ";\n"
        << "  static constexpr kiln::Access kStores = kiln::Access::"
        << name_of(kAccessNames, traits.stores) << ";\n"
        << "  static constexpr bool kResidualBoxes = " << boolean(has_residual_boxes(traits, config))

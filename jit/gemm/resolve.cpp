@@ -39,9 +39,13 @@ void check_f8_arch(const GemmProblem& problem, const runtime::Device& device) {
                   "; cast a and b to bfloat16");
 }
 
-GemmRow overridden_row(const GemmProblem& problem, int arch) {
+GemmRow overridden_row(const GemmProblem& problem, int arch, bool may_split) {
   const GemmRow row = find_gemm_row(problem.traits, arch, *problem.tile);
   if (!row.exists()) refuse_tile(problem, arch);
+  if (row.is_sm90() && row.sm90().apart && !may_split) {
+    throw std::invalid_argument("gemm: config is " + tile_name(row.sm90()) +
+                                ", whose parts of K meet in a workspace; this call gets none");
+  }
   return row;
 }
 
@@ -117,7 +121,20 @@ void set_raster(const GemmProblem& problem, const GemmSm90Config& config, int sp
   const int k_tiles = (problem.k + config.block_k - 1) / config.block_k;
   raster.part_k_tiles = k_tiles / splits, raster.longer_parts = k_tiles % splits;
   raster.spare_columns = spare_columns(problem, config);
+  raster.parts = splits;
+  if (config.apart) raster.tiles = gemm_divisor(down * across * std::max(1, problem.batch));
   step.arguments.set_value(offsetof(GemmParams, raster), raster);
+}
+
+void want_parts(GemmProblem& problem, const GemmSm90Config& config, int splits, Step& step) {
+  const auto [rows, columns] = cluster_tile(config);
+  const long long tiles = most_tiles(problem, rows, columns) * config.cluster;
+  const auto bytes = static_cast<std::size_t>(gemm_flag_bytes(tiles * config.groups) +
+                                              tiles * splits * config.block_m * config.block_n *
+                                                  static_cast<long long>(sizeof(float)));
+  step.arguments.want_workspace(offsetof(GemmParams, workspace), 0, bytes,
+                                offsetof(GemmParams, nonce));
+  problem.recipe.workspace_bytes = bytes;
 }
 
 void require_vectors(const GemmTraits& baked, CallArguments& arguments) {
@@ -142,7 +159,7 @@ void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split
   const GemmChoice choice =
       choose_gemm(problem.traits, arch, extent_of(problem), device.info().sm_count,
                   may_split && problem.traits.grouping == Grouping::none,
-                  problem.tile ? overridden_row(problem, arch) : GemmRow{},
+                  problem.tile ? overridden_row(problem, arch, may_split) : GemmRow{},
                   problem.tile ? problem.tile->splits : 0);
   Step& step = problem.recipe.first();
   step.spec = gemm_specialization(arch, choice.row, problem.traits);
@@ -156,8 +173,9 @@ void resolve(GemmProblem& problem, const runtime::Device& device, bool may_split
   // one, they would share it while others stay idle: 3 us more a kernel in a chain of GEMMs.
   if (config.residents > 1) step.programmatic = false;
   step.blocks = sm90_grid(problem, config, choice.splits, device);
-  step.cluster = static_cast<unsigned>(config.cluster * choice.splits);
+  step.cluster = static_cast<unsigned>(config.cluster * (config.apart ? 1 : choice.splits));
   set_raster(problem, config, choice.splits, step);
+  if (config.apart) want_parts(problem, config, choice.splits, step);
 }
 
 double flops_of(const GemmProblem& problem) {

@@ -91,6 +91,12 @@ bool serves(const GemmSm90Config& config, const GemmTraits& traits, int arch) {
          (!config.block_scaled || traits.block_scaled());
 }
 
+int most_splits(const GemmSm90Config& config) {
+  constexpr int kMostApart = 8;  // a word of templates/gemm/sm90/meet.cuh has room for so many
+  if (!config.splits) return 1;
+  return config.apart ? kMostApart : kMostCluster / config.cluster;
+}
+
 int shared_bytes(const GemmConfig& config) {
   return gemm_shared_bytes(config.block_m, config.block_n, config.block_k, config.stages,
                            config.element_bytes);
@@ -118,7 +124,7 @@ std::string tile_name(const GemmConfig& config) {
 std::string tile_name(const GemmSm90Config& config) {
   std::string name = std::to_string(config.block_m) + "x" + std::to_string(config.block_n) + "x" +
                      std::to_string(config.block_k) + "x" + std::to_string(config.stages);
-  if (config.splits) name += " split";
+  if (config.splits) name += config.apart ? " split apart" : " split";
   if (config.cluster > 1) name += " cluster " + std::to_string(config.cluster);
   if (config.ping_pong) name += " ping-pong";
   if (config.swapped) name += " swapped";
@@ -162,8 +168,7 @@ GemmRow find_gemm_row(const GemmTraits& traits, int arch, const GemmTile& tile) 
   for_each_of(kGemmSm90, gemm_sm90_configs(), traits, arch, [&](GemmRow row) {
     const GemmSm90Config& config = row.sm90();
     offer(row, is_named(config, tile) && (tile.cluster == 0 || config.cluster == tile.cluster) &&
-                   (tile.splits == 0 ||
-                    (config.splits && tile.splits * config.cluster <= kMostCluster)));
+                   (tile.splits == 0 || (config.splits && tile.splits <= most_splits(config))));
   });
   return found;
 }

@@ -40,6 +40,10 @@ constexpr float kSharedSumTime = 1.6f;  // of a wave: sums go through shared mem
 constexpr float kRemoteTime = 2.4e-4f;  // likewise from CTA to CTA, for each output of each
 // Times that, where tiles are neither swapped nor share columns.
 constexpr float kUprightRemote = 3;
+// Of parts that meet in a workspace: measured are 2.5 to 3.5 us, but of the tiles that they compete
+// with the model says too much (60 shapes, M = 128 to 512).
+constexpr float kApartTime = 4;
+constexpr float kApartSum = 8e-5f;    // for each output of each part
 constexpr float kNarrowSplit = 1.5f;  // of tiles of 64 x 64 of 16 bits (46 shapes, M = 40 and 64)
 constexpr float kSm90BytesPerSm = 33000;  // from memory: 4.35 TB/s among 132
 constexpr float kSm90Exposed = 0.46f;     // of the shorter of memory and products
@@ -69,21 +73,26 @@ float compulsory_bytes(const GemmTraits& traits, const GemmExtent& extent) {
   return batch * ((m + n) * k * in + m * n * out);
 }
 
-float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const GemmExtent& extent,
-                int sm_count, int splits) {
+std::int64_t sm90_ctas(const GemmSm90Config& config, const GemmExtent& extent) {
   const int rows = config.swapped ? config.block_n : config.block_m;
   const int columns = config.swapped ? config.block_m : config.block_n;
   const std::int64_t all_rows = config.swapped ? extent.n : extent.m;
   const std::int64_t all_columns = config.swapped ? extent.m : extent.n;
-  const std::int64_t ctas =
-      quotient_up(all_rows, static_cast<std::int64_t>(rows) * config.cluster) * config.cluster *
-      quotient_up(all_columns, columns) * extent.batch * splits;
+  return quotient_up(all_rows, static_cast<std::int64_t>(rows) * config.cluster) * config.cluster *
+         quotient_up(all_columns, columns) * extent.batch;
+}
+
+float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const GemmExtent& extent,
+                int sm_count, int splits) {
+  const int rows = config.swapped ? config.block_n : config.block_m;
+  const int columns = config.swapped ? config.block_m : config.block_n;
+  const std::int64_t ctas = sm90_ctas(config, extent) * splits;
   const std::int64_t k_tiles = quotient_up(extent.k * size_of(traits.input), 128);
   const std::int64_t part = quotient_up(k_tiles, splits);
 
   // Waves of CTAs: of each, the slower of its products and of its share of the bytes, since a
   // persistent CTA loads on while it writes.
-  const int cluster = config.cluster * splits;
+  const int cluster = config.cluster * (config.apart ? 1 : splits);
   const std::int64_t slots =
       std::int64_t{cluster} * clusters_at_once(cluster, config.residents, sm_count);
   const float step =
@@ -105,6 +114,7 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
   };
   float time = static_cast<float>(ctas / slots) * wave_time(slots) + wave_time(ctas % slots) +
                kLastTile * tile_time;
+  if (config.apart) return time + kApartTime + kApartSum * outputs * static_cast<float>(splits);
   if (config.splits) {
     if (rows == 64 && columns == 64 && size_of(traits.input) == 2) time += kNarrowSplit;
     // Nothing is multiplied meanwhile, and the next wave waits for the memory of this one's parts.

@@ -34,13 +34,21 @@ struct GemmRaster {
   // Each of the CTAs that share a tile multiplies so many K-tiles, and the first of them one more.
   int part_k_tiles, longer_parts;
   int spare_columns;  // of a tile of wgmma: its last ones, which no copy writes and no output needs
+  GemmDivisor tiles;  // of all batch entries
+  int parts;          // of K of a tile
 };
 // `rows` and `columns` of tiles, at least 1, of the product that wgmma computes.
 constexpr GemmRaster gemm_raster(int rows, int columns, int group) {
   const int last = rows % group == 0 ? group : rows % group;
-  return {
-      rows, gemm_divisor(rows * columns), gemm_divisor(group * columns), gemm_divisor(last), 0, 0,
-      0};
+  return {rows,
+          gemm_divisor(rows * columns),
+          gemm_divisor(group * columns),
+          gemm_divisor(last),
+          0,
+          0,
+          0,
+          gemm_divisor(1),
+          1};
 }
 
 struct GemmParams {

@@ -82,6 +82,36 @@ TEST_CASE(
   CHECK(choose_gemm(traits, arch, {256, 1536, 12160}, 132, false, row, 8).splits == 4);  // 8 CTAs
 }
 
+TEST_CASE("gemm on sm_90a: parts of K meet in a workspace where that fills the GPU at once") {
+  const int arch = arch_index({9, 0});
+  GemmTraits traits;
+  traits.input = DType::bf16;
+  const auto tile = [&](const GemmExtent& extent, bool may_split = true) {
+    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, may_split);
+    return tile_name(choice.row.sm90()) + " by " + std::to_string(choice.splits);
+  };
+  CHECK(tile({256, 1536, 12160}) == "128x96x64x6 split apart by 4");
+  CHECK(tile({384, 1536, 12160}) == "128x144x64x6 split apart by 4");
+  CHECK(tile({256, 2496, 14784}) == "128x160x64x6 split apart by 4");
+  CHECK(tile({128, 2112, 16576}) == "128x96x64x6 split apart by 6");
+  CHECK(tile({256, 1536, 12160}, false).find("apart") == std::string::npos);
+  for (std::int64_t m : {1, 64, 100, 160, 200, 640, 1024, 4096}) {
+    INFO(m);
+    CHECK(tile({m, 1536, 12160}).find("apart") == std::string::npos);
+  }
+  // What a caller chose: no more parts than K-tiles, nor than run at once.
+  const GemmRow row = find_gemm_row(traits, arch, GemmTile{128, 96, 64, 6, 1, 8});
+  REQUIRE(row.exists());
+  const auto splits = [&](const GemmExtent& extent) {
+    return choose_gemm(traits, arch, extent, 132, true, row, 8).splits;
+  };
+  CHECK(splits({128, 1536, 12160}) == 8);
+  CHECK(splits({256, 1536, 12160}) == 4);
+  CHECK(splits({128, 1536, 192}) == 3);
+  CHECK(splits({4096, 4096, 4096}) == 1);
+  CHECK_FALSE(find_gemm_row(traits, arch, GemmTile{128, 96, 64, 6, 1, 9}).exists());
+}
+
 namespace {
 
 // What a caller can name of a row, and its dtypes' size.

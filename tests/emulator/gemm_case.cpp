@@ -140,6 +140,10 @@ void KernelCase::make_gemm(int size) {
     step.cluster = static_cast<unsigned>(shares ? sharing * config.cluster : config.cluster);
     step.blocks = clusters * step.cluster;
     set_raster(call, row, shares ? sharing : 1, step);
+    if (row.apart) {
+      step.cluster = static_cast<unsigned>(row.cluster);
+      want_parts(call, row, sharing, step);
+    }
   } else {
     // A host that knows bounds of the groups alone launches blocks without a tile, too.
     const int idle = traits.grouping == Grouping::none ? 0 : 2;

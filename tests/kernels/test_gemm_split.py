@@ -6,6 +6,7 @@ import pytest
 import torch
 from case_group import CaseGroup
 from gemm_case import GemmCase, judge
+from grid import arch
 from kiln import jit
 from storage import DEVICE, DTYPES, leave_in_free_memory, place
 
@@ -114,3 +115,82 @@ def test_the_tiles_of_a_nearly_empty_wave_are_split(dtype, config):
     assert explained["splits"] > 1 and explained["whole_tiles"] == multiprocessors
     out = case.check()
     assert torch.equal(case.check(), out)
+
+
+# Rows of Hopper's whose parts of K are of no cluster, and the parts that they are tried with: as
+# many as slabs of a group, fewer and more.
+APART = [(128, 96, 64, 6, 1, parts) for parts in (2, 3, 5, 8)]
+APART += [(128, 144, 64, 6, 1, 4), (128, 160, 64, 6, 1, 3)]
+hopper = pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs sm_90a")
+
+
+def apart(config, **changes):
+    return GemmCase(**{"m": 200, "n": 136, "k": 64 * 20 - 8, "config": config} | changes)
+
+
+@hopper
+@pytest.mark.parametrize("config", APART, ids=str)
+def test_parts_apart_meet_in_the_workspace(config):
+    case = apart(config)
+    explained = case.explain()
+    assert explained["splits"] == config[-1] and explained["workspace_bytes"] > 0
+    first = case.check()
+    assert torch.equal(case.check(), first)
+
+
+@hopper
+@pytest.mark.parametrize("storage", ["plain", "odd"])
+def test_parts_apart_of_a_batch_with_all_of_an_epilogue(storage):
+    apart(APART[1], batch_a=2, batch_b=2, m=131, bias="f32", residual="bf16", activation="silu",
+          out_storage=storage).check()  # fmt: skip
+    apart(APART[1], n=384, activation="swiglu").check()
+    apart(APART[1], out_dtype="f32", alpha=0.5).check()
+
+
+@hopper
+@pytest.mark.parametrize("byte", [0x00, 0x7F, 0xFF])
+def test_parts_apart_take_a_workspace_of_any_content(byte):
+    case = apart(APART[2])
+    a, b = case.inputs()
+    size, out = case.explain()["workspace_bytes"], case.output()
+    jit.gemm(a, b, out=out.view, config=case.config)
+    first = out.view.clone()
+    leave_in_free_memory(size, byte)
+    jit.gemm(a, b, out=out.view, config=case.config)
+    assert torch.equal(out.view, first)
+
+
+@hopper
+def test_a_part_apart_of_one_k_tile():
+    """No more parts than K-tiles, nor than run at once."""
+    assert apart(APART[3], k=72).explain()["splits"] == 2
+    apart(APART[3], k=72).check()
+    whole = apart(APART[3], k=56)
+    assert whole.explain()["splits"] == 1
+    whole.check()
+
+
+@hopper
+@pytest.mark.cuda
+def test_parts_apart_on_two_streams_and_in_a_graph():
+    cases = [apart(APART[i], m=256, n=1536, k=4096) for i in (0, 1)]
+    inputs = [case.inputs(seed) for seed, case in enumerate(cases)]
+    expected = [jit.gemm(a, b, config=cases[i].config) for i, (a, b) in enumerate(inputs)]
+    streams = [torch.cuda.Stream() for _ in cases]
+    torch.cuda.synchronize()
+    for _ in range(50):
+        outs = []
+        for stream, case, (a, b) in zip(streams, cases, inputs):
+            with torch.cuda.stream(stream):
+                outs += [jit.gemm(a, b, config=case.config) for _ in range(3)]
+        torch.cuda.synchronize()
+        for i, out in enumerate(outs):
+            assert torch.equal(out, expected[i // 3])
+    graph, (a, b) = torch.cuda.CUDAGraph(), inputs[1]
+    with torch.cuda.graph(graph):
+        for _ in range(3):
+            out = jit.gemm(a, b, config=cases[1].config)
+    for _ in range(20):
+        out.zero_()
+        graph.replay()
+        assert torch.equal(out, expected[1])

@@ -28,6 +28,7 @@ SIZES = f"{GEMM}test_layouts_and_sizes -k bf16-nt"
 EPILOGUES = f"{GEMM}test_epilogues -k bf16-relu"
 EPILOGUE_VALUES = f"{FOLDER}/test_gemm_epilogues.py::"
 TILE = f"{GEMM}test_every_tile_of_the_table_by_config -k bf16-"
+APART = f"{FOLDER}/test_gemm_split.py::test_parts_apart_"
 SPLIT_K = f"{FOLDER}/test_gemm_split.py::test_splits -k bf16-nn-odd"
 RELEASE = "tests/compile/test_fences.py::test_the_residuals_stages_are_released_behind_a_fence"
 AFTER_ANOTHER = f"{FOLDER}/test_gemm_pdl.py::test_everything_may_come_from_the_launch_before -k "
@@ -165,6 +166,11 @@ FAULTS = [
     fault("columns-reach-half-of-the-cluster", "gemm/sm90/tile.cuh",
           "((1 << kCtas) - 1) <<", "((1 << kCtas / 2) - 1) <<",
           f"{TILE}64x128x64x8x4"),
+    fault("slabs-of-a-part-that-left-are-forgotten", "gemm/sm90/meet.cuh",
+          "return own | left(before);", "return own;", f"{APART}meet_in_the_workspace"),
+    fault("what-an-old-launch-left-in-a-word-of-parts-stays", "gemm/sm90/meet.cuh",
+          "seen_ >> 20 != opened_ >> 20", "seen_ == 0",
+          f"{APART}take_a_workspace_of_any_content"),
     fault("transposed-slab-swaps-its-halves", "gemm/sm90/slab.cuh",
           "const int row = lane / 16 * 8 + lane % 8, chunk = warp(thread) * 2 + lane / 8 % 2;",
           "const int row = lane / 8 % 2 * 8 + lane % 8, chunk = warp(thread) * 2 + lane / 16;",

@@ -15,6 +15,7 @@
 #include "/kiln/gemm/sm90/block_scales.cuh"
 #include "/kiln/gemm/sm90/load.cuh"
 #include "/kiln/gemm/sm90/main_loop.cuh"
+#include "/kiln/gemm/sm90/meet.cuh"
 #include "/kiln/gemm/sm90/promote.cuh"
 #include "/kiln/gemm/sm90/split.cuh"
 #include "/kiln/gemm/sm90/store.cuh"
@@ -182,6 +183,68 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   output.finish();
 }
 
+// Computes one part of K of a tile, whose parts meet in global memory, then a part of the output.
+template <class Config, class Epilogue>
+__device__ __forceinline__ void compute_part(const GemmSm90Params<TensorMap>& params, int group,
+                                             const ClusterPlace<Config>& place) {
+  using Shape = Sm90Shape<Config>;
+  using Output = TileStore<Config, Epilogue>;
+  constexpr int kSlabs = Shape::kTilesM * Output::Slab::kSlabs;  // of this group
+  const TilePosition at = TileSchedule<Config>(params.gemm, place).tile();
+  const KTiles k_tiles = k_tiles_of(place, params.gemm, Shape::kBlockK);
+  auto position = Shape::StageRing::consumer();
+  Output output(params, group, group * Shape::kTilesM * Shape::kOutputRows);
+  output.begin(at);
+  MemorySum<Config> parts(params.gemm, place, group);
+  parts.look();
+  float sums[Shape::kTilesM][Shape::kRegisters];
+  sum_products<Config>(position, k_tiles.end - k_tiles.begin, group, sums);
+  parts.open();
+#pragma unroll
+  for (int m = 0; m < Shape::kTilesM; ++m) parts.write(sums[m], m);
+  sync_threads<Config::kGroups * 128>(15);  // all groups are done with the stages
+  output.prepare(position);
+  // Slab `i` of all the tile's is added up by part i % parts.
+  const u32 slabs_before = group * kSlabs;
+  const auto adder_of = [&](int slab) { return (slabs_before + slab) % place.parts; };
+  const u32 memory = Shape::base() + group * 16;
+  if (threadIdx.x % 128 == 0) {
+    bool has_slabs = false;
+#pragma unroll
+    for (int i = 0; i < kSlabs; ++i) has_slabs |= adder_of(i) == place.part;
+    store_shared_4(memory, __uint_as_float(parts.arrive(has_slabs)));
+  }
+  sync_threads<128>(1 + group);
+  const u32 adds = __float_as_uint(load_shared<float>(memory));
+  const auto next = [&](int slab) {
+    while (slab < kSlabs && (adds >> adder_of(slab) & 1) == 0) ++slab;
+    return slab;
+  };
+  constexpr int kTiles = Output::kSums / 4;
+#pragma unroll 1
+  for (int first = next(0); first < kSlabs;) {
+    const int second = next(first + 1);
+    const int first_m = first / Output::Slab::kSlabs, first_slab = first % Output::Slab::kSlabs;
+    const int second_m = second / Output::Slab::kSlabs, second_slab = second % Output::Slab::kSlabs;
+    float both[2][Output::kSums], ups[2][Output::kSums];
+    parts.template read<kTiles>(both, first_m, first_slab * kTiles, second < kSlabs, second_m,
+                                second_slab * kTiles);
+    if constexpr (Shape::kPairs == Pairs::halves) {
+      constexpr int kHalf = Config::kBlockN / 16;
+      parts.template read<kTiles>(ups, first_m, kHalf + first_slab * kTiles, second < kSlabs,
+                                  second_m, kHalf + second_slab * kTiles);
+    }
+    const auto store = [&](int i, int m, int slab) {
+      output.store(both[i], Config::kSwapped ? both[i] + Shape::kPartner : ups[i], m, slab, at);
+    };
+    store(0, first_m, first_slab);
+    if (second < kSlabs) store(1, second_m, second_slab);
+    first = next(second + 1);
+  }
+  if (threadIdx.x % 128 == 0) parts.end();
+  output.finish();
+}
+
 // Writes the columns of all stages that no copy will, as products read them; called by the math
 // groups. The first copies are under way meanwhile.
 template <class Config>
@@ -216,7 +279,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   // The shuffle makes `warp` warp-uniform to the compiler, which cannot infer it from the index.
   const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const int group = static_cast<int>(warp / 4);
-  const auto place = ClusterPlace<Config>::here();
+  const auto place = ClusterPlace<Config>::here(params.gemm);
   constexpr u32 kReady = 14;                             // the ring's barriers are initialised
   constexpr bool kAllWait = Shape::kScaleThreads == 96;  // no warp of the producer's is idle
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
@@ -258,7 +321,8 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       }
     }
     __syncwarp();
-    if constexpr (Config::kSplits) sync_cluster();  // with the math groups, once parts are written
+    // With the math groups, once parts are written.
+    if constexpr (Config::kSplits && !Config::kApart) sync_cluster();
   } else {
     if constexpr (Config::kCluster > 1) {
       sync_cluster();
@@ -270,7 +334,9 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       clear_spare_columns<Config>(params.gemm);
     }
     wait_for_launches();  // biases, scales and residuals are read, and the output is written
-    if constexpr (Config::kSplits) {
+    if constexpr (Config::kApart) {
+      compute_part<Config, Epilogue>(params, group, place);
+    } else if constexpr (Config::kSplits) {
       compute_shared_tile<Config, Epilogue>(params, group, place);
     } else if constexpr (starts_ahead<Config, Epilogue>()) {
       compute_tiles_ahead<Config, Epilogue>(params, group, place);
@@ -280,7 +346,8 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   }
   // A CTA must not end while others may still copy into its memory, arrive at its barriers or read
   // its part of a sum.
-  if constexpr (Config::kCluster > 1 || Config::kSplits) sync_cluster();
+  constexpr bool kSharesSums = Config::kSplits && !Config::kApart;
+  if constexpr (Config::kCluster > 1 || kSharesSums) sync_cluster();
 }
 
 }  // namespace kiln

@@ -16,8 +16,17 @@ struct ClusterPlace {
   u32 part, parts;      // of K
   u32 index, clusters;  // of the cluster in the grid
 
-  __device__ __forceinline__ static ClusterPlace here() {
-    if constexpr (Config::kSplits) {
+  __device__ __forceinline__ static ClusterPlace here(const GemmParams& params) {
+    if constexpr (Config::kApart) {
+      // Neighbours have the same part of tiles that share operands, which they then read together.
+      const bool alone = Config::kCluster == 1;
+      const u32 index = alone ? blockIdx.x : cluster_index();
+      const GemmRaster& raster = params.raster;
+      const u32 tiles = raster.tiles.value;
+      const u32 part = divide(static_cast<int>(index), raster.tiles);
+      return {alone ? 0 : cluster_rank(), part, static_cast<u32>(raster.parts),
+              index - part * tiles, tiles};
+    } else if constexpr (Config::kSplits) {
       const u32 rank = cluster_rank();
       return {rank % Config::kCluster, rank / Config::kCluster, cluster_size() / Config::kCluster,
               cluster_index(), cluster_count()};
@@ -28,7 +37,7 @@ struct ClusterPlace {
   }
   // The rank of the CTA that has part `part` of a tile of the cluster.
   __device__ __forceinline__ static u32 rank_of(u32 part, u32 tile) {
-    return part * Config::kCluster + tile;
+    return (Config::kApart ? 0 : part * Config::kCluster) + tile;
   }
 };
 
