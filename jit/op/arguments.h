@@ -33,7 +33,7 @@ class CallArguments {
 
   template <class Params>
   void set_params(const Params& params) {
-    static_assert(sizeof(Params) % 8 == 0 && sizeof(Params) <= 512);
+    static_assert(sizeof(Params) % 8 == 0 && sizeof(Params) <= 576);
     std::memcpy(bytes_, &params, sizeof(Params));
     size_ = sizeof(Params);
   }
