@@ -44,7 +44,8 @@ GemmRow overridden_row(const GemmProblem& problem, int arch, bool may_split) {
   if (!row.exists()) refuse_tile(problem, arch);
   if (row.is_sm90() && row.sm90().apart && !may_split) {
     throw std::invalid_argument("gemm: config is " + tile_name(row.sm90()) +
-                                ", whose parts of K meet in a workspace; this call gets none");
+                                ", whose parts of K meet in a workspace: set "
+                                "options.workspace, or name another config or none");
   }
   return row;
 }

@@ -221,7 +221,7 @@ TEST_CASE("each value that takes turns gets one, in every row that has it") {
   };
   std::set<std::string> served;
   std::size_t largest = 0;
-  for (int seed = 0; seed < 40; ++seed) {
+  for (int seed = 0; seed < 100; ++seed) {
     const TestSettings settings(std::to_string(seed).c_str(), false);
     const auto pairs = dtypes();
     largest = std::max(largest, pairs.size());
