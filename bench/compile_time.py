@@ -33,7 +33,7 @@ SPECS = {
     },
     "attention D128 causal paged 128x128 (wgmma)": {
         "op": "flash_attention", "head_dim": 128, "mask": "causal", "storage": "paged",
-        "block_q": 128, "block_kv": 128, "stages": 3, "splits": False,
+        "block_q": 128, "block_kv": 128, "stages": 3, "splits": False, "grouped": False,
     },
 }  # fmt: skip
 TRIVIAL = 'extern "C" __global__ void kernel(float* x) { x[threadIdx.x] += 1.0f; }'

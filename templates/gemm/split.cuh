@@ -37,7 +37,7 @@ __device__ __forceinline__ bool sum_parts(const GemmParams& params, const TileSh
   for (int i = 0; i < kQuads; ++i) {
     quads[(share.part * kQuads + i) * kThreads] = to_quad(accumulators[i / kTilesN][i % kTilesN]);
   }
-  if (!arrives_last<CtaThreads>(flags, params.nonce, share.part, share.parts)) return false;
+  if (!arrives_last(flags, params.nonce, share.part, share.parts)) return false;
   // Its own part is read back too: adding that from registers in order would take a second set.
 #pragma unroll
   for (int i = 0; i < kQuads; ++i) {

@@ -9,6 +9,7 @@ stands there instead; `caught_by`, a test as pytest's command line names it, or 
 
 from logit_faults import LOGIT_FAULTS
 from moe_faults import MOE_FAULTS
+from norm_faults import NORM_FAULTS
 from planted_fault import FOLDER, fault
 from serving_faults import SERVING_FAULTS
 
@@ -45,10 +46,6 @@ SM90_UNSEEN = f"{SM90}test_values_that_no_query_sees_may_be_nan"
 DOCUMENTS = f"{FOLDER}/test_documents_sm90.py::"
 SM90_SPLIT = f"{SM90}test_splits -k split-d64"
 SM90_FAR = f"{SM90}test_tiles_that_are_far_apart"
-NORM = f"{FOLDER}/test_norm.py::"
-NORM_ROWS = f"{NORM}test_more_rows_than_fit_the_device"
-NORM_WIDE = f"{NORM}test_few_wide_rows -k layer_norm-bf16"
-NORM_CLUSTER = f"{NORM}test_wide_rows_that_clusters_share -k 40008"
 
 OPTIONS = "attention/builtin_variants.cuh"
 SM90_FOLDER = "attention/sm90/"
@@ -59,6 +56,7 @@ FAULTS = [
     *SERVING_FAULTS,
     *MOE_FAULTS,
     *LOGIT_FAULTS,
+    *NORM_FAULTS,
     # Attention: masks.
     fault("causal-row-misses-its-own-key", OPTIONS,
           "return {0, row.q + 1};", "return {0, row.q};", PEAKS),
@@ -333,12 +331,15 @@ FAULTS = [
           "const RowSum sum = softmax.row[r];",
           "const RowSum sum = softmax.row[0];", SM90_BATCH),
     fault("sm90-splits-write-to-the-first-place", f"{SM90_FOLDER}combine.cuh",
-          "rows_at(own).write(softmax, out)", "rows_at(first).write(softmax, out)", SM90_SPLIT),
+          "rows_at(own).write(softmax, out)", "rows_at(first).write(softmax, out)",
+          f"{SM90}test_splits -k split-d128"),
+    fault("sm90-rows-of-splits-lie-in-the-first-place", f"{SM90_FOLDER}combine_rows.cuh",
+          "shared.row(tile.split(), Map::row(r))", "shared.row(0, Map::row(r))", SM90_SPLIT),
     fault("sm90-tiles-of-a-head-share-partial-rows", f"{SM90_FOLDER}query_tile.cuh",
           " * tiles + first_row / kBlockQ;",
           " * tiles;", f"{SM90}test_splits -k several-tiles"),
-    fault("warps-first-lane-alone-counts-flags", "base/ticket.cuh",
-          "return __all_sync(~0u, value);", "return value;", SM90_SPLIT),
+    fault("warps-first-lane-alone-joins", "base/ticket.cuh",
+          "return __any_sync(~0u, value);", "return value;", SM90_SPLIT),
     # Thin places of the grid, each with a case of its own.
     fault("causal-a-tile-one-key-beyond-the-diagonal-counts-as-full",
           "attention/builtin_variants.cuh",
@@ -364,36 +365,4 @@ FAULTS = [
     fault('a-split-without-keys-sets-the-maximum-of-all', 'attention/combine.cuh',
           'float largest = -KILN_INFINITY;',
           'float largest = -1e4f;', f"{FOLDER}/test_attention_split.py"),
-    # Norms.
-    fault("norm-stage-stays", "norm/norm.cuh",
-          "stage = stage + 1 == kStages ? 0 : stage + 1;", "stage = 0;", NORM_ROWS),
-    fault("norm-sets-of-slots-do-not-take-turns", "norm/norm.cuh",
-          "finish(values, turn);", "finish(values, 0);", f"{NORM_ROWS} -k rms_norm"),
-    fault("norm-last-part-counts-as-whole", "norm/split.cuh",
-          "static_cast<float>(rest < Shape::kCtaColumns ? rest : Shape::kCtaColumns);",
-          "static_cast<float>(Shape::kCtaColumns);", NORM_WIDE),
-    fault("norm-last-turn-of-a-cluster-counts-as-whole", "norm/exchange.cuh",
-          "rank == last ? rest : 0);", "rank == last ? kTurn : 0);",
-          NORM_CLUSTER),
-    fault("norm-parts-without-the-distance-of-their-means", "norm/statistics.cuh",
-          "squares += one.squares + one.count * distance * distance;", "squares += one.squares;",
-          NORM_WIDE),
-    fault("norm-sums-are-rounded-before-they-are-normed", "norm/lane.cuh",
-          "vectors[v].set(sums);",
-          "Pack<typename Config::Input, Config::kVector> rounded;\n"
-          "rounded.set(sums);\n"
-          "for (int i = 0; i < Config::kVector; ++i) sums[i] = rounded[i];\n"
-          "vectors[v].set(sums);",
-          f"{NORM}test_dtypes -k rms_norm-bf16"),
-    fault("norm-offset-of-every-result", "norm/lane.cuh",
-          "y *= weight[i] + params_.weight_offset;", "y = y * weight[i] + params_.weight_offset;",
-          f"{NORM}test_options -k rms_norm"),
-    fault("norm-residual-has-the-strides-of-x", "norm/lane.cuh",
-          "load(loaded.residual, params_.residual, params_.residual_rows, row);",
-          "load(loaded.residual, params_.residual, params_.x_rows, row);",
-          f"{NORM}test_strides -k rms_norm"),
-    fault("norm-sums-have-the-strides-of-out", "norm/lane.cuh",
-          "place<Input>(params_.residual_out, params_.residual_out_rows, row);",
-          "place<Input>(params_.residual_out, params_.out_rows, row);",
-          f"{NORM}test_strides -k rms_norm"),
 ]  # fmt: skip

@@ -123,8 +123,7 @@ __device__ __forceinline__ bool join_splits(const Tile& tile, Softmax& softmax, 
                                             int warp_row) {
   using Rows = PartialRows<Map>;
   constexpr int kBlockQ = 64 * Config::kGroups;
-  constexpr bool kHasFew =
-      Config::kGroups == 3 || Config::kHeadDimV > 128 || KeysOf<Config>::kQuantized;
+  constexpr bool kHasFew = Config::kHeadDimV > 128 || KeysOf<Config>::kQuantized;
   constexpr int kTogether = kHasFew ? 1 : 2;
   constexpr int kBlocks = Config::kHeadDimV > 128 ? 4 : kHasFew ? 8 : 16;
   // Unsigned: ptxas would keep the sign of a division's result through the main loop.

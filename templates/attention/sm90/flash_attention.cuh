@@ -15,6 +15,7 @@
 #pragma once
 #include "/kiln/attention/builtin_variants.cuh"
 #include "/kiln/attention/sm90/combine.cuh"
+#include "/kiln/attention/sm90/combine_rows.cuh"
 #include "/kiln/attention/sm90/convert.cuh"
 #include "/kiln/attention/sm90/gather.cuh"
 #include "/kiln/attention/sm90/main_loop.cuh"
@@ -75,10 +76,13 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     // for a query tile without keys, in local memory.
     out.clear();
   };
+  constexpr bool kJoinsRows = Config::kSplits && Config::kGroups == 3;  // see combine_rows.cuh
   const auto finish = [&](const Tile& tile) {
     if constexpr (Variant::kTakesMaxima) settle(softmax, out);
     softmax.finish([](auto&) {});
-    if constexpr (Config::kSplits) {
+    if constexpr (kJoinsRows) {
+      if (tile.is_split()) return write_partial_rows<Config>(tile, softmax, out, warp_row);
+    } else if constexpr (Config::kSplits) {
       if (tile.is_split() && !join_splits<Config>(tile, softmax, out, warp_row)) return;
     }
     float value_scale = 1.0f;
@@ -115,6 +119,9 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       finish(tile);
     }
     if constexpr (Config::kSplits) {
+      if constexpr (kJoinsRows) {
+        if (tile.is_split()) join_rows<Config>(variant, tile, warp_row);
+      }
       __syncwarp();  // as in store()
     } else if constexpr (!kBeginsEarly) {
       store();

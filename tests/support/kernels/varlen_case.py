@@ -121,7 +121,7 @@ class VarlenCase(NamedCase):
         return all_of[0] * all_of[1] if i == 0 else all_of[2]
 
     def bytes(self, x, b, i):
-        """x over its scale, saturated: PyTorch's cast to e4m3 would make NaN of what is too large."""
+        """x over its scale, saturated, as PyTorch casts what is too large to NaN."""
         exact = x.float() / self.scale_of(b, i)
         if self.stored == "int8":
             return exact.round().clamp(-128, 127).to(torch.int8)
