@@ -1,6 +1,7 @@
-// The epilogue of combine.cuh for three warpgroups, whose math warps have 160 registers: there the
-// sums in the order of registers would spill what the main loop keeps. The last warp to arrive
-// joins some of its 16 rows at a time instead, while no output is in a register.
+// The epilogue of combine.cuh where the sums in the order of registers would spill what the main
+// loop keeps: for three warpgroups, whose math warps have 160 registers, for wide values of dense
+// calls and of quantised caches, and beside code at every logit. The last warp to arrive joins some
+// of its 16 rows at a time instead, while no output is in a register.
 #pragma once
 #include "/kiln/attention/combine.cuh"
 #include "/kiln/attention/sm90/query_tile.cuh"
@@ -15,11 +16,11 @@ template <class Config, class Variant, class Tile, class Row>
 __device__ __forceinline__ void store_joined(const Variant& variant, const Tile& tile, int warp_row,
                                              Row row_of) {
   using Element = typename Config::Element;
-  static_assert(Config::kGroups == 3 && !KeysOf<Config>::kQuantized,
-                "attention sm_90a: rows are joined one by one in three warpgroups alone");
   constexpr int kRows = 4;  // as many as there are registers for
   constexpr int kQuads = Config::kHeadDimV / 4;
   const int lane = threadIdx.x % 32, splits = tile.splits();
+  float scale = 1.0f;
+  if constexpr (KeysOf<Config>::kQuantized) scale = tile.value_scale();
   // A lane has every other split of a row.
   float of_lane = -KILN_INFINITY;
 #pragma unroll 4
@@ -55,7 +56,7 @@ __device__ __forceinline__ void store_joined(const Variant& variant, const Tile&
           if (quad == 0) variant.take_maximum(all[r].sum, at);
         }
         u32 words[2];
-        all[r].template round<Element>(variant, at, words, 1.0f);
+        all[r].template round<Element>(variant, at, words, scale);
         store_words<true>(tile.template out_row<Element>(row) + quad * 4, words);
       }
     }

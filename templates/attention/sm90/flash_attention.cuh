@@ -76,7 +76,10 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     // for a query tile without keys, in local memory.
     out.clear();
   };
-  constexpr bool kJoinsRows = Config::kSplits && Config::kGroups == 3;  // see combine_rows.cuh
+  constexpr bool kJoinsRows =
+      Config::kSplits &&
+      (Config::kGroups == 3 || Variant::kTransformsLogits ||
+       (Config::kHeadDimV > 128 && (!Config::Storage::kHasShares || Shape::Keys::kQuantized)));
   const auto finish = [&](const Tile& tile) {
     if constexpr (Variant::kTakesMaxima) settle(softmax, out);
     softmax.finish([](auto&) {});
