@@ -48,7 +48,7 @@ bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
 // Larger groups have one query in a tile, or none.
 constexpr int kMostGroup = 64;
 
-// What the query tiles of a row hold of a call: rows of one head or of all that share a KV head.
+// The query tiles of a row have rows of one head of the call, or of all that share a KV head.
 struct TileForm {
   int heads = 1, queries = 0;  // rows of a tile: queries of each head
   std::int64_t columns = 0;    // tiles of the same queries
@@ -82,7 +82,7 @@ double rounds_of(const AttentionProblem& problem, const AttentionSm90Config& con
   return form_of(problem, config, sm_count).tiles / sm_count;
 }
 
-// What a row takes for a key, in products of rows.
+// A key costs a row so many products of rows.
 double rows_of(const AttentionSm90Config& config) { return config.block_q * 100.0 / config.speed; }
 
 // Whether CTAs share the keys of query tiles, as templates/attention/sm90/sequence_shares.cuh says:

@@ -46,13 +46,7 @@ void set_alone(CallArguments& arguments, const AttentionProblem& problem,
   long long most = few / problem.heads_kv;
   // Sixteen partial results are joined at a time: one or two more take as long as sixteen.
   if (most > 16 && most % 16 <= most / 16) most -= most % 16;
-  const AttentionDivisor pieces = divisor_of(most);
-  const auto set = [&](std::size_t offset, int value) {
-    arguments.set_int(offsetof(AttentionVarlenParams, alone) + offset, value);
-  };
-  set(offsetof(AttentionDivisor, by), pieces.by);
-  set(offsetof(AttentionDivisor, factor), static_cast<int>(pieces.factor));
-  set(offsetof(AttentionDivisor, shift), pieces.shift);
+  arguments.set_value(offsetof(AttentionVarlenParams, alone), divisor_of(most));
 }
 
 // Fills a step of the recipe for sequences of `least` to `most` rows.

@@ -40,7 +40,7 @@ constexpr float kSharedSumTime = 1.6f;  // of a wave: sums go through shared mem
 constexpr float kRemoteTime = 2.4e-4f;  // likewise from CTA to CTA, for each output of each
 // Times that, where tiles are neither swapped nor share columns.
 constexpr float kUprightRemote = 3;
-// Of parts that meet in a workspace: measured are 2.5 to 3.5 us, but of the tiles that they compete
+// Parts that meet in a workspace were measured at 2.5 to 3.5 us, but of the tiles that they compete
 // with the model says too much (60 shapes, M = 128 to 512).
 constexpr float kApartTime = 4;
 constexpr float kApartSum = 8e-5f;    // for each output of each part

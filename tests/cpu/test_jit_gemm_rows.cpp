@@ -99,7 +99,7 @@ TEST_CASE("gemm on sm_90a: parts of K meet in a workspace where that fills the G
     INFO(m);
     CHECK(tile({m, 1536, 12160}).find("apart") == std::string::npos);
   }
-  // What a caller chose: no more parts than K-tiles, nor than run at once.
+  // A caller's choice gets no more parts than K-tiles, nor than run at once.
   const GemmRow row = find_gemm_row(traits, arch, GemmTile{128, 96, 64, 6, 1, 8});
   REQUIRE(row.exists());
   const auto splits = [&](const GemmExtent& extent) {

@@ -18,8 +18,8 @@ constexpr std::uint64_t kSampledOf = 40;
 // Archs that run nothing but portable kernels, as sm_90 does beside its own: the seed decides which
 // of them has its full cover.
 constexpr int kTurns[] = {80, 86, 89, 100, 120};
-// Of these, the ones whose code comes from a back end of the compiler that sm_90 or sm_100 has too,
-// and whose PTX is not run: a config row is compiled for one of them, by turns.
+// The code of these comes from a back end of the compiler that sm_90 or sm_100 has too, and their
+// PTX is not run: a config row is compiled for one of them, by turns.
 constexpr int kArchsOfRows[] = {80, 86, 89, 120};
 
 // Properties of attention of which a config row has many values, each of them a kernel of 1 to 16

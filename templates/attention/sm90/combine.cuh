@@ -63,7 +63,7 @@ __device__ __forceinline__ void join_parts(Softmax& softmax, Fragment<Map>& out,
       sums[i] = {-KILN_INFINITY, 0.0f, -KILN_INFINITY, 0.0f};
       if (first + i < count) sums[i] = part(first + i).sums();
     }
-    // Of what has been joined before, and of the parts.
+    // The weights of what has been joined before, and of the parts.
     float before[2], weights[kTogether][2];
     const auto weigh = [&](int r, auto sum_of) {
       float largest = all[r].max;

@@ -1,7 +1,7 @@
 // The epilogue of combine.cuh where the sums in the order of registers would spill what the main
 // loop keeps: for three warpgroups, whose math warps have 160 registers, for wide values of dense
-// calls and of quantised caches, and beside code at every logit. The last warp to arrive joins some
-// of its 16 rows at a time instead, while no output is in a register.
+// calls and of quantised caches, and beside code at every logit of more than 64 columns. The last
+// warp to arrive joins some of its 16 rows at a time instead, while no output is in a register.
 #pragma once
 #include "/kiln/attention/combine.cuh"
 #include "/kiln/attention/sm90/query_tile.cuh"
@@ -16,7 +16,10 @@ template <class Config, class Variant, class Tile, class Row>
 __device__ __forceinline__ void store_joined(const Variant& variant, const Tile& tile, int warp_row,
                                              Row row_of) {
   using Element = typename Config::Element;
-  constexpr int kRows = 4;  // as many as there are registers for
+  // As many as there are registers for.
+  constexpr bool kHasFew =
+      Config::kGroups == 3 || Config::kHeadDimV > 128 || KeysOf<Config>::kQuantized;
+  constexpr int kRows = kHasFew ? 4 : 8;
   constexpr int kQuads = Config::kHeadDimV / 4;
   const int lane = threadIdx.x % 32, splits = tile.splits();
   float scale = 1.0f;

@@ -78,7 +78,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   };
   constexpr bool kJoinsRows =
       Config::kSplits &&
-      (Config::kGroups == 3 || Variant::kTransformsLogits ||
+      (Config::kGroups == 3 || (Config::kHeadDimV > 64 && Variant::kTransformsLogits) ||
        (Config::kHeadDimV > 128 && (!Config::Storage::kHasShares || Shape::Keys::kQuantized)));
   const auto finish = [&](const Tile& tile) {
     if constexpr (Variant::kTakesMaxima) settle(softmax, out);

@@ -22,7 +22,7 @@ def words_of(name):
 
 
 def cover(names):
-    """Of the names the first that has most new words, until none has; at least one."""
+    """Takes the first name that has most new words, until none has any; at least one."""
     left = {name: words_of(name) for name in names}
     chosen = []
     while left:
