@@ -6,6 +6,7 @@
 
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
+#include "jit/attention/sequence_tensors.h"
 #include "jit/attention/sm90_rows.h"
 #include "templates/attention/params.h"
 
@@ -104,13 +105,51 @@ bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_
                       rows_of(of_whole);
 }
 
+// Returns how many CTAs may share a tile in a launch of one sequence, see sm90/sequence_alone.cuh;
+// 0 for other launches, and where equal shares of all tiles serve better, which
+// sm90/sequence_shares.cuh decides likewise for several sequences.
+std::int64_t pieces_alone(const AttentionProblem& problem, const AttentionSm90Config& config,
+                          const TileForm& form, int sm_count) {
+  const bool is_alone = config.splits && problem.batch == 1 && problem.tokens >= problem.len_q;
+  const std::int64_t tiles = form.columns * tiles_of(problem.len_q, form.queries);
+  if (!is_alone || tiles == 0 || tiles > sm_count) return 0;
+  const std::int64_t most = sm_count / tiles, steps = tiles_of(problem.keys, config.block_kv);
+  constexpr std::int64_t kEnds = 3;  // of a tile, in steps of keys
+  const std::int64_t longest = tiles_of(steps, most);
+  const std::int64_t share = tiles_of(tiles * (steps + kEnds), sm_count);
+  if (longest > share + share / 8 + tiles_of(kLeastSplitKeys, config.block_kv)) return 0;
+  return std::clamp<std::int64_t>(tiles_of(problem.keys, kAttentionLeastAloneKeys), 1, most);
+}
+
+// Returns a row for few tiles in the place of `usual`. The longest tile of a triangle takes as long
+// as all of a multiprocessor's: fewer rows then end sooner.
+int triangle_row(const AttentionProblem& problem, int usual, int arch, int sm_count) {
+  const bool is_triangle = problem.traits.mask != Mask::none && !is_narrow_window(problem) &&
+                           problem.len_kv < 2 * problem.len_q;
+  const TileForm form(problem, 1, sm90_config_at(usual).block_q);
+  if (!is_triangle || form.tiles >= 2.0 * sm_count) return usual;
+  const auto cost_of = [&](int row) {
+    const AttentionSm90Config& config = sm90_config_at(row);
+    const TileForm form(problem, 1, config.block_q);
+    return std::max(1.0, form.tiles / sm_count / 2) * rows_of(config);
+  };
+  int best = usual;
+  for_each_sm90_row(problem.traits, arch, {}, [&](int row) {
+    // The speed of rows for windows is that with few keys.
+    if (!sm90_config_at(row).windows && cost_of(row) < 0.97 * cost_of(best)) best = row;
+    return false;
+  });
+  return best;
+}
+
 // -1: none.
 int varlen_row(const AttentionProblem& problem, int arch, int sm_count, bool may_split) {
   // Where a result may not depend on bounds, they choose no row.
   const AttentionLengths unbounded{0x7fffffff, 0x7fffffff, false};
   const AttentionLengths lengths = problem.whole_tiles ? unbounded : lengths_of(problem);
-  const int usual = first_sm90_row(problem.traits, arch, lengths);
-  if (usual < 0 || problem.whole_tiles) return usual;
+  const int first = first_sm90_row(problem.traits, arch, lengths);
+  if (first < 0 || problem.whole_tiles) return first;
+  const int usual = triangle_row(problem, first, arch, sm_count);
   const auto cost_of = [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
     return form_of(problem, config, sm_count).tiles * rows_of(config);
@@ -144,6 +183,10 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   const std::int64_t pieces =
       config.splits ? tiles * tiles_of(problem.keys, kLeastSplitKeys) : tiles;
   step.blocks = static_cast<unsigned>(std::min<std::int64_t>(pieces, sm_count));
+  if (const std::int64_t most = pieces_alone(problem, config, form, sm_count); most > 0) {
+    step.blocks = grid_of(most * form.columns * tiles_of(problem.len_q, form.queries));
+    step.arguments.set_value(offsetof(AttentionVarlenParams, alone), divisor_of(most));
+  }
   int box_rows = config.block_kv;
   if (config.factors == AttentionFactors::widened) {
     box_rows = 0;

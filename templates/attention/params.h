@@ -117,8 +117,9 @@ struct AttentionVarlenParams {
   int whole_tiles;
   int few_ctas;            // CTAs that are enough to keep all multiprocessors busy
   AttentionDivisor group;  // query heads of a KV head
-  // A launch of one sequence, whose rows fit a query tile: the CTAs that a tile's keys may be
-  // spread over. 0: CTAs share the work as varlen/deal.cuh finds out.
+  // A launch of one sequence, whose rows fit a query tile or, on sm_90a, whose tiles are as many as
+  // the bound of its queries says: the CTAs that a tile's keys may be spread over. 0: CTAs share
+  // the work as varlen/deal.cuh or sm90/sequence_shares.cuh finds out.
   AttentionDivisor alone;
   int new_keys;     // of each sequence, beside seqused_k
   int packed_keys;  // k and v are packed: cu_seqlens_k also tells where they are
@@ -161,6 +162,9 @@ constexpr long long attention_varlen_tiles(long long batch, long long tokens, lo
   const long long whole = tokens * (heads / heads_kv) / block_q;
   return heads_kv * (whole + batch);
 }
+
+// A CTA of an sm_90a kernel has no fewer keys of a tile where a launch has one sequence.
+constexpr int kAttentionLeastAloneKeys = 384;
 
 // What a query tile costs beside its keys, in steps of keys, where CTAs get equal shares of all.
 constexpr int kAttentionVarlenEnds = 4;

@@ -18,9 +18,12 @@ pytestmark = [
     pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone"),
 ]
 
+# Of one sequence, the host knows how tiles are cut.
 ONE = dict(lens_q=(70,), lens_k=(1500,), heads=2, heads_kv=1)
+TWO = dict(lens_q=(70, 66), lens_k=(1500, 700))
 SHAPES = {
-    "d64": dict(head_dim=64, keys="paged", page=64),
+    "d64": dict(TWO, head_dim=64, keys="paged", page=64),
+    "alone-d64": dict(head_dim=64, keys="paged", page=64),
     "d128-packed": dict(head_dim=128, keys="packed", dtype="f16"),
     "d128-rows-of-192": dict(head_dim=128, lens_q=(190,), keys="packed", heads=2),
     "d128-boxes": dict(head_dim=128, page=64),
@@ -29,10 +32,13 @@ SHAPES = {
     "d192x128": dict(head_dim=192, head_dim_v=128, keys="cache"),
     "d256": dict(head_dim=256, page=32),
     "d72x104": dict(head_dim=72, head_dim_v=104, page=64),
-    "full": dict(head_dim=128, causal=False, heads=4, heads_kv=2, page=64),
+    "full": dict(TWO, head_dim=128, causal=False, heads=4, heads_kv=2, page=64),
+    "alone-full": dict(head_dim=128, causal=False, heads=4, heads_kv=2, page=64),
     # Tiles of one head cost a step more than the one before each, and some are not cut.
-    "several-tiles": dict(head_dim=128, lens_q=(390,), lens_k=(1290,), heads=1),
-    "window": dict(head_dim=128, lens_q=(140,), lens_k=(2200,), window=(1500, 3), page=64),
+    "several-tiles": dict(head_dim=128, lens_q=(390, 1), lens_k=(1290, 1), heads=1),
+    "alone-several-tiles": dict(head_dim=128, lens_q=(390,), lens_k=(1290,), heads=2),
+    "window": dict(head_dim=128, lens_q=(140, 66), lens_k=(2200, 80), window=(1500, 3), page=64),
+    "alone-window": dict(head_dim=128, lens_q=(140,), lens_k=(2200,), window=(1500, 3), page=64),
     # Cuts of the first two lie in the third's CTA; the others have no keys, no queries, few rows.
     "uneven": dict(head_dim=128, lens_q=(70, 129, 0, 66, 1, 130), page=64,
                    lens_k=(1400, 200, 50, 0, 300, 130), heads=2),
@@ -113,6 +119,18 @@ def test_options(name):
     check(case_of(**shape, **OPTIONS[name]))
 
 
+@pytest.mark.parametrize("lens_k", [(1500,), (300,), (0,)])
+@pytest.mark.parametrize("most", [dict(max_seqlen_q=20), dict(max_seqlen_k=30000)], ids=str)
+def test_one_sequence_of_other_lengths_than_the_bounds_say(lens_k, most):
+    """Tiles behind the bound of queries are whole; fewer keys are cut for fewer blocks."""
+    case = case_of(head_dim=64, lens_q=(140,), lens_k=lens_k, heads=4, page=64)
+    call = case.call(given := case.inputs())
+    call.keywords.update(dict(max_seqlen_k=1500) | most)
+    assert call.explain()["config"].endswith("split")
+    call.run()
+    call.judge(given)
+
+
 def test_flags_of_sequences():
     check(case_of(lens_q=(70, 65), lens_k=(1300, 600), causal=(True, False), page=64))
 
@@ -147,6 +165,15 @@ def test_tiles_that_fill_the_gpu_stay_whole(shape):
     assert explained["config"].endswith("split") == (shape in SHARED)
     explained = kiln.explain("flash_attention_with_kvcache", q, k, k, **options, num_splits=1)
     assert not explained["config"].endswith("split")
+
+
+@pytest.mark.parametrize("length, tile", [(4096, "128x128x2"), (16384, "192x80x2")])
+def test_few_tiles_of_a_triangle_have_fewer_rows(length, tile):
+    """The longest one takes as long as all that a multiprocessor has."""
+    q = torch.empty([1, length, 8, 128], dtype=torch.bfloat16, device=DEVICE)
+    options = dict(cache_seqlens=integers([length]), causal=True)
+    explained = kiln.explain("flash_attention_with_kvcache", q, q[:, :, :1], q[:, :, :1], **options)
+    assert explained["config"] == tile
 
 
 def test_one_split_is_none():

@@ -113,9 +113,6 @@ __device__ __forceinline__ void join_parts(Softmax& softmax, Fragment<Map>& out,
   softmax.row[0] = all[0], softmax.row[1] = all[1];
 }
 
-// More splits than this are joined in two rounds.
-constexpr int kMostJoinedAtOnce = 8;
-
 // Called by each math warp after softmax.finish(). Returns true in the last one of all splits, with
 // what all of them have in `softmax` and `out`.
 template <class Config, class Tile, class Softmax, class Map>

@@ -80,9 +80,15 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       Config::kSplits &&
       (Config::kGroups == 3 || (Config::kHeadDimV > 64 && Variant::kTransformsLogits) ||
        (Config::kHeadDimV > 128 && (!Config::Storage::kHasShares || Shape::Keys::kQuantized)));
+  // Says whether the warp has nothing to join: all its rows lie behind those of the tile.
+  const auto is_idle = [&](const Tile& tile) {
+    if constexpr (!Config::kSplits) return false;
+    return !__any_sync(~0u, tile.has_row(warp_row));
+  };
   const auto finish = [&](const Tile& tile) {
     if constexpr (Variant::kTakesMaxima) settle(softmax, out);
     softmax.finish([](auto&) {});
+    if (is_idle(tile)) return;
     if constexpr (kJoinsRows) {
       if (tile.is_split()) return write_partial_rows<Config>(tile, softmax, out, warp_row);
     } else if constexpr (Config::kSplits) {
@@ -123,7 +129,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     }
     if constexpr (Config::kSplits) {
       if constexpr (kJoinsRows) {
-        if (tile.is_split()) join_rows<Config>(variant, tile, warp_row);
+        if (tile.is_split() && !is_idle(tile)) join_rows<Config>(variant, tile, warp_row);
       }
       __syncwarp();  // as in store()
     } else if constexpr (!kBeginsEarly) {

@@ -16,6 +16,9 @@ struct SplitPlaces {
   i64 first, all;
 };
 
+// More splits than this are joined in two rounds.
+constexpr int kMostJoinedAtOnce = 8;
+
 struct QueryTile : TilePlace {
   using Place = TilePlace;
   using Params = AttentionParams;

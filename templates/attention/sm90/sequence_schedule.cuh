@@ -54,15 +54,7 @@ class SequenceTiles {
     const u32 item = index_ - end_at(found - 1), first_head = item / (tiles * together) * together;
     const u32 here = min(together, heads - first_head), in_group = item - first_head * tiles;
     const u32 h = first_head + in_group % here;
-    return {s.b,
-            columns_.h(h),
-            columns_.h_kv(h),
-            static_cast<int>(tiles - 1 - in_group / here) * queries(),
-            s.entry,
-            s.first_q,
-            s.len_q,
-            s.first_k,
-            s.len_kv};
+    return columns_.place(s, h, tiles - 1 - in_group / here, Shape::kBlockQ);
   }
 
   __device__ __forceinline__ void advance() {

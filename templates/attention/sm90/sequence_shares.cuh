@@ -53,44 +53,42 @@ class SequenceShares {
 
  public:
   static constexpr bool kDraws = false;
-  struct Taken : SequencePiecePlace {
-    Range steps;  // of keys, counted from the first that the tile sees
-  };
 
   __device__ __forceinline__ SequenceShares(const AttentionVarlenParams& params,
                                             const Variant& variant)
       : p_(params), variant_(variant) {
     own_ = measure(0);
-    u32 all = settle();
-    at_ = moved(min(blockIdx.x * share_, all), all);
-    end_ = moved(min((blockIdx.x + 1) * share_, all), all);
+    const u32 all = settle();
+    // Not unrolled, as this code comes from memory.
+#pragma unroll 1
+    for (u32 cut = blockIdx.x; cut <= blockIdx.x + 1; ++cut) {
+      at_ = end_, end_ = moved(min(cut * share_, all), all);
+    }
   }
 
-  __device__ __forceinline__ bool has_tile() const { return at_ < end_; }
-
+  // Takes the next piece; false after the last.
+  __device__ __forceinline__ bool has_tile() {
+    if (at_ >= end_) return false;
+    take();
+    return true;
+  }
   // Requires: has_tile() has returned true.
-  __device__ __forceinline__ Taken tile() {
+  __device__ __forceinline__ const SequencePiece& tile() const { return taken_; }
+  __device__ __forceinline__ void advance() const {}
+
+ private:
+  __device__ __forceinline__ void take() {
     const Found found = find(at_);
     const Sequence s = sequence_at(p_, found.b);
     const u32 end = found.begin + found.cost, stop = min(end, end_);
     const u32 first_cta = (found.begin + near() - 1) / share_;
     const u32 last_cta = max((end - min(end, near())) / share_, first_cta);
-    const int first_row = static_cast<int>(found.tile) * queries();
-    Taken taken;
-    static_cast<SequencePlace&>(taken) = {s.b,
-                                          columns_.h(found.column),
-                                          columns_.h_kv(found.column),
-                                          first_row,
-                                          s.entry,
-                                          s.first_q,
-                                          s.len_q,
-                                          s.first_k,
-                                          s.len_kv};
-    taken.piece = static_cast<int>(blockIdx.x - first_cta);
-    taken.pieces = static_cast<int>(last_cta - first_cta + 1);
-    taken.first_cta = first_cta;
+    static_cast<SequencePlace&>(taken_) = columns_.place(s, found.column, found.tile, kBlockQ);
+    taken_.piece = static_cast<int>(blockIdx.x - first_cta);
+    taken_.pieces = static_cast<int>(last_cta - first_cta + 1);
+    taken_.first_cta = first_cta;
     // The tile has these steps, whatever it has been counted for.
-    const u32 steps = steps_of(WholeTile(p_, taken));
+    const u32 steps = steps_of(WholeTile(p_, taken_));
     // Both CTAs at a cut round the same.
     const float of_unit = to_float(static_cast<int>(steps)) *
                           reciprocal_approx(to_float(static_cast<int>(found.cost - ends())));
@@ -100,13 +98,10 @@ class SequenceShares {
       const float at = to_float(static_cast<int>(units - ends())) * of_unit;
       return min(static_cast<int>(at + 0.5f), static_cast<int>(steps));
     };
-    taken.steps = {step_at(at_ - found.begin), step_at(stop - found.begin)};
+    taken_.steps = {step_at(at_ - found.begin), step_at(stop - found.begin)};
     at_ = stop;
-    return taken;
   }
-  __device__ __forceinline__ void advance() const {}
 
- private:
   // A query tile: its place in all units.
   struct Found {
     int b;
@@ -120,10 +115,8 @@ class SequenceShares {
     return costs.before(costs.tiles) * columns_.count();
   }
 
-  // Steps of keys that the tile sees.
   __device__ __forceinline__ u32 steps_of(const WholeTile& tile) const {
-    const Range keys = visible_range(variant_, tile.rows(0, kBlockQ));
-    return ceil_div(keys.end - keys.begin / kBlockKv * kBlockKv, kBlockKv);
+    return steps_of_keys<kBlockQ, kBlockKv>(variant_, tile);
   }
 
   // Units that a tile has beside its steps, and that a cut has on both sides.
@@ -150,34 +143,36 @@ class SequenceShares {
             __reduce_max_sync(~0u, all.longest)};
   }
 
-  // Decides how tiles are cut; returns the units of all.
+  // Decides how tiles are cut; returns the units of all. They are counted uncut first, by the same
+  // code, which comes from memory.
   __device__ __forceinline__ u32 settle() {
-    const Tally all = tally();
-    share_ = max(static_cast<u32>(ceil_div(all.units, gridDim.x)), kLeast + kEnds);
-    if (all.tiles == 0 || all.tiles > gridDim.x) return all.units;
-    // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
-    u32 least = max(share_ - min(share_, kEnds), kLeast);
-    u32 serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
-    u32 pieces = 0;
-    if (p_.call.batch == 1) least = serves;  // lengths are equal
+    u32 units = 0, least = 0, serves = 0;  // units: of tiles that are not cut
 #pragma unroll 1
     while (true) {
-      longest_ = least + least / 16 < serves ? (least + serves) / 2 : serves;
-      pieces = tally().units;
-      if (longest_ == serves) break;
-      if (pieces <= gridDim.x) {
+      const Tally all = tally();
+      if (longest_ == 0) {
+        units = all.units;
+        share_ = max(static_cast<u32>(ceil_div(units, gridDim.x)), kLeast + kEnds);
+        if (all.tiles == 0 || all.tiles > gridDim.x) return units;
+        // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
+        least = max(share_ - min(share_, kEnds), kLeast);
+        serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
+        if (p_.call.batch == 1) least = serves;  // lengths are equal
+      } else if (longest_ == serves) {
+        // Equal shares begin anywhere, so that CTAs read the same keys at different times.
+        if (serves > share_ + share_ / 8 + kJoins) {
+          longest_ = 0;
+          return units;
+        }
+        share_ = 1;
+        return all.units;
+      } else if (all.units <= gridDim.x) {
         serves = longest_;
       } else {
         least = longest_ + 1;
       }
+      longest_ = least + least / 16 < serves ? (least + serves) / 2 : serves;
     }
-    // Equal shares begin anywhere, so that CTAs read the same keys at different times.
-    if (serves <= share_ + share_ / 8 + kJoins) {
-      share_ = 1;
-      return pieces;
-    }
-    longest_ = 0;
-    return all.units;
   }
 
   // As longest_ says.
@@ -269,9 +264,10 @@ class SequenceShares {
   const AttentionVarlenParams& p_;
   TileColumns<WholeTile> columns_{p_};
   const Variant& variant_;
-  SequenceCosts own_;     // of the lane's sequence among the first 32, before tiles are cut
-  u32 longest_ = 0;       // steps of the longest piece where tiles are cut one by one, else 0
-  u32 share_, at_, end_;  // in units, at_: of what has not been taken
+  SequenceCosts own_;  // of the lane's sequence among the first 32, before tiles are cut
+  u32 longest_ = 0;    // steps of the longest piece where tiles are cut one by one, else 0
+  SequencePiece taken_;
+  u32 share_, at_, end_ = 0;  // in units, at_: of what has not been taken
 };
 
 }  // namespace kiln

@@ -1,6 +1,8 @@
 // A tile of queries of one head of a sequence that has lengths of its own: QueryTile's interface.
 #pragma once
 #include "/kiln/attention/sm90/query_tile.cuh"
+#include "/kiln/attention/tiles.cuh"
+#include "/kiln/attention/varlen/divisor.cuh"
 #include "/kiln/attention/varlen/sequences.cuh"
 
 namespace kiln {
@@ -115,11 +117,18 @@ struct TileColumns {
     return static_cast<int>(has_group() ? column * group() : column);
   }
   __device__ __forceinline__ int h_kv(u32 column) const {
-    return static_cast<int>(has_group() ? column : column / group());
+    return has_group() ? static_cast<int>(column) : quotient(column, p.group);
   }
   // Queries that a tile of so many rows has at most.
   __device__ __forceinline__ int queries(int block_q) const {
     return Tile::kGroupsHeads ? p.tile_queries : block_q;
+  }
+  // The `tile`-th of a sequence in a column.
+  __device__ __forceinline__ SequencePlace place(const Sequence& s, u32 column, u32 tile,
+                                                 int block_q) const {
+    const int first_row = static_cast<int>(tile) * queries(block_q);
+    return {s.b,       h(column), h_kv(column), first_row, s.entry,
+            s.first_q, s.len_q,   s.first_k,    s.len_kv};
   }
 
  private:
@@ -135,6 +144,18 @@ struct SequencePiecePlace : SequencePlace {
   int piece, pieces;
   u32 first_cta;
 };
+
+// What a schedule gives a CTA.
+struct SequencePiece : SequencePiecePlace {
+  Range steps;  // of keys, counted from the first that the tile sees
+};
+
+// Counts the steps of keys that a tile sees.
+template <int kBlockQ, int kBlockKv, class Variant, class Tile>
+__device__ __forceinline__ u32 steps_of_keys(const Variant& variant, const Tile& tile) {
+  const Range keys = visible_range(variant, tile.rows(0, kBlockQ));
+  return ceil_div(keys.end - keys.begin / kBlockKv * kBlockKv, kBlockKv);
+}
 
 template <class Base>
 struct SequencePieceTile : Base {

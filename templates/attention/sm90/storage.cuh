@@ -2,6 +2,7 @@
 #pragma once
 #include "/kiln/attention/sm90/drawn_schedule.cuh"
 #include "/kiln/attention/sm90/schedule.cuh"
+#include "/kiln/attention/sm90/sequence_alone.cuh"
 #include "/kiln/attention/sm90/sequence_schedule.cuh"
 #include "/kiln/attention/sm90/sequence_shares.cuh"
 

@@ -33,7 +33,22 @@ struct WalkStep {
   static constexpr u32 kEnd = 2;   // no query tile follows; there is nothing else in this step
   // The first step of a query tile is followed by its place, word by word.
   static constexpr u32 kPlaceAt = 48;
+
+  // Returns the step with none of its tiles but those of the mask.
+  __device__ __forceinline__ WalkStep among(u32 tiles) const {
+    WalkStep step = *this;
+    step.visit &= tiles;
+#pragma unroll
+    for (Rows& of_group : step.rows) of_group.visit &= tiles;
+    return step;
+  }
 };
+
+// Of many tiles that are visited in a step, the last few.
+template <bool kFromLast>
+__device__ __forceinline__ u32 last_tiles(u32 visit) {
+  return kFromLast ? 0xfu << (__ffs(visit) - 1) : ~0u << (28 - __clz(visit));
+}
 
 // Whether the walk tells keep()'s partial tiles from those of ranges: not where code at every logit
 // needs the registers.
@@ -140,12 +155,12 @@ __device__ __forceinline__ void store_place(u32 at, const Place& place) {
   }
 }
 
-// Publishes the steps of all query tiles of this CTA, then the end. Called by one whole warp.
-template <class Config, class Args>
-__device__ __forceinline__ void publish_walk(const Args& args) {
+// Publishes the steps of all query tiles that the schedule gives this CTA, then the end. Called by
+// one whole warp.
+template <class Config, class Args, class Tiles>
+__device__ __forceinline__ void publish_tiles(const Args& args, Tiles tiles) {
   using Shape = AttentionSm90Shape<Config>;
   using Tile = typename Config::Storage::Tile;
-  using Tiles = typename Config::Storage::template Tiles<Config, typename Args::Variant>;
   constexpr int kKeys = 32 * Shape::kBlockKv;
   const bool leads = threadIdx.x % 32 == 0;
   const auto ring = Shape::walk_ring();
@@ -173,13 +188,6 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
     __syncwarp();
     ++steps;
   };
-  Tiles tiles = [&] {
-    if constexpr (Config::Storage::kHasShares) {
-      return Tiles(args.call.params(), args.call.variant());
-    } else {
-      return Tiles(args.call.params());
-    }
-  }();
 #pragma unroll 1
   for (; tiles.has_tile(); tiles.advance()) {
     const auto taken = tiles.tile();
@@ -198,6 +206,18 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
       // warps that wait for V hold their step: more of these between two tiles than the ring has
       // stages would be a deadlock.
       const bool is_published = step.visit != 0 || step.flags != 0;
+      if constexpr (Tiles::kDraws) {
+        // The last tiles are a step of their own: when it has been read, another query tile is
+        // drawn.
+        if (step.flags != 0 && __popc(step.visit) > 8) {
+          const u32 last_few = last_tiles<Config::kTilts>(step.visit);
+          step.flags = 0;
+          publish(step.among(~last_few));
+          begin();
+          step = step.among(last_few);
+          step.flags = WalkStep::kLast;
+        }
+      }
       if (is_published) publish(step);
       if (step.flags != 0) break;
       step.kv_first += Config::kTilts ? -kKeys : kKeys;
@@ -212,6 +232,21 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
   }
   publish_place({});
   publish({0, WalkStep::kEnd | WalkStep::kLast, {}, 0});
+}
+
+// The same with the schedule that the call has.
+template <class Config, class Args>
+__device__ __forceinline__ void publish_walk(const Args& args) {
+  using Variant = typename Args::Variant;
+  using Tiles = typename Config::Storage::template Tiles<Config, Variant>;
+  const auto& params = args.call.params();
+  if constexpr (!Config::Storage::kHasShares) {
+    publish_tiles<Config>(args, Tiles(params));
+  } else if (params.alone.by != 0) {
+    publish_tiles<Config>(args, SequenceAlone<Config, Variant>(params, args.call.variant()));
+  } else {
+    publish_tiles<Config>(args, Tiles(params, args.call.variant()));
+  }
 }
 
 // A warp's view of the walk. All its lanes call together. `group` is the math group whose rows the
