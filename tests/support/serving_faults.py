@@ -107,7 +107,7 @@ SERVING_FAULTS = [
           f"{SHARES}test_shapes -k alone-d64"),
     fault("walk-visits-the-last-tiles-twice", f"{SM90_FOLDER}walk.cuh",
           "publish(step.among(~last_few))", "publish(step)",
-          f"{VARLEN}test_the_next_tile_is_drawn"),
+          f"{VARLEN}test_the_next_tile_is_drawn_in_the_last_steps_of_one"),
     fault("shares-of-values-without-their-scale", f"{SM90_FOLDER}flash_attention.cuh",
           "value_scale = tile.value_scale();", "value_scale = 1.0f;",
           f"{SHARES}test_quantized_caches -k bytes"),
