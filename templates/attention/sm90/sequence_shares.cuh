@@ -143,36 +143,34 @@ class SequenceShares {
             __reduce_max_sync(~0u, all.longest)};
   }
 
-  // Decides how tiles are cut; returns the units of all. They are counted uncut first, by the same
-  // code, which comes from memory.
+  // Decides how tiles are cut; returns the units of all.
   __device__ __forceinline__ u32 settle() {
-    u32 units = 0, least = 0, serves = 0;  // units: of tiles that are not cut
+    const Tally all = tally();
+    share_ = max(static_cast<u32>(ceil_div(all.units, gridDim.x)), kLeast + kEnds);
+    if (all.tiles == 0 || all.tiles > gridDim.x) return all.units;
+    // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
+    u32 least = max(share_ - min(share_, kEnds), kLeast);
+    u32 serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
+    u32 pieces = 0;
+    if (p_.call.batch == 1) least = serves;  // lengths are equal
 #pragma unroll 1
     while (true) {
-      const Tally all = tally();
-      if (longest_ == 0) {
-        units = all.units;
-        share_ = max(static_cast<u32>(ceil_div(units, gridDim.x)), kLeast + kEnds);
-        if (all.tiles == 0 || all.tiles > gridDim.x) return units;
-        // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
-        least = max(share_ - min(share_, kEnds), kLeast);
-        serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
-        if (p_.call.batch == 1) least = serves;  // lengths are equal
-      } else if (longest_ == serves) {
-        // Equal shares begin anywhere, so that CTAs read the same keys at different times.
-        if (serves > share_ + share_ / 8 + kJoins) {
-          longest_ = 0;
-          return units;
-        }
-        share_ = 1;
-        return all.units;
-      } else if (all.units <= gridDim.x) {
+      longest_ = least + least / 16 < serves ? (least + serves) / 2 : serves;
+      pieces = tally().units;
+      if (longest_ == serves) break;
+      if (pieces <= gridDim.x) {
         serves = longest_;
       } else {
         least = longest_ + 1;
       }
-      longest_ = least + least / 16 < serves ? (least + serves) / 2 : serves;
     }
+    // Equal shares begin anywhere, so that CTAs read the same keys at different times.
+    if (serves <= share_ + share_ / 8 + kJoins) {
+      share_ = 1;
+      return pieces;
+    }
+    longest_ = 0;
+    return all.units;
   }
 
   // As longest_ says.
