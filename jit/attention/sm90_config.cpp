@@ -58,6 +58,10 @@ int most_fill(const AttentionSm90Config& config, const AttentionTraits& traits) 
   return config.splits && traits.storage != Storage::dense ? 0 : config.unless_fills;
 }
 
+bool serves_page(const AttentionSm90Config& config, int page) {
+  return page % config.min_page == 0;
+}
+
 bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
             const AttentionLengths& lengths) {
   // Windows were measured from 1000 queries on, documents with windows not at all.
@@ -67,6 +71,7 @@ bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
   }
   const int most = most_keys(config, traits);
   if (most != 0 && lengths.keys > most) return false;
+  if (lengths.keys < config.min_keys || !serves_page(config, lengths.page)) return false;
   const auto padded = [&](std::int64_t rows) { return (lengths.queries + rows - 1) / rows * rows; };
   const bool is_even = traits.storage == Storage::dense && !lengths.is_narrow && !is_read;
   if (config.unless_fits != 0 && is_even && lengths.queries > 512 &&

@@ -61,8 +61,8 @@ void for_each_sm90_row(const AttentionTraits& traits, int arch, Sm90Form form, U
   const auto configs = attention_sm90_configs();
   for (std::size_t row = 0; row < configs.size(); ++row) {
     if (!serves(configs[row])) continue;
-    const bool admits_all =
-        most_keys(configs[row], traits) == 0 && most_fill(configs[row], traits) == 0;
+    const bool admits_all = most_keys(configs[row], traits) == 0 &&
+                            most_fill(configs[row], traits) == 0 && configs[row].min_keys == 0;
     if (use(static_cast<int>(row)) || admits_all) return;
   }
 }

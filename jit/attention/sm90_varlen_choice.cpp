@@ -86,80 +86,113 @@ double rounds_of(const AttentionProblem& problem, const AttentionSm90Config& con
 // A key costs a row so many products of rows.
 double rows_of(const AttentionSm90Config& config) { return config.block_q * 100.0 / config.speed; }
 
-// Whether CTAs share the keys of query tiles, as templates/attention/sm90/sequence_shares.cuh says:
-// where the whole tiles of row `whole` leave multiprocessors without work for longer than it takes
-// to find, begin and join shares.
-bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_count) {
-  if (problem.keys < 2 * kLeastSplitKeys) return false;
-  const AttentionSm90Config& of_whole = sm90_config_at(whole);
-  const AttentionSm90Config& of_shares = sm90_config_at(shared);
-  const double rounds = rounds_of(problem, of_shares, sm_count);
-  // Lengths that differ leave even more without work than is seen here.
-  if (rounds <= 1) return true;
-  // Long and short tiles of a triangle even out by themselves.
-  if (problem.traits.mask != Mask::none && problem.len_kv < 2 * problem.len_q) return false;
-  // In keys: what shares cost beside theirs. They also read the same keys at different times.
-  constexpr double kEnds = 2600, kTraffic = 1.08;
-  const double shares = (rounds * problem.keys + kEnds) * kTraffic * rows_of(of_shares);
-  return shares < 0.95 * std::ceil(rounds_of(problem, of_whole, sm_count)) * problem.keys *
-                      rows_of(of_whole);
+// Whether long and short tiles, as a triangle has, even out the multiprocessors' work.
+bool evens_out(const AttentionProblem& problem) {
+  return problem.traits.mask != Mask::none && problem.len_kv < 2 * problem.len_q;
 }
 
-// Returns how many CTAs may share a tile in a launch of one sequence, see sm90/sequence_alone.cuh;
-// 0 for other launches, and where equal shares of all tiles serve better, which
-// sm90/sequence_shares.cuh decides likewise for several sequences.
-std::int64_t pieces_alone(const AttentionProblem& problem, const AttentionSm90Config& config,
-                          const TileForm& form, int sm_count) {
-  const bool is_alone = config.splits && problem.batch == 1 && problem.tokens >= problem.len_q;
-  const std::int64_t tiles = form.columns * tiles_of(problem.len_q, form.queries);
-  if (!is_alone || tiles == 0 || tiles > sm_count) return 0;
-  const std::int64_t most = sm_count / tiles, steps = tiles_of(problem.keys, config.block_kv);
-  constexpr std::int64_t kEnds = 3;  // of a tile, in steps of keys
-  const std::int64_t longest = tiles_of(steps, most);
-  const std::int64_t share = tiles_of(tiles * (steps + kEnds), sm_count);
-  if (longest > share + share / 8 + tiles_of(kLeastSplitKeys, config.block_kv)) return 0;
-  return std::clamp<std::int64_t>(tiles_of(problem.keys, kAttentionLeastAloneKeys), 1, most);
+bool is_triangle(const AttentionProblem& problem) {
+  return evens_out(problem) && !is_narrow_window(problem);
 }
 
-// Returns a row for few tiles in the place of `usual`. The longest tile of a triangle takes as long
-// as all of a multiprocessor's: fewer rows then end sooner.
-int triangle_row(const AttentionProblem& problem, int usual, int arch, int sm_count) {
-  const bool is_triangle = problem.traits.mask != Mask::none && !is_narrow_window(problem) &&
-                           problem.len_kv < 2 * problem.len_q;
-  const TileForm form(problem, 1, sm90_config_at(usual).block_q);
-  if (!is_triangle || form.tiles >= 2.0 * sm_count) return usual;
-  const auto cost_of = [&](int row) {
-    const AttentionSm90Config& config = sm90_config_at(row);
-    const TileForm form(problem, 1, config.block_q);
-    return std::max(1.0, form.tiles / sm_count / 2) * rows_of(config);
-  };
-  int best = usual;
-  for_each_sm90_row(problem.traits, arch, {}, [&](int row) {
-    // The speed of rows for windows is that with few keys.
-    if (!sm90_config_at(row).windows && cost_of(row) < 0.97 * cost_of(best)) best = row;
-    return false;
-  });
-  return best;
+// The time of a row's whole tiles, in products of rows and keys of a multiprocessor.
+double cost_of(const AttentionProblem& problem, int row, int sm_count) {
+  const AttentionSm90Config& config = sm90_config_at(row);
+  double rounds = rounds_of(problem, config, sm_count);
+  if (!evens_out(problem)) rounds = std::ceil(rounds);
+  // The longest tile of a triangle takes twice as long as the mean.
+  if (is_triangle(problem)) rounds = std::max(1.0, rounds / 2);
+  return rounds * problem.keys * rows_of(config);
 }
 
-// -1: none.
-int varlen_row(const AttentionProblem& problem, int arch, int sm_count, bool may_split) {
-  // Where a result may not depend on bounds, they choose no row.
-  const AttentionLengths unbounded{0x7fffffff, 0x7fffffff, false};
-  const AttentionLengths lengths = problem.whole_tiles ? unbounded : lengths_of(problem);
-  const int first = first_sm90_row(problem.traits, arch, lengths);
-  if (first < 0 || problem.whole_tiles) return first;
-  const int usual = triangle_row(problem, first, arch, sm_count);
-  const auto cost_of = [&](int row) {
+// The row of the fastest whole tiles. -1: none.
+int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, int arch,
+              int sm_count) {
+  int best = first_sm90_row(problem.traits, arch, lengths);
+  if (best < 0) return best;
+  const auto work_of_tiles = [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
     return form_of(problem, config, sm_count).tiles * rows_of(config);
   };
   const int grouped = first_sm90_row(problem.traits, arch, lengths, {.grouped = true});
   const bool groups = grouped >= 0 &&
                       form_of(problem, sm90_config_at(grouped), sm_count).heads > 1 &&
-                      cost_of(grouped) < cost_of(usual);
-  const int whole = groups ? grouped : usual;
-  if (!may_split) return whole;
+                      work_of_tiles(grouped) < work_of_tiles(best);
+  if (groups) best = grouped;
+  // Fewer rows may make one round less of many keys, and shorten the longest tile of few.
+  const bool is_uneven = !evens_out(problem) && problem.keys >= 4096;
+  const bool has_few =
+      is_triangle(problem) && rounds_of(problem, sm90_config_at(best), sm_count) < 2;
+  if (!is_uneven && !has_few) return best;
+  for_each_sm90_row(problem.traits, arch, {}, [&](int row) {
+    const AttentionSm90Config& config = sm90_config_at(row);
+    // The speed of rows for windows is that with few keys.
+    const bool serves = !config.windows && serves_page(config, lengths.page);
+    if (serves && cost_of(problem, row, sm_count) < 0.97 * cost_of(problem, best, sm_count)) {
+      best = row;
+    }
+    return false;
+  });
+  return best;
+}
+
+// How the tiles of a launch of one sequence are cut, see sm90/sequence_alone.cuh.
+struct AloneCut {
+  std::int64_t whole = 0;   // the first tiles, which are not: so many for each CTA
+  std::int64_t pieces = 0;  // of each of the others, at most; 0: see sm90/sequence_shares.cuh
+  double rounds = 0;        // that take as long as the longest CTA
+};
+
+// Cuts the tiles that fill no round, as if all had the same keys. Other launches have equal shares
+// of all tiles, and so have those where that serves better; sequence_shares.cuh decides likewise
+// for several sequences.
+AloneCut cut_alone(const AttentionProblem& problem, const AttentionSm90Config& config,
+                   const TileForm& form, int sm_count) {
+  const bool is_alone = config.splits && problem.batch == 1 && problem.tokens >= problem.len_q;
+  const std::int64_t tiles = form.columns * tiles_of(problem.len_q, form.queries);
+  const std::int64_t whole = tiles / sm_count * sm_count, rest = tiles - whole;
+  if (!is_alone || rest == 0) return {};
+  const std::int64_t most = sm_count / rest, steps = tiles_of(problem.keys, config.block_kv);
+  constexpr std::int64_t kEnds = 3;  // of a tile, in steps of keys
+  const std::int64_t longest = whole / sm_count * (steps + kEnds) + tiles_of(steps, most);
+  const std::int64_t share = tiles_of(tiles * (steps + kEnds), sm_count);
+  // Equal shares begin anywhere, so that CTAs read the same keys at different times.
+  if (longest > share + share / 8 + tiles_of(kLeastSplitKeys, config.block_kv)) return {};
+  const std::int64_t pieces =
+      std::clamp<std::int64_t>(tiles_of(problem.keys, kAttentionLeastAloneKeys), 1, most);
+  return {whole, pieces, static_cast<double>(longest) / static_cast<double>(steps)};
+}
+
+// Whether CTAs share the keys of query tiles, as templates/attention/sm90/sequence_shares.cuh says:
+// where the whole tiles of row `whole` leave multiprocessors without work for longer than it takes
+// to find, begin and join shares.
+bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_count) {
+  if (problem.keys < 2 * kLeastSplitKeys) return false;
+  const AttentionSm90Config& of_shares = sm90_config_at(shared);
+  const double rounds = rounds_of(problem, of_shares, sm_count);
+  // Lengths that differ leave even more without work than is seen here.
+  if (rounds <= 1) return true;
+  if (evens_out(problem)) return false;
+  // In keys: what shares cost beside theirs. They also read the same keys at different times, if
+  // they are equal.
+  constexpr double kEnds = 2600, kTraffic = 1.08;
+  const AloneCut alone =
+      cut_alone(problem, of_shares, form_of(problem, of_shares, sm_count), sm_count);
+  const double taken = alone.pieces > 0 ? alone.rounds * problem.keys + kEnds
+                                        : (rounds * problem.keys + kEnds) * kTraffic;
+  const double shares = taken * rows_of(of_shares);
+  return shares < 0.95 * cost_of(problem, whole, sm_count);
+}
+
+// -1: none.
+int varlen_row(const AttentionProblem& problem, int page, int arch, int sm_count, bool may_split) {
+  AttentionLengths lengths = lengths_of(problem);
+  // Where a result may not depend on bounds, they choose no row.
+  if (problem.whole_tiles) lengths = {0x7fffffff, 0x7fffffff, false};
+  lengths.page = page;
+  if (problem.whole_tiles) return first_sm90_row(problem.traits, arch, lengths);
+  const int whole = whole_row(problem, lengths, arch, sm_count);
+  if (whole < 0 || !may_split) return whole;
   const int shared = first_sm90_row(problem.traits, arch, lengths, {.splits = true});
   return shared >= 0 && shares_keys(problem, whole, shared, sm_count) ? shared : whole;
 }
@@ -169,10 +202,13 @@ int varlen_row(const AttentionProblem& problem, int arch, int sm_count, bool may
 bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
                       bool may_split, std::size_t& workspace) {
   const int arch = arch_of(device), sm_count = device.info().sm_count;
-  const int row = varlen_row(problem, arch, sm_count, may_split);
-  if (row < 0) return false;
   AttentionVarlenParams params;
   std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
+  const bool is_paged = problem.traits.storage == Storage::paged;
+  // Padding moves the keys of a tile, so that its boxes would straddle pages.
+  const int page = !is_paged ? 0 : problem.padded_keys ? 1 : params.page_size;
+  const int row = varlen_row(problem, page, arch, sm_count, may_split);
+  if (row < 0) return false;
   const AttentionSm90Config& config = sm90_config_at(row);
   const bool are_bytes = config.factors == AttentionFactors::bytes;
   if (!have_maps(params, are_bytes ? 1 : size_of(problem.traits.q))) return false;
@@ -183,19 +219,21 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   const std::int64_t pieces =
       config.splits ? tiles * tiles_of(problem.keys, kLeastSplitKeys) : tiles;
   step.blocks = static_cast<unsigned>(std::min<std::int64_t>(pieces, sm_count));
-  if (const std::int64_t most = pieces_alone(problem, config, form, sm_count); most > 0) {
-    step.blocks = grid_of(most * form.columns * tiles_of(problem.len_q, form.queries));
-    step.arguments.set_value(offsetof(AttentionVarlenParams, alone), divisor_of(most));
+  if (const AloneCut cut = cut_alone(problem, config, form, sm_count); cut.pieces > 0) {
+    const std::int64_t rest = form.columns * tiles_of(problem.len_q, form.queries) - cut.whole;
+    step.blocks = cut.whole > 0 ? sm_count : grid_of(cut.pieces * rest);
+    step.arguments.set_value(offsetof(AttentionVarlenParams, alone), divisor_of(cut.pieces));
+    step.arguments.set_int(offsetof(AttentionVarlenParams, alone_whole),
+                           static_cast<int>(cut.whole));
   }
   int box_rows = config.block_kv;
   if (config.factors == AttentionFactors::widened) {
     box_rows = 0;
-  } else if (problem.traits.storage == Storage::paged) {
+  } else if (is_paged) {
     // The largest power of two that divides both.
-    const auto both = static_cast<unsigned>(params.page_size | config.block_kv);
+    const auto both = static_cast<unsigned>(page | config.block_kv);
     box_rows = static_cast<int>(both & -both);
-    // Padding moves the keys of a tile, so that its boxes would straddle pages.
-    if (box_rows < kLeastBoxRows || problem.padded_keys) box_rows = 0;
+    if (box_rows < kLeastBoxRows) box_rows = 0;
   }
   if (are_bytes && box_rows == 0) return false;  // no warps are left that gather
   const int value_box_rows = box_rows < kLeastValueBoxRows && !are_bytes ? 0 : box_rows;

@@ -121,6 +121,7 @@ struct AttentionVarlenParams {
   // the bound of its queries says: the CTAs that a tile's keys may be spread over. 0: CTAs share
   // the work as varlen/deal.cuh or sm90/sequence_shares.cuh finds out.
   AttentionDivisor alone;
+  int alone_whole;  // on sm_90a, the first tiles of such a launch, which are not: some for each CTA
   int new_keys;     // of each sequence, beside seqused_k
   int packed_keys;  // k and v are packed: cu_seqlens_k also tells where they are
   // The copy engine copies so many rows of a page at a time to the sm_90a kernel, of keys and of

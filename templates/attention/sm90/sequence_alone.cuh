@@ -1,5 +1,11 @@
 // Selects the piece of a query tile that a CTA computes in a call of one sequence, where the host
-// has found into how many pieces a tile is cut at most: QueryTiles' interface.
+// has found into how many pieces a tile is cut at most: QueryTiles' interface. Where tiles are more
+// than CTAs, each CTA has as many whole ones as all can have, and a piece of the rest:
+//
+//   tile         0   1   2   3   4   5   6   7   8       9
+//   CTA          0   1   2   3   0   1   2   3   0  |1   2  |3
+//
+// so that CTAs read the same keys at the same time.
 //
 // Few instructions lead to the first tile: most of a short call's come before it, from memory that
 // no multiprocessor has read yet. sequence_shares.cuh takes 13 000 cycles.
@@ -23,26 +29,32 @@ class SequenceAlone {
                                            const Variant& variant)
       : p_(params), variant_(variant) {}
 
+  // Takes the next piece; false after the last.
   __device__ __forceinline__ bool has_tile() {
-    const u32 item = quotient(at_, p_.alone), tile = item / columns_.count();
-    const u32 column = item - tile * columns_.count();
     const Sequence s = sequence_at(p_, 0);
-    static_cast<SequencePlace&>(taken_) = columns_.place(s, column, tile, kBlockQ);
-    if (taken_.first_row >= s.len_q) return false;
-    const u32 most = p_.alone.by, piece = at_ - item * most;
-    const u32 steps = steps_of_keys<kBlockQ, kBlockKv>(variant_, WholeTile(p_, taken_));
-    u32 longest = max(static_cast<u32>(quotient(steps + most - 1, p_.alone)), kLeast);
-    // Partial results of more pieces are joined in two rounds, which take as long as two steps.
-    const u32 of_eight = ceil_div(steps, kMostJoinedAtOnce);
-    if (of_eight <= longest + 2) longest = max(longest, of_eight);
-    // The bound that the host was told may be too low: tiles behind it are not cut.
-    if (at_ >= gridDim.x) longest = max(steps, 1u);
-    taken_.piece = static_cast<int>(piece);
-    taken_.pieces = max(static_cast<int>(ceil_div(steps, longest)), 1);
-    taken_.first_cta = item * most;
-    taken_.steps = {static_cast<int>(min(piece * longest, steps)),
-                    static_cast<int>(min((piece + 1) * longest, steps))};
-    return taken_.piece < taken_.pieces;
+#pragma unroll 1
+    for (;; at_ += gridDim.x) {
+      const u32 whole = static_cast<u32>(p_.alone_whole), most = p_.alone.by;
+      const u32 cut = at_ - min(at_, whole), of_rest = quotient(cut, p_.alone);
+      const u32 item = min(at_, whole) + of_rest, tile = item / columns_.count();
+      const u32 column = item - tile * columns_.count();
+      static_cast<SequencePlace&>(taken_) = columns_.place(s, column, tile, kBlockQ);
+      if (taken_.first_row >= s.len_q) return false;
+      const u32 piece = cut - of_rest * most;
+      const u32 steps = steps_of_keys<kBlockQ, kBlockKv>(variant_, WholeTile(p_, taken_));
+      u32 longest = max(static_cast<u32>(quotient(steps + most - 1, p_.alone)), kLeast);
+      // Partial results of more pieces are joined in two rounds, which take as long as two steps.
+      const u32 of_eight = ceil_div(steps, kMostJoinedAtOnce);
+      if (of_eight <= longest + 2) longest = max(longest, of_eight);
+      // The bound that the host was told may be too low: tiles behind it are not cut.
+      if (at_ < whole || at_ >= whole + gridDim.x) longest = max(steps, 1u);
+      taken_.piece = static_cast<int>(piece);
+      taken_.pieces = max(static_cast<int>(ceil_div(steps, longest)), 1);
+      taken_.first_cta = of_rest * most;
+      taken_.steps = {static_cast<int>(min(piece * longest, steps)),
+                      static_cast<int>(min((piece + 1) * longest, steps))};
+      if (taken_.piece < taken_.pieces) return true;
+    }
   }
   // Requires: has_tile() has returned true.
   __device__ __forceinline__ const SequencePiece& tile() const { return taken_; }
@@ -52,7 +64,8 @@ class SequenceAlone {
   const AttentionVarlenParams& p_;
   TileColumns<WholeTile> columns_{p_};
   const Variant& variant_;
-  u32 at_ = blockIdx.x;  // pieces of all tiles, as if each had as many as the host allows
+  // Counts whole tiles, then pieces of the others, as if each had as many as the host allows.
+  u32 at_ = blockIdx.x;
   SequencePiece taken_;
 };
 

@@ -1,0 +1,77 @@
+"""Hopper's attention over pages: which tile many keys get, and its results in pages of many sizes."""
+
+import itertools
+
+import grid
+import kiln
+import pytest
+import torch
+from storage import DEVICE
+from varlen_case import VarlenCase
+
+pytestmark = [
+    pytest.mark.usefixtures("compiled", "device"),
+    pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone"),
+]
+
+LONG = dict(lens_q=(200, 0, 70), lens_k=(300, 5, 270), heads=2, heads_kv=1, head_dim=128)
+
+
+@pytest.mark.parametrize("page", [16, 48, 64, 256])
+def test_tiles_of_192_rows(page):
+    """Where no bound chooses, tiles are those of many keys."""
+    case = VarlenCase(**LONG, page=page, num_splits=1)
+    assert case.explain()["config"] == "192x64x2"
+    case.check()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(window=(100, 20)), dict(causal=False), dict(softcap=3.0), dict(alibi="h"),
+        dict(dtype="f16", sinks="f16"), dict(head_dim=96), dict(head_dim=72, peak="edges", scale=1.0),
+    ],
+    ids=["window", "full", "softcap", "alibi", "sinks-f16", "d96", "d72-peaked"],
+)  # fmt: skip
+def test_options_of_tiles_of_192_rows(options):
+    case = VarlenCase(**{**LONG, **options}, page=16, num_splits=1)
+    assert case.explain()["config"] == "192x64x2"
+    case.check()
+
+
+@pytest.mark.parametrize("page", [1, 8, 24])
+def test_smaller_boxes_keep_128_rows(page):
+    case = VarlenCase(**LONG, page=page, num_splits=1)
+    assert case.explain()["config"] == "128x128x3"
+    case.check()
+
+
+def tile_of(lens_q, lens_k, heads, heads_kv, page=0, **options):
+    integers = dict(dtype=torch.int32, device=DEVICE)
+    starts = lambda lengths: torch.tensor([0, *itertools.accumulate(lengths)], **integers)
+    empty = lambda *shape: torch.empty(*shape, 128, dtype=torch.bfloat16, device=DEVICE)
+    width = -(-max(lens_k) // page) if page else 0
+    k = empty(width, page, heads_kv) if page else empty(sum(lens_k), heads_kv)
+    where = dict(cu_seqlens_k=starts(lens_k))
+    if page:
+        table = torch.zeros(len(lens_k), width, **integers)
+        where = dict(seqused_k=torch.tensor(lens_k, **integers), block_table=table)
+    bounds = dict(max_seqlen_q=max(lens_q), max_seqlen_k=max(lens_k), causal=True)
+    q = empty(sum(lens_q), heads)
+    call = dict(cu_seqlens_q=starts(lens_q), **bounds, **where, **options)
+    return kiln.explain("flash_attention_varlen", q, k, k, **call)["config"]
+
+
+@pytest.mark.emulated  # rounds are of its 132 multiprocessors
+def test_rounds_choose_the_tile():
+    """A round less of many keys is worth a slower tile. H200: 1024 of 64k keys, 32 heads, 1589 us
+    with tiles of 128 rows, 1927 us in shares; 2048 of 16 heads 1599 and 1952 us."""
+    assert tile_of([1024], [65536], 32, 8) == "128x128x2"
+    assert tile_of([2048], [65536], 16, 16) == "128x128x2"
+    assert tile_of([8192], [65536], 32, 8) == "192x80x2"
+    assert tile_of([8192], [65536], 32, 8, page=16) == "192x64x2"
+    assert tile_of([8192], [65536], 32, 8, page=1) == "128x128x3"
+    assert tile_of([2048] * 4, [6144] * 4, 16, 2, page=64) == "128x128x3"
+    assert tile_of([5000] * 2, [5000] * 2, 32, 8, page=64) == "192x64x2"
+    assert tile_of([1024] * 16, [1024] * 16, 32, 8, page=64) == "128x128x3"
+    assert tile_of([5000], [5000], 32, 8, page=64, window=(1000, 0)) == "128x128x3"
