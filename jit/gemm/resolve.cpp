@@ -129,7 +129,7 @@ void set_raster(const GemmProblem& problem, const GemmSm90Config& config, int sp
 
 void want_parts(GemmProblem& problem, const GemmSm90Config& config, int splits, Step& step) {
   const auto [rows, columns] = cluster_tile(config);
-  const long long tiles = most_tiles(problem, rows, columns) * config.cluster;
+  const long long tiles = most_tiles(problem, rows, columns);
   const auto bytes = static_cast<std::size_t>(gemm_flag_bytes(tiles * config.groups) +
                                               tiles * splits * config.block_m * config.block_n *
                                                   static_cast<long long>(sizeof(float)));

@@ -120,18 +120,20 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
       gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, block_n, ctas_b, traits.gate);
   // As templates/gemm/sm90/slab.cuh lays out a slab.
   const int size = size_of(traits.output);
+  const bool shared = config.splits && !config.apart;
   const bool narrow = config.swapped && traits.gate != Gate::none;  // 32 columns
   const int row_bytes = narrow           ? 32 * size
                         : config.swapped ? gemm_sm90_transposed_row_bytes(size)
-                                         : gemm_sm90_slab_row_bytes(block_n, size);
+                                         : gemm_sm90_slab_row_bytes(block_n, size, shared);
   const auto columns = static_cast<std::uint32_t>(row_bytes / size);
   if (traits.stores != Access::elements) {
-    const auto rows = config.swapped ? std::min(static_cast<std::uint32_t>(config.block_m),
-                                                narrow ? std::uint32_t{64} : columns)
-                                     : std::uint32_t{64};
-    params.out = encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch,
-                         gemm.out_batch, columns, rows, swizzle_of(row_bytes)},
-                        device);
+    const int rows = config.swapped ? gemm_sm90_transposed_rows(
+                                          config.block_m, narrow ? 64 : row_bytes / size, shared)
+                                    : 64;
+    params.out =
+        encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch, gemm.out_batch,
+                columns, static_cast<std::uint32_t>(rows), swizzle_of(row_bytes)},
+               device);
   } else {
     params.out = {};
   }

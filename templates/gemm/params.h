@@ -111,13 +111,21 @@ struct GemmSm90Params {
 };
 
 // Returns the bytes of a row of an output slab; see sm90/slab.cuh. Slabs of 8-bit outputs have no
-// more columns than those of 16-bit ones, whose results fit in the registers.
-constexpr int gemm_sm90_slab_row_bytes(int block_n, int element_bytes) {
-  const int bytes = block_n * element_bytes;
-  return bytes % 128 == 0 && element_bytes != 1 ? 128 : bytes % 64 == 0 ? 64 : 32;
+// more columns than those of 16-bit ones, whose results fit in the registers. Those of a tile that
+// CTAs of a cluster share are at most half as wide, so that each has some to add up.
+constexpr int gemm_sm90_slab_row_bytes(int block_n, int element_bytes, bool shared) {
+  const int bytes = block_n * element_bytes, most = (element_bytes == 1 ? 64 : 128) >> shared;
+  int row_bytes = most;
+  while (bytes % row_bytes != 0 && row_bytes > 32) row_bytes /= 2;
+  return row_bytes;
 }
 constexpr int gemm_sm90_transposed_row_bytes(int element_bytes) {
   return element_bytes == 1 ? 64 : 128;
+}
+// Returns the rows of a box of a transposed slab, at most `most`; likewise.
+constexpr int gemm_sm90_transposed_rows(int block_n, int most, bool shared) {
+  const int rows = !shared ? block_n : block_n < 64 ? 16 : block_n / 4;
+  return rows < most ? rows : most;
 }
 
 // Scales of blocks: the columns and the depth of a block.
@@ -135,11 +143,12 @@ constexpr int gemm_scale_words(int columns, int rows) { return (columns + rows +
 
 // Returns the bytes of dynamic shared memory of one CTA: stages of 128 bytes of K, two output slabs
 // and a bias for each math warpgroup, barriers, and `scale_words` for each stage. With splits,
-// slabs and bias reuse the memory of the stages. See sm90/tile.cuh.
+// slabs and bias reuse the memory of the stages, and there are barriers for the sums. See
+// sm90/tile.cuh.
 constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int groups,
                                      int bias_count, bool splits, int scale_words = 0) {
   return stages * (block_m + block_n) * 128 +
-         (splits ? 0 : groups * (2 * 64 * 128 + bias_count * 4)) + stages * 16 +
+         (splits ? 32 : groups * (2 * 64 * 128 + bias_count * 4)) + stages * 16 +
          stages * scale_words * 4;
 }
 

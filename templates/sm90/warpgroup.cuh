@@ -61,20 +61,6 @@ __device__ __forceinline__ u32 cluster_count() {
   asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
   return count;
 }
-// Loads from the same offset in the shared memory of another CTA of the cluster.
-__device__ __forceinline__ float4 load_shared_of(u32 cta, u32 address) {
-  float4 quad;
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %4, %5;\n"
-      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
-      "}"
-      : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
-      : "r"(address), "r"(cta)
-      : "memory");
-  return quad;
-}
 // Synchronises all threads of all CTAs of the cluster and orders their memory accesses.
 __device__ __forceinline__ void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::

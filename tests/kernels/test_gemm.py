@@ -267,7 +267,7 @@ def test_rings_that_turn_over(group):
     "m,config", [(40, (64, 64, 64, 12)), (72, (128, 64, 64, 8, 1, 2))], ids=str
 )
 def test_rows_that_no_copy_loads(m, config):
-    """Of a's rows a tile has 24 and 56 too many; its ring turns over."""
+    """A tile has 24 and 56 rows more than a; its ring turns over."""
     case = GemmCase(dtype="bf16", storage="guarded", m=m, n=72, k=1300, config=config)
     case.check()
     dataclasses.replace(case, batch_a=2, batch_b=2, bias="f32", residual="bf16").check()

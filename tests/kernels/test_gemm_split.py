@@ -6,11 +6,13 @@ import pytest
 import torch
 from case_group import CaseGroup
 from gemm_case import GemmCase, judge
-from grid import arch
+from grid import arch, is_full, sized
 from kiln import jit
 from storage import DEVICE, DTYPES, leave_in_free_memory, place
 
 pytestmark = pytest.mark.usefixtures("compiled", "device")
+
+hopper = pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs sm_90a")
 
 # By the rows of tiles that they take: 16, 32, 64 and more.
 SHAPES = [(5, 72, 4096), (32, 64, 8200), (64, 136, 8256), (72, 200, 6000)]
@@ -56,6 +58,35 @@ def epilogue_groups():
 @pytest.mark.parametrize("group", [*groups(), *epilogue_groups()], ids=str)
 def test_splits(group):
     group.check()
+
+
+# Rows of sm_90a whose CTAs of a cluster share a tile.
+SHARED = [
+    (128, 128, 64, 7, 1), (128, 96, 64, 8, 1), (128, 96, 64, 7, 2), (128, 64, 64, 8, 1),
+    (64, 128, 64, 9, 1), (64, 64, 64, 11, 1), (32, 64, 64, 9, 1), (16, 64, 64, 10, 1),
+]  # fmt: skip
+
+
+@hopper
+@pytest.mark.parametrize("config", sized(small=SHARED[2::3], full=SHARED), ids=str)
+def test_any_number_of_parts_of_a_cluster(config):
+    """Slabs are divided unevenly, or there are fewer than parts."""
+    most = 8 // config[4]
+    for parts in sized(small=(1, 3, most), full=range(1, most + 1)):
+        case = GemmCase(m=config[0] * config[4] - 3, n=config[1] * 2 - 8, k=64 * (parts * 9 - 1),
+                        config=(*config, parts))  # fmt: skip
+        assert case.explain()["splits"] == parts
+        first = case.check()
+        assert torch.equal(case.check(), first)
+
+
+@hopper
+@pytest.mark.skipif(not is_full(), reason="the emulator takes its time")
+@pytest.mark.parametrize("config", SHARED, ids=str)
+@pytest.mark.parametrize("parts", [2, 3])
+def test_clusters_that_share_tiles_follow_each_other(config, parts):
+    """More clusters than fit begin where others have ended, at other times."""
+    GemmCase(m=config[0] * config[4], n=config[1] * 190, k=64 * 20, config=(*config, parts)).check()
 
 
 def test_an_expression_sees_the_whole_sum():
@@ -121,7 +152,6 @@ def test_the_tiles_of_a_nearly_empty_wave_are_split(dtype, config):
 # many as slabs of a group, fewer and more.
 APART = [(128, 96, 64, 6, 1, parts) for parts in (2, 3, 5, 8)]
 APART += [(128, 144, 64, 6, 1, 4), (128, 160, 64, 6, 1, 3)]
-hopper = pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs sm_90a")
 
 
 def apart(config, **changes):

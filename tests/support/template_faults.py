@@ -31,6 +31,7 @@ EPILOGUE_VALUES = f"{FOLDER}/test_gemm_epilogues.py::"
 TILE = f"{GEMM}test_every_tile_of_the_table_by_config -k bf16-"
 APART = f"{FOLDER}/test_gemm_split.py::test_parts_apart_"
 SPLIT_K = f"{FOLDER}/test_gemm_split.py::test_splits -k bf16-nn-odd"
+SPLIT_NT = f"{FOLDER}/test_gemm_split.py::test_splits -k bf16-nt"
 RELEASE = "tests/compile/test_fences.py::test_the_residuals_stages_are_released_behind_a_fence"
 AFTER_ANOTHER = f"{FOLDER}/test_gemm_pdl.py::test_everything_may_come_from_the_launch_before -k "
 TILE_F8 = f"{FOLDER}/test_gemm_f8.py::test_8_bit_floats -k "
@@ -164,6 +165,10 @@ FAULTS = [
     fault("columns-reach-half-of-the-cluster", "gemm/sm90/tile.cuh",
           "((1 << kCtas) - 1) <<", "((1 << kCtas / 2) - 1) <<",
           f"{TILE}64x128x64x8x4"),
+    fault("parts-are-sent-before-there-is-memory", "gemm/sm90/split.cuh",
+          "    wait(may_write(), 0);\n", "", SPLIT_NT),
+    fault("parts-are-added-before-they-have-come", "gemm/sm90/split.cuh",
+          "{ wait(written(group), 0); }", "{}", SPLIT_NT),
     fault("slabs-of-a-part-that-left-are-forgotten", "gemm/sm90/meet.cuh",
           "return own | left(before);", "return own;", f"{APART}meet_in_the_workspace"),
     fault("what-an-old-launch-left-in-a-word-of-parts-stays", "gemm/sm90/meet.cuh",

@@ -13,8 +13,8 @@ class BiasTile {
   static constexpr int kOwn = ceil_div(kCount, 128);
 
  public:
-  __device__ __forceinline__ explicit BiasTile(int group)
-      : memory_(Shape::base() + Shape::kBiasAt + group * kCount * 4) {}
+  __device__ __forceinline__ BiasTile(u32 memory, int group)
+      : memory_(memory + group * kCount * 4) {}
 
   // Loads the bias from output column `column` on; if the output is gated, that of all gates, then
   // that of all partners.

@@ -147,6 +147,9 @@ __device__ __forceinline__ void compute_tiles_ahead(const GemmSm90Params<TensorM
   output.finish();
 }
 
+template <class Config, class Epilogue>
+using PartsOf = ClusterSum<Config, typename TileStore<Config, Epilogue>::Slab>;
+
 // Computes one tile with the rest of the cluster: each CTA does a part of K, then of the output.
 template <class Config, class Epilogue>
 __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorMap>& params,
@@ -156,28 +159,30 @@ __device__ __forceinline__ void compute_shared_tile(const GemmSm90Params<TensorM
   constexpr int kSlabs = Shape::kTilesM * Output::Slab::kSlabs;  // of this group
   const TilePosition at = TileSchedule<Config>(params.gemm, place).tile();
   const KTiles k_tiles = k_tiles_of(place, params.gemm, Shape::kBlockK);
+  const int count = k_tiles.end - k_tiles.begin;
   auto position = Shape::StageRing::consumer();
-  Output output(params, group, group * Shape::kTilesM * Shape::kOutputRows);
+  // The stages behind the last K-tile's are for the sums.
+  Output output(params, group, group * Shape::kTilesM * Shape::kOutputRows,
+                Shape::rows((count - 1) % Config::kStages));
   output.begin(at);
+  const PartsOf<Config, Epilogue> parts(params.gemm, place);
+  if (threadIdx.x % 128 == 0) parts.expect(group);
   float sums[Shape::kTilesM][Shape::kRegisters];
-  sum_products<Config>(position, k_tiles.end - k_tiles.begin, group, sums);
+  sum_products<Config>(position, count, group, sums);
+  if constexpr (Config::kCluster == 1) wait_for_cluster();
+  parts.send(sums, group);
   sync_threads<Config::kGroups * 128>(15);  // all groups are done with the stages
   output.prepare(position);
-  const ClusterSum<Config> parts(place, group);
-#pragma unroll
-  for (int m = 0; m < Shape::kTilesM; ++m) parts.write(sums[m], m);
-  sync_cluster();
+  parts.wait_for_others(group);
+  arrive_at_cluster();
 #pragma unroll 1
-  for (u32 own = place.part; own < Config::kGroups * kSlabs; own += place.parts) {
+  for (u32 own = place.part, turn = 0; own < parts.kSlabs; own += place.parts, ++turn) {
     const int i = static_cast<int>(own) - group * kSlabs;  // of the tile's slabs, this group's
     if (i < 0 || i >= kSlabs) continue;
     const int m = i / Output::Slab::kSlabs, slab = i % Output::Slab::kSlabs;
-    const int first = slab * Output::kSums / 4;
     float slab_sums[Output::kSums], ups[Output::kSums];
-    parts.template read<Output::kSums / 4>(slab_sums, m, first);
-    if constexpr (Shape::kPairs == Pairs::halves) {
-      parts.template read<Output::kSums / 4>(ups, m, first + Config::kBlockN / 16);
-    }
+    parts.read(slab_sums, turn, 0);
+    if constexpr (Shape::kPairs == Pairs::halves) parts.read(ups, turn, 1);
     output.store(slab_sums, Config::kSwapped ? slab_sums + Shape::kPartner : ups, m, slab, at);
   }
   output.finish();
@@ -282,6 +287,8 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   const auto place = ClusterPlace<Config>::here(params.gemm);
   constexpr u32 kReady = 14;                             // the ring's barriers are initialised
   constexpr bool kAllWait = Shape::kScaleThreads == 96;  // no warp of the producer's is idle
+  // The barriers of the sums are known to be initialised before another CTA arrives at one.
+  constexpr bool kMeets = Shape::kSumsInCluster && Config::kCluster == 1;
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
   if (group == Config::kGroups) {
     const bool is_producer = warp == Config::kGroups * 4;
@@ -291,6 +298,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
     // Elected lanes, as barriers and copies by one of several lanes are issued in a loop over them.
     if (warp % 4 == 1 && elect_lane()) {
       Shape::ring().init(Shape::kTileGroups * 4 * Config::kCluster, Shape::kProducerArrivals);
+      if constexpr (Shape::kSumsInCluster) PartsOf<Config, Epilogue>::init(place);
       fence_barrier_init();
     }
     if (warp % 4 == 3 && elect_lane()) prefetch_maps<Config>(params);
@@ -302,6 +310,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       first.column = static_cast<int>(opaque(first.column));
     }
     __syncwarp();
+    if constexpr (kMeets) arrive_at_cluster();
     if constexpr (Config::kCluster > 1) {
       sync_cluster();
     } else if (kAllWait || is_producer || loads_scales) {
@@ -321,9 +330,14 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       }
     }
     __syncwarp();
-    // With the math groups, once parts are written.
-    if constexpr (Config::kSplits && !Config::kApart) sync_cluster();
+    if constexpr (Shape::kSumsInCluster) {
+      if constexpr (Config::kCluster == 1) wait_for_cluster();
+      if (is_producer && elect_lane()) PartsOf<Config, Epilogue>(params.gemm, place).give_memory();
+      __syncwarp();
+      arrive_at_cluster();
+    }
   } else {
+    if constexpr (kMeets) arrive_at_cluster();
     if constexpr (Config::kCluster > 1) {
       sync_cluster();
     } else {
@@ -344,10 +358,13 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       compute_tiles<Config, Epilogue>(params, group, place);
     }
   }
-  // A CTA must not end while others may still copy into its memory, arrive at its barriers or read
-  // its part of a sum.
-  constexpr bool kSharesSums = Config::kSplits && !Config::kApart;
-  if constexpr (Config::kCluster > 1 || kSharesSums) sync_cluster();
+  // A CTA must not end while others may still copy into its memory or arrive at its barriers, nor
+  // before its sums have reached them: math groups have arrived here when they had all of theirs.
+  if constexpr (Shape::kSumsInCluster) {
+    wait_for_cluster();
+  } else if constexpr (Config::kCluster > 1) {
+    sync_cluster();
+  }
 }
 
 }  // namespace kiln

@@ -29,8 +29,7 @@ class MemorySum {
   __device__ __forceinline__ MemorySum(const GemmParams& params, const ClusterPlace<Config>& place,
                                        int group)
       : part_(place.part), parts_(place.parts) {
-    const u32 tile = place.index * Config::kCluster + place.tile;
-    const u32 tiles = place.clusters * Config::kCluster;
+    const u32 tile = place.index, tiles = place.clusters;
     word_ = static_cast<u64*>(params.workspace) + tile * Config::kGroups + group;
     quads_ = reinterpret_cast<float4*>(static_cast<char*>(params.workspace) +
                                        gemm_flag_bytes(tiles * Config::kGroups)) +

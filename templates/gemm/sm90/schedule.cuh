@@ -18,14 +18,13 @@ struct ClusterPlace {
 
   __device__ __forceinline__ static ClusterPlace here(const GemmParams& params) {
     if constexpr (Config::kApart) {
+      static_assert(Config::kCluster == 1,
+                    "gemm sm_90a: parts of K that meet in a workspace are of no cluster");
       // Neighbours have the same part of tiles that share operands, which they then read together.
-      const bool alone = Config::kCluster == 1;
-      const u32 index = alone ? blockIdx.x : cluster_index();
       const GemmRaster& raster = params.raster;
       const u32 tiles = raster.tiles.value;
-      const u32 part = divide(static_cast<int>(index), raster.tiles);
-      return {alone ? 0 : cluster_rank(), part, static_cast<u32>(raster.parts),
-              index - part * tiles, tiles};
+      const u32 part = divide(static_cast<int>(blockIdx.x), raster.tiles);
+      return {0, part, static_cast<u32>(raster.parts), blockIdx.x - part * tiles, tiles};
     } else if constexpr (Config::kSplits) {
       const u32 rank = cluster_rank();
       return {rank % Config::kCluster, rank / Config::kCluster, cluster_size() / Config::kCluster,
@@ -37,7 +36,7 @@ struct ClusterPlace {
   }
   // The rank of the CTA that has part `part` of a tile of the cluster.
   __device__ __forceinline__ static u32 rank_of(u32 part, u32 tile) {
-    return (Config::kApart ? 0 : part * Config::kCluster) + tile;
+    return part * Config::kCluster + tile;
   }
 };
 

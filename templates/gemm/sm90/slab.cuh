@@ -20,9 +20,9 @@ struct OutputPosition {
 //
 // This slab is used if the product is the output itself. It has 64 rows of 128, 64 or 32 bytes, the
 // largest of these that divides the tile's row.
-template <class Output, int kBlockN>
+template <class Output, int kBlockN, bool kShared>
 struct UprightSlab {
-  static constexpr int kRowBytes = gemm_sm90_slab_row_bytes(kBlockN, sizeof(Output));
+  static constexpr int kRowBytes = gemm_sm90_slab_row_bytes(kBlockN, sizeof(Output), kShared);
   static constexpr int kColumns = kRowBytes / static_cast<int>(sizeof(Output));  // of a box
   using Rows = SwizzledRows<kRowBytes / 16>;
   static constexpr int kTiles = kColumns / 8, kValues = 4;
@@ -89,14 +89,14 @@ __device__ __forceinline__ void store_bytes(u32 thread, u32 slab,
 }
 
 // Used if the product is the output transposed: its 64 rows are columns of the output.
-template <class Output, int kBlockN>
+template <class Output, int kBlockN, bool kShared>
 struct TransposedSlab {
   static constexpr int kRowBytes = gemm_sm90_transposed_row_bytes(sizeof(Output));
   static constexpr int kColumns = kRowBytes / static_cast<int>(sizeof(Output));
   static constexpr int kBoxes = 64 / kColumns;
   using Rows = SwizzledRows<kRowBytes / 16>;
   static constexpr int kFit = 64 / kBoxes;  // rows of the output that fit
-  static constexpr int kBoxRows = kBlockN < kFit ? kBlockN : kFit;
+  static constexpr int kBoxRows = gemm_sm90_transposed_rows(kBlockN, kFit, kShared);
   static constexpr int kTiles = kBoxRows / 8, kValues = 4;
   static constexpr int kSlabs = kBlockN / kBoxRows;
   static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
@@ -140,12 +140,12 @@ struct TransposedSlab {
 };
 
 // Used for transposed gated outputs: the 64 rows of the product are 32 columns of the output.
-template <class Output, int kBlockN>
+template <class Output, int kBlockN, bool kShared>
 struct GatedTransposedSlab {
   static constexpr int kColumns = 32, kBoxes = 1;
   static constexpr int kRowBytes = kColumns * static_cast<int>(sizeof(Output));
   using Rows = SwizzledRows<kRowBytes / 16>;
-  static constexpr int kBoxRows = kBlockN < 64 ? kBlockN : 64;
+  static constexpr int kBoxRows = gemm_sm90_transposed_rows(kBlockN, 64, kShared);
   static constexpr int kTiles = kBoxRows / 8, kValues = 2;
   static constexpr int kSlabs = kBlockN / kBoxRows;
   static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,

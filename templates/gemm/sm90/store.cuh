@@ -43,20 +43,23 @@ class TileStore {
   static constexpr bool kWhole = Config::kStores == Access::vectors;
 
  public:
-  using Swapped = conditional<Shape::kGated, GatedTransposedSlab<Output, Config::kBlockN>,
-                              TransposedSlab<Output, Config::kBlockN>>;
-  using Slab = conditional<kSwapped, Swapped, UprightSlab<Output, Shape::kOutputN>>;
+  static constexpr bool kShared = Shape::kSumsInCluster;
+  using Swapped = conditional<Shape::kGated, GatedTransposedSlab<Output, Config::kBlockN, kShared>,
+                              TransposedSlab<Output, Config::kBlockN, kShared>>;
+  using Slab = conditional<kSwapped, Swapped, UprightSlab<Output, Shape::kOutputN, kShared>>;
+  static_assert(Slab::kBoxes * Slab::kBoxRows * Slab::kRowBytes <= Shape::kOutputSlabBytes);
   static constexpr int kSums = Slab::kTiles * 4;  // per thread and slab
 
   // `group` is the index among all math groups of the CTA, `first_row` the first row of the group's
-  // part of the tile, in rows of the output or of the output transposed.
+  // part of the tile, in rows of the output or of the output transposed. `memory` has room for the
+  // slabs and the bias.
   __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group,
-                                       int first_row)
+                                       int first_row, u32 memory = Shape::base() + Shape::kOutputAt)
       : params_(params),
-        slabs_(Shape::base() + Shape::kOutputAt + group * 2 * Shape::kOutputSlabBytes),
+        slabs_(memory + group * 2 * Shape::kOutputSlabBytes),
         barrier_(1 + group),
         first_row_(first_row),
-        bias_(group),
+        bias_(memory + Shape::kSlabBytes, group),
         scales_(params.gemm) {}
 
   // Called before the products of the tile at `at`.

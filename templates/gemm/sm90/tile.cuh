@@ -79,7 +79,8 @@ struct OperandSlab {
 //   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | bias |
 //   barriers | scales of blocks of stage 0, 1, ... |
 //
-// A kernel with splits computes one tile: its partial sums, slabs and bias reuse stage memory.
+// A kernel with splits computes one tile: its partial sums, slabs and bias reuse stage memory. The
+// barriers of the sums are behind those of the stages.
 //
 // kGroups math warpgroups share a tile: each computes kTilesM times 64 rows of it and all columns.
 // In a ping-pong kernel each has its own tile instead, and they take turns on the tensor cores.
@@ -116,15 +117,22 @@ struct Sm90Shape {
   using StageRing = Ring<Config::kStages>;
 
   static constexpr u32 kStageBytes = Rows::kBytes + Columns::kBytes;
-  static constexpr u32 kOutputSlabBytes = 64 * 128;
-  static constexpr u32 kPartBytes = kBlockM * kBlockN * 4;  // of a CTA, in fp32
+  // Whether CTAs of a cluster share a tile: see split.cuh.
+  static constexpr bool kSumsInCluster = Config::kSplits && !Config::kApart;
+  static constexpr u32 kOutputSlabBytes =
+      !kSumsInCluster     ? 64 * 128
+      : !Config::kSwapped ? 64 * 64
+                          : gemm_sm90_transposed_rows(kBlockN, 64, true) * 64 * sizeof(Output);
   static constexpr u32 kStagesEnd = Config::kStages * kStageBytes;
   static constexpr u32 kSlabBytes = Config::kGroups * 2 * kOutputSlabBytes;
   static constexpr int kBiasCount = Config::kSwapped ? kTilesM * 64 : kBlockN;  // of a group
   static constexpr u32 kBiasBytes = has_bias_room<Config>() ? Config::kGroups * kBiasCount * 4 : 0;
-  static constexpr u32 kOutputAt = Config::kSplits ? kPartBytes : kStagesEnd;
-  static constexpr u32 kBiasAt = kOutputAt + kSlabBytes;
-  static constexpr u32 kBarriersAt = Config::kSplits ? kStagesEnd : kBiasAt + kBiasBytes;
+  // With parts that meet in memory, a word for each group comes first (gemm.cuh).
+  static constexpr u32 kOutputAt = Config::kSplits ? 1024 : kStagesEnd;
+  static constexpr u32 kOutputEnd = kOutputAt + kSlabBytes + kBiasBytes;
+  static constexpr u32 kBarriersAt = Config::kSplits ? kStagesEnd : kOutputEnd;
+  static constexpr u32 kSumBarriersAt = kBarriersAt + StageRing::kBytes;
+  static constexpr u32 kSumBarrierBytes = Config::kSplits ? 32 : 0;
 
   // A stage's scales of blocks: one for each run of so many columns, then of rows.
   static constexpr Scale kScaleRows = Config::kSwapped ? Config::kScaleB : Config::kScaleA;
@@ -143,7 +151,7 @@ struct Sm90Shape {
                                        : kScaleWords <= kTwoWarps ? 64
                                                                   : 96;
   static constexpr u32 kProducerArrivals = 1 + kScaleThreads;
-  static constexpr u32 kScalesAt = kBarriersAt + StageRing::kBytes;
+  static constexpr u32 kScalesAt = kSumBarriersAt + kSumBarrierBytes;
 
   static_assert(!kBlockScaled<Config> || (Config::kPromoted && !kGated && Config::kCluster == 1 &&
                                           !Config::kPingPong && !Config::kResidualBoxes),
@@ -155,8 +163,8 @@ struct Sm90Shape {
                 "gemm sm_90a: kBlockM must be a multiple of 64 for each warpgroup of a tile");
   static_assert(kBlockN % 8 == 0 && kBlockN <= 256,
                 "gemm sm_90a: kBlockN must be a multiple of 8 up to 256");
-  static_assert(kBiasAt + kBiasBytes <= kBarriersAt,
-                "gemm sm_90a: a kernel with splits needs stages as large as its sums and slabs");
+  static_assert(kOutputEnd <= kBarriersAt,
+                "gemm sm_90a: a kernel with splits needs stages as large as its slabs");
   static_assert(kStageBytes % 1024 == 0, "gemm sm_90a: stages must be whole swizzle atoms");
 
   static constexpr u32 kSharedBytes = kScalesAt + Config::kStages * kScaleWords * 4;
