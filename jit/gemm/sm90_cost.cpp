@@ -20,7 +20,10 @@ constexpr float kClocks = 1755;  // a microsecond
 // of products and loads, and what a step takes in any case.
 constexpr float kTensorClocks = 1.45f;  // a multiple of what the tensor cores need at best
 constexpr float kLoneGroup = 1.2f;      // likewise, where no second warpgroup fills the gaps
-constexpr float kLoadBytes = 69;        // of operands, a clock
+// Times that, of 128 columns: nothing is multiplied while the group adds promoted products up, or
+// multiplies them by scales of blocks (66 problems each, M = 128 to 512; both halves agree).
+constexpr float kLonePromoted = 1.2f, kLoneScaled = 1.4f;
+constexpr float kLoadBytes = 69;  // of operands, a clock
 constexpr float kStepClocks = 80;
 // Scales of blocks, times the clocks of the tensor cores beside those of 128 x 256 (12 shapes on
 // H100 and H200): tiles of 256 rows and one factor for all columns, where K is short, so that three
@@ -56,9 +59,15 @@ float scaled_clocks(int rows, int columns, bool has_residual, std::int64_t k_til
   return k_tiles <= kShortK ? kOneFactorShort : kOneFactor;
 }
 
-float step_clocks(int rows, int columns, const GemmSm90Config& config) {
+float lone_group(const GemmTraits& traits, int columns) {
+  if (!is_f8(traits.input) || traits.fast || columns < 128) return kLoneGroup;
+  return kLoneGroup * (traits.block_scaled() ? kLoneScaled : kLonePromoted);
+}
+
+float step_clocks(int rows, int columns, const GemmSm90Config& config, const GemmTraits& traits) {
   const auto r = static_cast<float>(rows), c = static_cast<float>(columns);
-  const float tensor = r * c / 32 * kTensorClocks * (config.groups == 1 ? kLoneGroup : 1.0f);
+  const float lone = config.groups == 1 ? lone_group(traits, columns) : 1.0f;
+  const float tensor = r * c / 32 * kTensorClocks * lone;
   const float load = (r + c / static_cast<float>(config.cluster)) * 128 / kLoadBytes;
   return std::max(tensor, load) + kStepClocks;
 }
@@ -96,7 +105,7 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
   const std::int64_t slots =
       std::int64_t{cluster} * clusters_at_once(cluster, config.residents, sm_count);
   const float step =
-      step_clocks(rows, columns, config) / kClocks *
+      step_clocks(rows, columns, config, traits) / kClocks *
       (traits.block_scaled() ? scaled_clocks(rows, columns, traits.residual != DType::none, k_tiles)
                              : 1.0f);
   const float memory =

@@ -110,6 +110,8 @@ TEST_CASE("gemm on sm_90a: parts of K meet in a workspace where that fills the G
   CHECK(splits({128, 1536, 192}) == 3);
   CHECK(splits({4096, 4096, 4096}) == 1);
   CHECK_FALSE(find_gemm_row(traits, arch, GemmTile{128, 96, 64, 6, 1, 9}).exists());
+  traits.input = DType::f8_e4m3;
+  CHECK(tile({256, 1536, 19136}) == "128x96x128x6 split apart by 4");
 }
 
 namespace {
