@@ -45,6 +45,19 @@ __device__ __forceinline__ TilePosition tile_position(const GemmRaster& raster, 
   return {batch, row * kBlockM, column * kBlockN};
 }
 
+// The same where the device alone knows how many rows of tiles there are. The host knows the tiles
+// of whole groups of rows of tiles.
+template <int kBlockM, int kBlockN, int kGroup>
+__device__ __forceinline__ TilePosition tile_position_in_group(const GemmRaster& raster, int rows,
+                                                               int index) {
+  const int group = divide(index, raster.per_group);
+  const int in_group = index - group * raster.per_group.value;
+  const int first = group * kGroup, left = rows - first;
+  const int column = left >= kGroup ? in_group / kGroup : in_group / left;
+  const int row = first + in_group - column * (left >= kGroup ? kGroup : left);
+  return {0, row * kBlockM, column * kBlockN};
+}
+
 // The work of one CTA: a tile, or one of `parts` parts of its K. The parts are whole K-tiles, and
 // their numbers of K-tiles differ by at most one.
 struct TileShare {
