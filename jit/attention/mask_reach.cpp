@@ -67,7 +67,8 @@ void MaskReach::add(const MaskReach& other, std::size_t params) {
 MaskReach reach_of(const VariantDefinition& d) {
   MaskReach reach{.is_whole = d.mask.empty() && d.file_text.empty(),
                   .bounded = {bounded_tensors(d)}};
-  if (d.mask.empty()) return reach;
+  // A file may show more than the expression that it asks.
+  if (d.mask.empty() || !d.file_text.empty()) return reach;
   const ParsedExpression parsed =
       parse_expression(d.mask, [&](std::string_view name) { return type_of_mask_name(d, name); });
   if (!parsed.tree) return reach;

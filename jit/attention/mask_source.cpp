@@ -1,6 +1,7 @@
 #include "jit/attention/mask_source.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "jit/attention/element_bounds.h"
 #include "jit/attention/mask_formula.h"
@@ -26,6 +27,48 @@ void collect_unread(const VariantDefinition& d, const Expression& e,
 std::string of_box(const char* type_and_name, const std::string& body) {
   return std::string("  __device__ __forceinline__ ") + type_and_name +
          "(const kiln::MaskBox& box) const {\n" + body + "  }\n";
+}
+
+std::string visible_of(const std::string& body) {
+  return "  __device__ __forceinline__ kiln::Range visible(const kiln::Position& row) const {\n" +
+         body + "  }\n";
+}
+
+ExpressionPointer joined(const std::vector<ExpressionPointer>& conditions) {
+  ExpressionPointer all = conditions.front();
+  for (std::size_t i = 1; i < conditions.size(); ++i) {
+    all = std::make_shared<const Expression>(Expression{.operation = Operation::both,
+                                                        .type = ValueType::boolean,
+                                                        .operands = {all, conditions[i]}});
+  }
+  return all;
+}
+
+void collect_conditions(const ExpressionPointer& e, std::vector<ExpressionPointer>& conditions) {
+  if (e->operation != Operation::both) return conditions.push_back(e);
+  for (const ExpressionPointer& operand : e->operands) collect_conditions(operand, conditions);
+}
+
+// Of a conjunction, some conditions may bound the keys of a row, as a causal one does. Where the
+// others hide nothing that these show, the tile is masked by their runs of keys.
+std::string runs_beside_others(const VariantDefinition& d, const ExpressionPointer& mask) {
+  std::vector<ExpressionPointer> conditions, runs, others;
+  collect_conditions(mask, conditions);
+  for (const ExpressionPointer& one : conditions) {
+    (MaskWriter(d).bounds_rows(formula_of(one, false)) ? runs : others).push_back(one);
+  }
+  if (runs.empty() || others.empty()) return "";
+  const ExpressionPointer rest = joined(others), shown = joined(runs);
+  if (formula_of(rest, true).kind == Formula::Kind::unknown) return "";
+  const auto hidden = std::make_shared<const Expression>(
+      Expression{.operation = Operation::invert, .type = ValueType::boolean, .operands = {rest}});
+  const Formula asks = formula_of(joined({shown, hidden}), false);
+  return "  static constexpr bool kShowsRuns = true;\n" +
+         of_box("bool may_ask", MaskWriter(d).body(asks)) +
+         "  __device__ __forceinline__ bool asks_keep(const kiln::TileRows& rows, int kv_first,\n"
+         "                                            int kv_last) const {\n"
+         "    return may_ask(kiln::box_of(rows, kv_first, kv_last));\n  }\n" +
+         visible_of(MaskWriter(d).run_body(formula_of(shown, false)));
 }
 
 }  // namespace
@@ -69,8 +112,9 @@ MaskSource mask_source(const VariantDefinition& d) {
   }
   if (source.bounds_rows) {
     text << "  static constexpr bool kMasksByRange = true;\n"
-         << "  __device__ __forceinline__ kiln::Range visible(const kiln::Position& row) const {\n"
-         << MaskWriter(d).run_body(shows) << "  }\n";
+         << visible_of(MaskWriter(d).run_body(shows));
+  } else if (source.fills) {
+    text << runs_beside_others(d, parsed.tree);
   }
   source.members = text.str();
   return source;

@@ -53,7 +53,7 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
 // The file's struct must have what the call packs; one without members has a size of its own all
 // the same.
 std::string slots_check(const VariantDefinition& d) {
-  const std::size_t words = argument_words(d);
+  const std::size_t words = argument_words(d) + kBoundsWords * bounded_tensors(d).size();
   SourceText text;
   text << "static_assert(";
   if (words == 0) {
@@ -69,15 +69,10 @@ std::string members_over_tiles(const VariantDefinition& d) {
   return d.mask.empty() ? "" : mask_source(d).members;
 }
 
-std::string user_variant(const VariantDefinition& d) {
+// The struct of the expressions.
+std::string expressed_variant(const VariantDefinition& d, const char* name) {
   SourceText text;
-  if (!d.file_text.empty()) {
-    text << "#line 1 \"" << kUserFileLabel << "\"\n"
-         << d.file_text << "\n#line 1 \"kernel.cu\"\n"
-         << slots_check(d);
-    return text.str();
-  }
-  text << "struct UserVariant : kiln::VariantDefaults {\n"
+  text << "struct " << name << " : kiln::VariantDefaults {\n"
        << slot_members(d.params, d.tensors) << bounds_members(d, bounded_tensors(d))
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
        << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
@@ -99,6 +94,17 @@ std::string user_variant(const VariantDefinition& d) {
          << members_over_tiles(d);
   }
   text << "};\n";
+  return text.str();
+}
+
+// A file's struct may derive from that of a mask's expression, UserMask, and ask it.
+std::string user_variant(const VariantDefinition& d) {
+  if (d.file_text.empty()) return expressed_variant(d, "UserVariant");
+  SourceText text;
+  if (!d.mask.empty()) text << expressed_variant(d, "UserMask");
+  text << "#line 1 \"" << kUserFileLabel << "\"\n"
+       << d.file_text << "\n#line 1 \"kernel.cu\"\n"
+       << slots_check(d);
   return text.str();
 }
 

@@ -100,7 +100,9 @@ Launch best_launch(const AttentionProblem& problem, int arch, int sm_count) {
   double best_cost = 0;
   for (const bool splits : {false, true}) {
     for_each_sm90_row(problem.traits, arch, {splits}, [&](int row) {
-      if (sm90_config_at(row).windows) return false;  // its speed is that with few keys
+      const AttentionSm90Config& config = sm90_config_at(row);
+      const bool reads = config.reads && only_masks_read(problem.traits);
+      if (config.windows && !reads) return false;  // its speed is that with few keys
       const int most = splits ? most_splits(problem) : 1;
       for (int count = splits ? 2 : 1; count <= most; ++count) {
         const Launch launch = launch_of(problem, row, count);

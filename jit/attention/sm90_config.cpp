@@ -51,6 +51,10 @@ int shared_bytes(const AttentionSm90Config& config, const AttentionTraits& trait
 }
 
 int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) {
+  const Blocks blocks = !traits.variant_reads_blocks()    ? Blocks::none
+                        : traits.variant_indexes_by_key() ? Blocks::read
+                                                          : Blocks::any;
+  if (only_masks_read(traits) && blocks != Blocks::none && config.blocks >= blocks) return 0;
   return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
 }
 
@@ -66,9 +70,8 @@ bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
             const AttentionLengths& lengths) {
   // Windows were measured from 1000 queries on, documents with windows not at all.
   const bool is_read = only_masks_read(traits);
-  if (config.windows && (!lengths.is_narrow || is_read || lengths.queries < 4 * config.block_q)) {
-    return false;
-  }
+  const bool is_window = lengths.is_narrow && !is_read && lengths.queries >= 4 * config.block_q;
+  if (config.windows && !is_window && !(config.reads && is_read)) return false;
   const int most = most_keys(config, traits);
   if (most != 0 && lengths.keys > most) return false;
   if (lengths.keys < config.min_keys || !serves_page(config, lengths.page)) return false;

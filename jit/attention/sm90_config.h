@@ -16,6 +16,10 @@ namespace kiln {
 // Whether a row serves keys that lie in pages.
 enum class Pages : std::uint8_t { any, none, only };
 
+// Which calls with blocks, such as a BlockMask's, a row serves whatever keys they have: those whose
+// masks read tensors within blocks, or all.
+enum class Blocks : std::uint8_t { none, read, any };
+
 struct AttentionSm90Config {
   int min_dim, max_dim;   // serves head dims of q and k in this range
   int max_dim_v;          // and of v up to this
@@ -31,7 +35,9 @@ struct AttentionSm90Config {
   Work work;  // the heaviest that it serves
   Masks masks = Masks::any;
   Pages pages = Pages::any;
-  bool windows = false;          // only for many queries that see fewer keys than there are
+  bool windows = false;  // only for many queries that see fewer keys than there are
+  bool reads = false;    // and where only_masks_read()
+  Blocks blocks = Blocks::none;
   int max_keys = 0;              // for calls in which a query sees at most so many; 0: any
   int max_keys_read = max_keys;  // the same where only_masks_read()
   int min_keys = 0;              // for calls in which a query may see so many; 0: any

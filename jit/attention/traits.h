@@ -82,6 +82,7 @@ struct AttentionTraits {
   // Tiles are known to be shown whole.
   bool variant_fills_tiles() const { return (variant[1] & kFillsTiles) != 0; }
   // Tensors decide which tiles are skipped.
+  bool variant_reads_blocks() const { return (variant[1] & kReadsTiles) != 0; }
   bool variant_reads_tiles() const { return (variant[1] & (kIndexesByKey | kReadsTiles)) != 0; }
   // It adds a bias by distance, which all keys far away have in common.
   bool variant_has_distance_bias() const { return (variant[1] & kHasDistanceBias) != 0; }

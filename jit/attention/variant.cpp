@@ -40,6 +40,20 @@ void check_file(const VariantDefinition& d) {
   }
 }
 
+bool has(const VariantDefinition& d, const char* in_file) {
+  return d.file_text.find(in_file) != std::string::npos;
+}
+
+bool derives_from(const VariantDefinition& d, const char* base) {
+  const std::string head = "struct UserVariant : ";
+  return has(d, (head + base + " {").c_str());
+}
+
+// Whether a file's struct derives from that of a mask's expression: see user_variant().
+bool asks_expression(const VariantDefinition& d) {
+  return d.logits.empty() && derives_from(d, "UserMask");
+}
+
 void check_definition(const VariantDefinition& d) {
   for (const std::string* text : {&d.name, &d.logits, &d.mask, &d.file_text, &d.file_name}) {
     if (!is_utf8(*text)) {
@@ -48,7 +62,9 @@ void check_definition(const VariantDefinition& d) {
   }
   check_declarations(declarations_of(d));
   const bool expressions = !d.logits.empty() || !d.mask.empty();
-  if (expressions && !d.file_text.empty()) refuse(d, "give expressions or a file, not both");
+  if (expressions && !d.file_text.empty() && !asks_expression(d)) {
+    refuse(d, "give expressions or a file, not both");
+  }
   if (!expressions && d.file_text.empty()) {
     refuse(d, "changes nothing: give logits=, mask= or a template file");
   }
@@ -58,10 +74,6 @@ void check_definition(const VariantDefinition& d) {
       refuse(d, "an expression must be one line without preprocessor directives");
     }
   }
-}
-
-bool has(const VariantDefinition& d, const char* in_file) {
-  return d.file_text.find(in_file) != std::string::npos;
 }
 
 // Says what the kernel does with its tensors.
@@ -134,8 +146,7 @@ bool may_index_by_key(const VariantDefinition& d) {
 // A file that derives its struct from another may inherit what it does not mention.
 bool keeps_logits(const VariantDefinition& d) {
   if (d.file_text.empty()) return d.logits.empty();
-  const std::string head = "struct UserVariant : ";
-  return d.file_text.find(head + "kiln::VariantDefaults {") != std::string::npos &&
+  return (derives_from(d, "kiln::VariantDefaults") || asks_expression(d)) &&
          !has(d, "kTransformsLogits");
 }
 

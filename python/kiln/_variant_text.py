@@ -8,13 +8,16 @@ from typing import Any
 from . import _core
 
 
-def variant_of_text(name: str, params: dict[str, str], tensors: dict[str, str], text: str) -> Any:
+def variant_of_text(
+    name: str, params: dict[str, str], tensors: dict[str, str], text: str, mask: str = ""
+) -> Any:
     """A variant of a template file's text. jit.Variant takes the file's path alone, but what it is
-    pickled to has the text."""
+    pickled to has the text. `mask` is an expression from whose struct that of the text derives."""
     definition = {
         "name": name,
         "params": list(params.items()),
         "tensors": list(tensors.items()),
+        "mask": mask,
         "file_text": text,
     }
     variant: Any = _core.Variant.__new__(_core.Variant)

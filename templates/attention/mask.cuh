@@ -72,20 +72,28 @@ __device__ __forceinline__ bool all_far(const Variant& variant, const Addressing
   return all;
 }
 
-// Computes logits = scale * score + bias_at(kv - q). A lane's rows are as far apart as its pairs of
-// columns, so that most biases serve two logits.
+// Computes logits = scale * score + bias_at(kv - q). Called by a whole warp, whose 16 rows are
+// neighbours, so that a tile has few distances: the lanes read 32 biases at a time, every 16
+// distances, and hand them round. Those of a lane's pair of columns are then all in one register,
+// and serve two logits, as the lane's rows are as far apart as its pairs of columns.
 template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void add_biases(Fragment<Map>& scores, const Variant& variant,
                                            const Addressing& addressing, int tile_row, int kv_first,
                                            float scale) {
   static_assert(Map::kRows == 2, "add_biases: a lane has two rows, 8 apart");
-  const Position at = addressing.position(tile_row + Map::row(0), 0);
-  const int distance = kv_first + Map::col(0) - at.q;  // of the first key and the first row
+  const Position at = addressing.position(tile_row, 0);
+  // The least of this lane's to read: the first one of all is that of the first key and the last
+  // row.
+  const int distance = kv_first - at.q - 15 + static_cast<int>(threadIdx.x % 32);
+  const int from = 7 + Map::col(0) - Map::row(0);
+  float biases = 0.0f;
 #pragma unroll
   for (int c = -2; c < Map::kCols; c += 2) {
+    const int eights = c / 2 + 1;
+    if (eights % 2 == 0) biases = variant.bias_at(at, distance + eights * 8);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const float bias = variant.bias_at(at, distance + c * 4 + i);
+      const float bias = __shfl_sync(~0u, biases, from + eights % 2 * 8 + i);
       if (c >= 0) scores.at(0, c + i) = fmaf(scores.at(0, c + i), scale, bias);
       if (c + 2 < Map::kCols) scores.at(1, c + 2 + i) = fmaf(scores.at(1, c + 2 + i), scale, bias);
     }
@@ -173,7 +181,7 @@ __device__ __forceinline__ void mask_columns(Fragment<Map>& scores, const Varian
   }
 }
 
-// Hides the keys outside of `range` and of visible(), and asks no keep().
+// Hides the keys outside of `range` and of visible_run(), and asks no keep().
 template <class Map, class Variant, class Addressing>
 __device__ __forceinline__ void mask_by_range(Fragment<Map>& scores, const Variant& variant,
                                               const Addressing& addressing, int tile_row,
@@ -181,8 +189,9 @@ __device__ __forceinline__ void mask_by_range(Fragment<Map>& scores, const Varia
 #pragma unroll
   for (int r = 0; r < Map::kRows; ++r) {
     Range shown = range;
-    if constexpr (Variant::kMasksByRange) {
-      shown = intersection(range, variant.visible(addressing.position(tile_row + Map::row(r), 0)));
+    if constexpr (Variant::kShowsRuns) {
+      const Position at = addressing.position(tile_row + Map::row(r), kv_first);
+      shown = intersection(range, variant.visible_run(at));
     }
     const u32 count = max(shown.end - shown.begin, 0);
     const u32 first = kv_first + Map::col(0) - shown.begin;  // wraps around below shown.begin

@@ -2,8 +2,8 @@
 // logits, mask, denominator or output is a variant, never a flag in the main loop.
 #pragma once
 #include "/kiln/attention/position.cuh"
+#include "/kiln/attention/variant_tensor.cuh"
 #include "/kiln/base/math.cuh"
-#include "/kiln/base/table.cuh"
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
@@ -60,6 +60,9 @@ struct DefaultHooks {
   // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
   // need not ask for it again. For ranges that take long to compute.
   static constexpr bool kRangeFollowsKeep = false;
+  // Of a mask with keep() too: of a partial tile of which asks_keep() is false, as tile() is asked,
+  // visible() says all that is hidden. It is then asked at the tile's first key.
+  static constexpr bool kShowsRuns = false;
   // keep() is asked about a key for all rows of a lane, then about the next key: what it computes
   // of a key serves all rows, where row by row ptxas keeps it for every key, and spills. False for
   // masks that compute more of the row.
@@ -94,12 +97,15 @@ struct DefaultHooks {
   // beyond the sequence and may be empty (end <= begin).
   __device__ __forceinline__ Range visible(const Position& row) const { return {0, row.len_kv}; }
 
+  __device__ __forceinline__ bool asks_keep(const TileRows&, int, int) const { return true; }
+
   // Returns a range outside of which no row of the tile sees a key. Uniform over the CTA, but that
   // a lane may ask about a sequence of its own.
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const { return {0, rows.len_kv}; }
   // Returns what queries q_first..q_last see of keys kv_first..kv_last: nothing, all, or what
   // keep() says. Uniform over the CTA. By default the mask is evaluated everywhere.
   __device__ __forceinline__ Tile tile(int, int, int, int) const { return Tile::partial; }
+  __device__ __forceinline__ Tile tile(const TileRows&, int, int) const { return Tile::partial; }
 
   // Sets what a row's sum of e^logit starts from. This counts in the LSE.
   __device__ __forceinline__ void row_init(RowSum&, const Position&) const {}
@@ -112,51 +118,6 @@ struct DefaultHooks {
 };
 using VariantDefaults = DefaultHooks<void>;
 
-// A tensor read by a variant; at() returns a float, int or bool. A stride of 0 broadcasts.
-template <class T, int kRank>
-struct VariantTensor {
-  Slot<const T*> data;
-  Slot<i64> strides[kRank];
-
-  // As at(), of a tensor of a user's.
-  template <class... Indices>
-  __device__ __forceinline__ auto read(Indices... indices) const {
-    static_assert(sizeof...(Indices) == kRank, "VariantTensor: give one index per dimension");
-    const int places[] = {indices...};
-    i64 offset = 0;
-#pragma unroll
-    for (int i = 0; i + 1 < kRank; ++i) offset += places[i] * strides[i].value;
-    return load_constant(element_at(data.value + offset, places[kRank - 1], strides[kRank - 1]));
-  }
-
-  template <class... Indices>
-  __device__ __forceinline__ auto at(Indices... indices) const {
-    return load_constant(data.value + offset_of(indices...));
-  }
-
-  // For a hook that gives results: the host then takes the tensor for one that is written.
-  template <class... Indices>
-  __device__ __forceinline__ void write(T value, Indices... indices) const {
-    const_cast<T*>(data.value)[offset_of(indices...)] = value;
-  }
-
- private:
-  template <class... Indices>
-  __device__ __forceinline__ i64 offset_of(Indices... indices) const {
-    static_assert(sizeof...(Indices) == kRank, "VariantTensor: give one index per dimension");
-    i64 offset = 0;
-    int dimension = 0;
-    ((offset += indices * strides[dimension++].value), ...);
-    return offset;
-  }
-};
-template <class T>
-struct VariantTensor<T, 0> {
-  Slot<const T*> data;
-  __device__ __forceinline__ auto read() const { return at(); }
-  __device__ __forceinline__ auto at() const { return load_constant(data.value); }
-};
-
 // Composes variants: logits change in the order of the list, masks are ANDed, ranges intersected.
 template <class... Vs>
 struct Variants : Vs... {
@@ -164,6 +125,7 @@ struct Variants : Vs... {
   static constexpr bool kMasks = (Vs::kMasks || ...);
   static constexpr bool kMasksByRange = ((Vs::kMasks && Vs::kMasksByRange) || ...);
   static constexpr bool kKeeps = ((Vs::kMasks && !Vs::kMasksByRange) || ...);
+  static constexpr bool kShowsRuns = ((Vs::kMasks && (Vs::kMasksByRange || Vs::kShowsRuns)) || ...);
   static constexpr bool kKeepsByColumn =
       ((Vs::kMasks && !Vs::kMasksByRange && Vs::kKeepsByColumn) || ...);
   // Tensors say which tiles are skipped, so that nobody knows what queries cost.
@@ -267,6 +229,12 @@ struct Variants : Vs... {
     (show<Vs>(range, row), ...);
     return range;
   }
+  // As visible(), of the tile that begins at this key, of which no keep() is asked.
+  __device__ __forceinline__ Range visible_run(const Position& at) const {
+    Range range{0, at.len_kv};
+    (show<Vs, Vs::kShowsRuns>(range, at), ...);
+    return range;
+  }
   __device__ __forceinline__ Range kv_range(const TileRows& rows) const {
     Range range{0, rows.len_kv};
     (intersect<Vs>(range, rows), ...);
@@ -286,8 +254,8 @@ struct Variants : Vs... {
     bool asks_keep;
     return tile(rows, kv_first, kv_last, asks_keep);
   }
-  // asks_keep: of a partial tile, whether keep() may hide any of it; false where visible() hides
-  // all that is hidden.
+  // asks_keep: of a partial tile, whether keep() may hide any of it; false where visible_run()
+  // hides all that is hidden.
   __device__ __forceinline__ Tile tile(const TileRows& rows, int kv_first, int kv_last,
                                        bool& asks_keep) const {
     Tile all = Tile::full;
@@ -377,9 +345,11 @@ struct Variants : Vs... {
   __device__ __forceinline__ void bind(Range& range, const TileRows& rows) const {
     if constexpr (!V::kRangeFollowsKeep) intersect<V>(range, rows);
   }
-  template <class V>
+  template <class V, bool kShows = V::kMasksByRange>
   __device__ __forceinline__ void show(Range& range, const Position& row) const {
-    if constexpr (V::kMasks && V::kMasksByRange) range = intersection(range, get<V>().visible(row));
+    if constexpr (V::kMasks && (V::kMasksByRange || kShows)) {
+      range = intersection(range, get<V>().visible(row));
+    }
   }
   template <class V>
   __device__ __forceinline__ void combine(Tile& all, bool& asks_keep, const TileRows& rows,
@@ -392,7 +362,13 @@ struct Variants : Vs... {
         one = get<V>().tile(rows.q_first, rows.q_last, kv_first, kv_last);
       }
       if (one == Tile::skip || all == Tile::full) all = one;
-      if constexpr (!V::kMasksByRange) asks_keep = asks_keep || one == Tile::partial;
+      if constexpr (V::kMasksByRange) return;
+      if (one != Tile::partial || asks_keep) return;
+      if constexpr (V::kShowsRuns) {
+        asks_keep = get<V>().asks_keep(rows, kv_first, kv_last);
+      } else {
+        asks_keep = true;
+      }
     }
   }
 };

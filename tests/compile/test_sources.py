@@ -94,6 +94,28 @@ def test_masks_of_the_library_compile_clean_on_wgmma(make):
     assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
 
 
+IN_DOCUMENTS = {"name": "mine", "tensors": [["t0", "i32[*]"]],
+                "mask": "(row >= kv) & (t0(row) == t0(kv))"}  # fmt: skip
+
+
+@pytest.mark.parametrize("head_dim, stages", [(64, 3), (128, 2)])
+@pytest.mark.parametrize("form", ["documents", "BlockMask"])
+def test_masks_that_read_tensors_leave_registers_to_the_scheduler(head_dim, stages, form):
+    """It evaluates them over intervals, and spilled."""
+    blocks_text = pytest.importorskip("kiln.flex.blocks_text")
+    variant = dict(IN_DOCUMENTS)
+    if form == "BlockMask":
+        variant["params"] = list(blocks_text.BLOCK_PARAMS.items())
+        variant["tensors"] = [["t0", "i32[*]"], *blocks_text.BLOCK_TENSORS.items()]
+        variant["file_text"] = blocks_text.template_text({"t0": ""}, (128, 128))
+    tile = {"block_q": 192, "block_kv": 64, "stages": stages, "splits": False}
+    spec = {**SPEC, "head_dim": head_dim, "mask": "none", **tile, "variant": variant}
+    (kernel,) = kiln.inspect(spec, "sm_90a")
+    assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
+    # Where the documents hide nothing, the causal mask's run of keys is all.
+    assert "bool kShowsRuns = true;" in kernel["source"]
+
+
 @pytest.mark.parametrize(
     "mask",
     [

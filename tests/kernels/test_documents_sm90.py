@@ -98,7 +98,7 @@ def test_tiles_of_masks_that_read_tensors(head_dim):
         return kiln.explain("flash_attention", q, k, v, variant=variant, causal=True)["config"]
 
     heavy = {64: "128x128x2", 128: "128x96x2"}[head_dim]
-    documents_tile = {64: "192x128x2", 128: "128x128x2"}[head_dim]
+    documents_tile = {64: "192x128x2", 128: "192x64x2"}[head_dim]
     for mask in (documents(ids), variants.documents(ids)):
         assert tile_of(mask) == documents_tile
     for mask in (variants.block_sparse(blocks), variants.boolean_mask(shown)):
@@ -111,7 +111,7 @@ def test_tiles_of_masks_that_read_tensors(head_dim):
 @pytest.mark.parametrize(
     "head_dim, beside, tile",
     [
-        (128, "tilt", "128x128x2"),
+        (128, "tilt", "192x64x2"),
         (64, "tilt", "192x128x2"),
         (128, "bias", "128x128x2"),
         (64, "bias", "128x128x2"),

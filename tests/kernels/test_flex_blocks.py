@@ -34,6 +34,13 @@ def of_keys(b, h, q_idx, kv_idx):
     return (KEYS[kv_idx] + q_idx) % 3 != b
 
 
+NUMBERS = (torch.arange(330) // 90).int().to(DEVICE)
+
+
+def of_documents(b, h, q_idx, kv_idx):
+    return (q_idx >= kv_idx) & (NUMBERS[q_idx] == NUMBERS[kv_idx])
+
+
 def made(mask_mod, batch, heads, len_q, len_kv, size):
     return create_block_mask(mask_mod, batch, heads, len_q, len_kv, device=DEVICE, BLOCK_SIZE=size)
 
@@ -78,7 +85,7 @@ def block_mask_of(lists, lengths, size, mask_mod):
 def check_states(tensors, states, size, block_mask, score_mod=None):
     def shown(b, h, q_idx, kv_idx):
         state = states[b, h, q_idx // size[0], kv_idx // size[1]]
-        return (state == 2) | ((state == 1) & of_heads(b, h, q_idx, kv_idx))
+        return (state == 2) | ((state == 1) & block_mask.mask_mod(b, h, q_idx, kv_idx))
 
     run(tensors, score_mod, shown, block_mask)
 
@@ -110,14 +117,16 @@ def test_lists_decide_even_against_the_mask_and_may_be_rewritten():
 @pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone")
 @pytest.mark.parametrize("size", [(128, 128), (64, 256), (32, 64), (128, 32)])
 @pytest.mark.parametrize("dim", [64, 128])
-def test_tiles_within_blocks(size, dim):
-    """In a tile within one block, the mask alone is asked about a partial block, and nothing about
-    a full one, not even where the last tile reaches behind the keys."""
+@pytest.mark.parametrize("mask_mod", [of_heads, causal, of_documents])
+def test_tiles_within_blocks(size, dim, mask_mod):
+    """In a tile within one block, the mask alone is asked about a partial block, over intervals and
+    pair by pair, and nothing about a full one, not even where the last tile reaches behind the
+    keys."""
     lengths = (200, 330)
     rows, columns = (-(-length // part) for length, part in zip(lengths, size, strict=True))
     states, lists = random_lists(1, 70, rows, columns, seed=3)
     tensors = inputs(batch=1, heads=70, heads_kv=35, len_q=200, len_kv=330, dim=dim)
-    check_states(tensors, states, size, block_mask_of(lists, lengths, size, of_heads))
+    check_states(tensors, states, size, block_mask_of(lists, lengths, size, mask_mod))
 
 
 def test_the_scores_of_blocks_are_an_expression_that_is_read():

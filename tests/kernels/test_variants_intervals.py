@@ -29,8 +29,33 @@ SHAPES = {
 each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 
 
+# The first key is seen by all.
+ASKS = """
+struct UserVariant : UserMask {
+  static constexpr bool kMasks = true, kMasksByRange = false;
+  __device__ bool keep(const kiln::Position& at) const { return at.kv == 0 || UserMask::keep(at); }
+  __device__ kiln::Range kv_range(const kiln::TileRows& rows) const {
+    return {0, UserMask::kv_range(rows).end};
+  }
+  __device__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first, int kv_last) const {
+    const kiln::Tile own = UserMask::tile(rows, kv_first, kv_last);
+    return kv_first == 0 && own == kiln::Tile::skip ? kiln::Tile::partial : own;
+  }
+};
+"""
+
+
 def window(at, w):
     return (at.kv <= at.q) & (at.q - at.kv < w)
+
+
+@each_shape
+def test_a_file_asks_an_expression(shape, tmp_path):
+    path = tmp_path / "asks.cuh"
+    path.write_text(ASKS)
+    variant = jit.Variant("asks", params={"w": "i32"}, mask="kv <= q && q - kv < w", file=path)
+    case = AttentionCase(len_q=140, len_kv=333, **shape)
+    run(variant(w=40), case, mask=lambda at: (at.kv == 0) | window(at, 40))
 
 
 @each_shape

@@ -253,6 +253,11 @@ def test_template_files(tmp_path):
     assert jit.Variant("mine", file=path).digest == jit.Variant("mine", file=str(path)).digest
     with pytest.raises(ValueError, match="expressions or a file, not both"):
         jit.Variant("mine", file=path, logits="logit")
+    with pytest.raises(ValueError, match="expressions or a file, not both"):
+        jit.Variant("mine", file=path, mask="kv <= q")
+    path.write_text("struct UserVariant : UserMask {};")
+    asking = [jit.Variant("mine", file=path, mask=mask) for mask in ("kv <= q", "kv < q")]
+    assert asking[0].digest != asking[1].digest
 
 
 def test_macros_of_c_are_undefined_and_what_replaces_them():

@@ -46,7 +46,7 @@ struct VariantDefinition {
   std::string logits;     // C++ expression of the new logit; empty = unchanged
   std::string mask;       // C++ expression, true = visible; empty = all visible
   std::string file_text;  // text of a template file that defines `struct UserVariant`, instead of
-                          // the expressions
+                          // the expressions or, derived from `UserMask`, beside a mask
   std::string file_name;  // its label in messages; not part of the identity
 };
 

@@ -131,8 +131,9 @@ def _parts(traced: Traced, block_size: tuple[int, int] | None) -> list[Part]:
     # The scores are an expression of their own, from which Kiln can tell more than from a file.
     params, tensors = _declared(traced, traced.mask)
     params, tensors = params | BLOCK_PARAMS, tensors | BLOCK_TENSORS
-    text = template_text(traced.mask, params, tensors, block_size)
-    blocks = variant_of_text("flex_attention", params, tensors, text)
+    text = template_text(tensors, block_size)
+    mask = "true" if traced.mask is None else expression(traced.mask)
+    blocks = variant_of_text("flex_attention", params, tensors, text, mask)
     return [*_expressions(traced, {"logits": traced.logits}), Part(blocks, [*params, *tensors])]
 
 

@@ -172,12 +172,14 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   if constexpr (Config::kTilts) write_places<Config>();
   __syncthreads();
   // The register file has 512 registers for each of 128 threads with three math groups or with a
-  // warpgroup that converts, 504 with two.
+  // warpgroup that converts, 504 with two. Of three groups, those of narrow tiles of keys leave the
+  // scheduler warp registers for masks that read tensors.
+  constexpr bool kIsNarrow = kGroups == 3 && Shape::kBlockKv <= 64;
   if (Shape::kConverts && group > kGroups) {
     give_registers<48>();
     if constexpr (Shape::kConverts) convert_keys<Config>(args, warp - (kGroups + 1) * 4);
   } else if (group == kGroups) {
-    give_registers<kGroups == 3 ? 32 : Shape::kConverts ? 48 : 40>();
+    give_registers<kIsNarrow ? 56 : kGroups == 3 ? 32 : Shape::kConverts ? 48 : 40>();
     const int role = warp - kGroups * 4;
     if (role == 1) {
       publish_walk<Config>(args);
@@ -200,7 +202,7 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
     }
   } else {
     if constexpr (kGroups > 1) {
-      take_registers<kGroups == 3 ? 160 : Shape::kConverts ? 208 : 232>();
+      take_registers<kIsNarrow ? 152 : kGroups == 3 ? 160 : Shape::kConverts ? 208 : 232>();
     }
     compute_query_tiles<Config>(args, group);
   }

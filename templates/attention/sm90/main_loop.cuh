@@ -102,7 +102,6 @@ class KeyLoop {
   __device__ __forceinline__ void attend(Walk& walk, const Tile& tile, const Queries& q,
                                          Softmax& softmax, Out& out, ReleaseQ release_q) {
     const auto k_ring = Shape::k_ring(), v_ring = Shape::v_ring();
-    u32 needs_q = 1;  // a word, as in WalkReader::KeyTile
     typename Walk::KeyTile next;
     KvPosition ahead;
     const auto ask = [&] {
@@ -146,10 +145,8 @@ class KeyLoop {
         if (grows) rescale(out, shrink);
         if constexpr (!kAsksEarly) ask();
       }
-      if (!walk.may_see_more()) {
-        release_q();
-        needs_q = 0;
-      }
+      const u32 needs_q = walk.may_see_more() ? 1 : 0;  // a word, as in WalkReader::KeyTile
+      if (!needs_q) release_q();
       wait(v_ring.full(at_.stage), at_.parity);
       begin_products();
       multiply_values(out, weights, at_);
@@ -157,10 +154,12 @@ class KeyLoop {
       release(v_ring.empty(at_.stage));
       at_.advance();
       seek(walk);
-      if (!keys_.seen) break;
+      if (!keys_.seen) {
+        if (needs_q) release_q();
+        break;
+      }
       start_scores(q);
     }
-    if (needs_q) release_q();
   }
 
  private:
@@ -323,18 +322,18 @@ class KeyLoop {
   __device__ __forceinline__ void mask(const Tile& tile, int row) {
     const Variant& variant = args_.call.variant();
     const Range range = binding_range(variant, tile.rows(0, Shape::kBlockQ));
-    if constexpr (kTells) {
-      if (!keys_.keeps) {
-        mask_by_range(scores_, variant, tile, row, keys_.kv_first, range);
-        return;
-      }
-    }
     // Hidden from the compiler, which would compute addresses of rows ahead of the loop and spill.
     Tile here = tile;
     if constexpr (kTells || (kTilts && Variant::kKeeps)) {
       here.b = static_cast<int>(opaque(static_cast<u32>(tile.b)));
       here.h = static_cast<int>(opaque(static_cast<u32>(tile.h)));
       here.first_row = static_cast<int>(opaque(static_cast<u32>(tile.first_row)));
+    }
+    if constexpr (kTells) {
+      if (!keys_.keeps) {
+        mask_by_range(scores_, variant, here, row, keys_.kv_first, range);
+        return;
+      }
     }
     if constexpr (kTells && Variant::template kKeepsInBlocks<64, Shape::kBlockKv>) {
       mask_scores(scores_, InBlock<Variant>{variant}, here, row, keys_.kv_first, range);

@@ -225,9 +225,14 @@ __device__ __forceinline__ void publish_tiles(const Args& args, Tiles tiles) {
     }
     if constexpr (Tiles::kDraws) {
       // A tile is drawn when the end of the one before it has begun, lest CTAs take more than their
-      // share.
-      const auto last = stage_at(steps - 1);
-      wait(ring.empty(last.stage), last.parity ^ 1);
+      // share. A short one would end before the next one's keys arrive: another is then drawn
+      // ahead.
+      constexpr int kShort = 8;  // tiles of keys
+      const u32 ahead = __popc(step.visit) < kShort ? 2 : 1;
+      if (steps >= ahead) {
+        const auto begun = stage_at(steps - ahead);
+        wait(ring.empty(begun.stage), begun.parity ^ 1);
+      }
     }
   }
   publish_place({});
