@@ -193,7 +193,7 @@ SERVING_FAULTS = [
     fault("widened-rows-without-a-fence", f"{SM90_FOLDER}convert.cuh",
           "    fence_async_proxy();\n", "", WIDENED),
     fault("widened-values-behind-the-end-stay", f"{SM90_FOLDER}convert.cuh",
-          "row - first_seen < seen_rows ? 16 : 0", "16", WIDENED),
+          "min(kv_first + row, seen.end - 1)", "kv_first + row", WIDENED),
     fault("widened-keys-of-the-first-batch-entry", f"{SM90_FOLDER}convert.cuh",
           "head += opaque(tile.entry) * tensor.batch;", "", WIDENED_CACHE),
     fault("scaled-queries-keep-their-factor", f"{SM90_FOLDER}scaled_queries.cuh",

@@ -10,8 +10,10 @@
 
 namespace kiln {
 
-// One warp's share of the rows of each tile. Every function is called by a whole warp.
-template <class Config>
+// One warp's share of the rows of each tile. Every function is called by a whole warp. kBatch: so
+// many reads of bytes are under way before the first is written. Each takes some 30 cycles, and
+// more while the tensor cores read.
+template <class Config, u32 kBatch>
 class KeyConverter {
   using Shape = AttentionSm90Shape<Config>;
   using Keys = KeysOf<Config>;
@@ -30,17 +32,21 @@ class KeyConverter {
     u32 row = threadIdx.x % 32 / 4 % kRows, slab = threadIdx.x % 32 / 4 / kRows;
     u32 chunk = threadIdx.x % 4;  // of 16 elements, in the slab
     __device__ __forceinline__ u32 column() const { return slab * 64 + chunk * 16; }
+    // Lanes behind the end of a row have nothing to widen.
+    __device__ __forceinline__ bool has_column() const {
+      return Shape::raw_row_bytes(kDim) == kDim || column() < kDim;
+    }
   };
 
  public:
   // `warp` counts the converting warps. It is uniform to the compiler too.
-  __device__ __forceinline__ explicit KeyConverter(u32 warp) : warp_(warp) {}
+  __device__ __forceinline__ explicit KeyConverter(u32 warp) : first_row_(warp * kWarpRows) {}
 
-  // The page of the lane's row. Behind the last key the table may hold anything, or end.
-  __device__ __forceinline__ u32 look_up(const SequenceTile& tile, int kv_first) const {
+  // The page of the lane's row.
+  __device__ __forceinline__ u32 look_up(const SequenceTile& tile, int kv_first, Range seen) const {
     if constexpr (!Config::Storage::kPaged) return 0;
     const int* const table = tile.p.block_table + tile.entry * tile.p.block_table_row;
-    return __ldg(table + page_place(tile.p, lane_key(tile, kv_first)).column);
+    return __ldg(table + page_place(tile.p, lane_key(tile, kv_first, seen)).column);
   }
 
   // Start to copy the keys, or the values, of a tile. One start_ for each finish_, in the same
@@ -76,25 +82,24 @@ class KeyConverter {
     i64 batch, row, head;  // strides
   };
 
-  __device__ __forceinline__ int lane_key(const SequenceTile& tile, int kv_first) const {
-    const int row = static_cast<int>(warp_ * kWarpRows + threadIdx.x % 32 % kWarpRows);
-    return tile.first_k + min(kv_first + row, tile.len_kv - 1);
+  // Rows that no query sees may be NaN, which a weight of 0 would not hide, and the table may hold
+  // anything for them, or end: the nearest row that a query sees is there again instead.
+  __device__ __forceinline__ int lane_key(const SequenceTile& tile, int kv_first,
+                                          Range seen) const {
+    const int row = static_cast<int>(first_row_ + threadIdx.x % 32 % kWarpRows);
+    return tile.first_k + max(min(kv_first + row, seen.end - 1), seen.begin);
   }
   template <int kDim>
-  __device__ __forceinline__ static bool has_column(u32 column) {
-    return Shape::raw_row_bytes(kDim) == kDim || column < kDim;
-  }
-  __device__ __forceinline__ u32 raw_at(u32 steps, u32 raw) const {
-    return raw + (warp_ * steps * 32 + threadIdx.x % 32) * 16;
+  __device__ __forceinline__ u32 raw_at(u32 raw) const {
+    return raw + first_row_ * Shape::raw_row_bytes(kDim) + threadIdx.x % 32 * 16;
   }
 
-  // Rows that no query sees are zeros: they may be NaN, which a weight of 0 would not hide. A lane
-  // finds out where its row is, in pieces of 16 bytes, and tells the others.
+  // A lane finds out where its row is, in pieces of 16 bytes, and tells the others.
   template <int kDim>
   __device__ __forceinline__ void start(u32 raw, const SequenceTile& tile, u32 page,
                                         const Tensor& tensor, int kv_first, Range seen) const {
     const Split<kDim> lane;
-    const int key = lane_key(tile, kv_first);
+    const int key = lane_key(tile, kv_first, seen);
     const Byte* head = static_cast<const Byte*>(tensor.data) + opaque(tile.h_kv) * tensor.head;
     u32 at = 0;
     if constexpr (Config::Storage::kPaged) {
@@ -104,16 +109,13 @@ class KeyConverter {
       head += opaque(tile.entry) * tensor.batch;
       at = key * static_cast<u32>(tensor.row / 16);
     }
-    head += lane.column();
-    const bool exists = has_column<kDim>(lane.column());
-    const u32 first_seen = seen.begin - kv_first - warp_ * kWarpRows - lane.row;
-    const u32 seen_rows = exists ? seen.end - seen.begin : 0;
-    const u32 to = raw_at(Split<kDim>::kSteps, raw);
-#pragma unroll 4
+    head += lane.has_column() ? lane.column() : 0;
+    asm volatile("" : "+l"(head));  // so that one addition makes each address
+    const u32 to = raw_at<kDim>(raw);
+#pragma unroll
     for (u32 step = 0; step < Split<kDim>::kSteps; ++step) {
-      const u32 row = step * Split<kDim>::kRows;
-      const u64 offset = u64{__shfl_sync(~0u, at, row + lane.row)} * 16;
-      copy_async_16(to + step * 512, head + offset, row - first_seen < seen_rows ? 16 : 0);
+      const u32 row = step * Split<kDim>::kRows + lane.row;
+      copy_async_16(to + step * 512, head + u64{__shfl_sync(~0u, at, row)} * 16, 16);
     }
     commit_copies<true>();
   }
@@ -125,23 +127,23 @@ class KeyConverter {
     wait_copies<true, 1>();
     wait(ring.empty(at.stage), at.parity);
     constexpr u32 kSteps = Split<kDim>::kSteps, kStepRows = Split<kDim>::kRows;
-    // So many steps are read before the first is written: a read takes some 30 cycles.
-    constexpr u32 kBatch = 2;
-    const u32 from = raw_at(kSteps, raw);
-    const u32 to = destination + lane.slab * Shape::kKvSlabBytes +
-                   SwizzledRows<8>::offset(warp_ * kWarpRows + lane.row, 2 * lane.chunk);
-    if (has_column<kDim>(lane.column())) {
+    const u32 from = raw_at<kDim>(raw);
+    const u32 first = destination + lane.slab * Shape::kKvSlabBytes +
+                      SwizzledRows<8>::offset(first_row_ + lane.row, 2 * lane.chunk);
+    const u32 second = first ^ 16;
+    if (lane.has_column()) {
 #pragma unroll
-      for (u32 first = 0; first < kSteps; first += kBatch) {
+      for (u32 begin = 0; begin < kSteps; begin += kBatch) {
         float4 bytes[kBatch];
 #pragma unroll
-        for (u32 i = 0; i < kBatch; ++i) bytes[i] = load_shared_16(from + (first + i) * 512);
+        for (u32 i = 0; i < kBatch && begin + i < kSteps; ++i) {
+          bytes[i] = load_shared_16(from + (begin + i) * 512);
+        }
 #pragma unroll
-        for (u32 i = 0; i < kBatch; ++i) {
-          // The rows of a step change those bits of the swizzle that the lane's row leaves 0.
-          const u32 row = (first + i) * kStepRows, at = (to ^ row % 8 * 16) + row * 128;
-          store_shared_16(at, widened(bytes[i].x, bytes[i].y));
-          store_shared_16(at ^ 16, widened(bytes[i].z, bytes[i].w));
+        for (u32 i = 0; i < kBatch && begin + i < kSteps; ++i) {
+          const u32 row = (begin + i) * kStepRows, places = row % 8 * 16;
+          store_shared_16((first ^ places) + row * 128, widened(bytes[i].x, bytes[i].y));
+          store_shared_16((second ^ places) + row * 128, widened(bytes[i].z, bytes[i].w));
         }
       }
     }
@@ -158,14 +160,13 @@ class KeyConverter {
     return {words[0], words[1], words[2], words[3]};
   }
 
-  u32 warp_;
+  u32 first_row_;
 };
 
-// The keys and values of all tiles, K of the next one before V of this one. Pages are looked up
-// while the tile before is widened.
-template <class Config, class Args>
+// The keys and values of all tiles. Pages are looked up while the tile before is widened.
+template <class Config, u32 kBatch, class Args>
 __device__ __forceinline__ void convert_keys(const Args& args, u32 warp) {
-  const KeyConverter<Config> converter(warp);
+  const KeyConverter<Config, kBatch> converter(warp);
   WalkReader<Config> walk(0);
   u32 tiles = 0;
 #pragma unroll 1
@@ -178,7 +179,7 @@ __device__ __forceinline__ void convert_keys(const Args& args, u32 warp) {
     while (true) {
       const auto next = walk.next();
       u32 page = 0;
-      if (next.exists) page = converter.look_up(tile, next.kv_first);
+      if (next.exists) page = converter.look_up(tile, next.kv_first, seen);
       if (is_under_way) converter.finish_k(tiles);
       if (next.exists) {
         converter.start_k(tile, page, next.kv_first, seen);

@@ -175,9 +175,16 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   // warpgroup that converts, 504 with two. Of three groups, those of narrow tiles of keys leave the
   // scheduler warp registers for masks that read tensors.
   constexpr bool kIsNarrow = kGroups == 3 && Shape::kBlockKv <= 64;
+  // Wide values and a user's code leave none for more reads at a time.
+  using Variant = typename Args::Variant;
+  constexpr bool kReadsAhead =
+      Config::kHeadDimV <= 128 && !Variant::kTransformsLogits && !Variant::kKeeps;
+  constexpr int kConverting = kReadsAhead ? 64 : 48;
   if (Shape::kConverts && group > kGroups) {
-    give_registers<48>();
-    if constexpr (Shape::kConverts) convert_keys<Config>(args, warp - (kGroups + 1) * 4);
+    give_registers<kConverting>();
+    if constexpr (Shape::kConverts) {
+      convert_keys<Config, kReadsAhead ? 4 : 2>(args, warp - (kGroups + 1) * 4);
+    }
   } else if (group == kGroups) {
     give_registers<kIsNarrow ? 56 : kGroups == 3 ? 32 : Shape::kConverts ? 48 : 40>();
     const int role = warp - kGroups * 4;
@@ -202,7 +209,10 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
     }
   } else {
     if constexpr (kGroups > 1) {
-      take_registers<kIsNarrow ? 152 : kGroups == 3 ? 160 : Shape::kConverts ? 208 : 232>();
+      take_registers<kIsNarrow          ? 152
+                     : kGroups == 3     ? 160
+                     : Shape::kConverts ? 232 - kConverting / 2
+                                        : 232>();
     }
     compute_query_tiles<Config>(args, group);
   }
