@@ -1,13 +1,11 @@
-"""Hopper's attention over pages: which tile many keys get, and its results in pages of many sizes."""
-
-import itertools
+"""Hopper's attention over pages: which tile many keys get, and its results in many page sizes."""
 
 import grid
 import kiln
 import pytest
 import torch
 from storage import DEVICE
-from varlen_case import VarlenCase
+from varlen_case import VarlenCase, integers, starts
 
 pytestmark = [
     pytest.mark.usefixtures("compiled", "device"),
@@ -28,8 +26,9 @@ def test_tiles_of_192_rows(page):
 @pytest.mark.parametrize(
     "options",
     [
-        dict(window=(100, 20)), dict(causal=False), dict(softcap=3.0), dict(alibi="h"),
-        dict(dtype="f16", sinks="f16"), dict(head_dim=96), dict(head_dim=72, peak="edges", scale=1.0),
+        dict(window=(100, 20)), dict(causal=False), dict(softcap=3.0),
+        dict(alibi="h"), dict(dtype="f16", sinks="f16"), dict(head_dim=96),
+        dict(head_dim=72, peak="edges", scale=1.0),
     ],
     ids=["window", "full", "softcap", "alibi", "sinks-f16", "d96", "d72-peaked"],
 )  # fmt: skip
@@ -47,15 +46,15 @@ def test_smaller_boxes_keep_128_rows(page):
 
 
 def tile_of(lens_q, lens_k, heads, heads_kv, page=0, **options):
-    integers = dict(dtype=torch.int32, device=DEVICE)
-    starts = lambda lengths: torch.tensor([0, *itertools.accumulate(lengths)], **integers)
-    empty = lambda *shape: torch.empty(*shape, 128, dtype=torch.bfloat16, device=DEVICE)
+    def empty(*shape):
+        return torch.empty(*shape, 128, dtype=torch.bfloat16, device=DEVICE)
+
     width = -(-max(lens_k) // page) if page else 0
     k = empty(width, page, heads_kv) if page else empty(sum(lens_k), heads_kv)
     where = dict(cu_seqlens_k=starts(lens_k))
     if page:
-        table = torch.zeros(len(lens_k), width, **integers)
-        where = dict(seqused_k=torch.tensor(lens_k, **integers), block_table=table)
+        table = torch.zeros(len(lens_k), width, dtype=torch.int32, device=DEVICE)
+        where = dict(seqused_k=integers(lens_k), block_table=table)
     bounds = dict(max_seqlen_q=max(lens_q), max_seqlen_k=max(lens_k), causal=True)
     q = empty(sum(lens_q), heads)
     call = dict(cu_seqlens_q=starts(lens_q), **bounds, **where, **options)
@@ -68,6 +67,7 @@ def test_rounds_choose_the_tile():
     with tiles of 128 rows, 1927 us in shares; 2048 of 16 heads 1599 and 1952 us."""
     assert tile_of([1024], [65536], 32, 8) == "128x128x2"
     assert tile_of([2048], [65536], 16, 16) == "128x128x2"
+    assert tile_of([700], [65536], 24, 4) == "128x128x2 split"
     assert tile_of([8192], [65536], 32, 8) == "192x80x2"
     assert tile_of([8192], [65536], 32, 8, page=16) == "192x64x2"
     assert tile_of([8192], [65536], 32, 8, page=1) == "128x128x3"

@@ -131,6 +131,19 @@ def test_one_sequence_of_other_lengths_than_the_bounds_say(lens_k, most):
     call.judge(given)
 
 
+@pytest.mark.parametrize("options", [dict(keys="packed"), dict(page=16, causal=False)], ids=str)
+def test_tiles_that_fill_a_round_stay_whole(options):
+    """132 of 138 tiles are one of each multiprocessor, and all share the keys of the others."""
+    case = case_of(
+        **{**dict(head_dim=8, lens_q=(380,), lens_k=(900,), heads=46, heads_kv=46), **options}
+    )
+    call = case.call(given := case.inputs())
+    call.keywords.update(max_seqlen_k=30000)
+    assert call.explain()["config"].endswith("split")
+    call.run()
+    call.judge(given)
+
+
 def test_flags_of_sequences():
     check(case_of(lens_q=(70, 65), lens_k=(1300, 600), causal=(True, False), page=64))
 
