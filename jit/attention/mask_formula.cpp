@@ -12,6 +12,7 @@ using T = ValueType;
 // The parts of a formula, as a.. == b and ?: double what they stand on.
 constexpr int kMostParts = 200;
 
+// Of what always holds, nothing needs to be known.
 Formula constant(bool holds) { return {.kind = holds ? K::unknown : K::never}; }
 
 O opposite(O comparison) {
@@ -70,7 +71,7 @@ ExpressionPointer zero() {
 class Builder {
  public:
   Formula build(const ExpressionPointer& e, bool negated) {
-    if (++parts_ > kMostParts || e->type == T::unknown) return constant(true);
+    if (++parts_ > kMostParts || e->type == T::unknown) return unread();
     if (e->type != T::boolean) return compare(negated ? O::equal : O::differ, e, zero());
     if (is_comparison(e->operation)) return comparison(*e, negated);
     switch (e->operation) {
@@ -89,11 +90,16 @@ class Builder {
       case O::choose:
         return either_way(e->operands[0], e->operands[1], e->operands[2], negated, negated);
       default:
-        return constant(true);
+        return unread();
     }
   }
+  bool has_read_all() const { return has_read_all_; }
 
  private:
+  Formula unread() {
+    has_read_all_ = false;
+    return {.kind = K::unknown};
+  }
   Formula join(K kind, const Expression& e, bool negated) {
     return joined(kind, {build(e.operands[0], negated), build(e.operands[1], negated)});
   }
@@ -116,9 +122,7 @@ class Builder {
   }
 
   Formula compare(O operation, const ExpressionPointer& a, const ExpressionPointer& b) {
-    if (++parts_ > kMostParts || a->type == T::unknown || b->type == T::unknown) {
-      return constant(true);
-    }
+    if (++parts_ > kMostParts || a->type == T::unknown || b->type == T::unknown) return unread();
     if (b->type == T::integer && splits(*b)) return split(mirrored(operation), b, a);
     if (a->type == T::integer && b->type != T::real && splits(*a)) return split(operation, a, b);
     return {.kind = K::compare, .comparison = operation, .left = a, .right = b};
@@ -140,6 +144,7 @@ class Builder {
   }
 
   int parts_ = 0;
+  bool has_read_all_ = true;
 };
 
 }  // namespace
@@ -161,6 +166,12 @@ Operation mirrored(Operation comparison) {
 
 Formula formula_of(const ExpressionPointer& condition, bool negated) {
   return Builder().build(condition, negated);
+}
+
+bool is_read_whole(const ExpressionPointer& condition) {
+  Builder builder;
+  builder.build(condition, false);
+  return builder.has_read_all();
 }
 
 }  // namespace kiln

@@ -18,6 +18,9 @@ struct Formula {
 
 // The formula of a condition or, if `negated`, of its opposite.
 Formula formula_of(const ExpressionPointer& condition, bool negated);
+// Whether the condition's formula says all of it. A part of which nothing is known leaves a
+// conjunction's formula, which then holds for more than the condition does.
+bool is_read_whole(const ExpressionPointer& condition);
 
 // The comparison that says the same of the sides in the other order, or of their negatives.
 Operation mirrored(Operation comparison);

@@ -55,7 +55,8 @@ std::string runs_beside_others(const VariantDefinition& d, const ExpressionPoint
   std::vector<ExpressionPointer> conditions, runs, others;
   collect_conditions(mask, conditions);
   for (const ExpressionPointer& one : conditions) {
-    (MaskWriter(d).bounds_rows(formula_of(one, false)) ? runs : others).push_back(one);
+    const bool bounds = is_read_whole(one) && MaskWriter(d).bounds_rows(formula_of(one, false));
+    (bounds ? runs : others).push_back(one);
   }
   if (runs.empty() || others.empty()) return "";
   const ExpressionPointer rest = joined(others), shown = joined(runs);
@@ -106,7 +107,7 @@ MaskSource mask_source(const VariantDefinition& d) {
         << "    return kiln::" << (reads_elements ? "compared_range_of" : "range_of")
         << "(*this, rows);\n  }\n";
   }
-  source.bounds_rows = MaskWriter(d).bounds_rows(shows);
+  source.bounds_rows = is_read_whole(parsed.tree) && MaskWriter(d).bounds_rows(shows);
   if (MaskWriter(d).shows_first_keys(shows)) {
     text << "  static constexpr bool kShowsFirstKeys = true;\n";
   }

@@ -360,6 +360,7 @@ def test_what_is_unknown_does_not_hide_the_rest():
     shows = one["source"].split("may_show")[1].split("may_hide")[0]
     assert "may_be_at_most(" in shows or "may_be_at_least(" in shows
     assert "skipped, and none is known to be shown whole" in one["note"]
+    assert "kMasksByRange = true" not in one["source"]  # by_head hides pairs of a query's run
     assert one["note"].endswith("tensor element 'by_head', tensor element 'its' cannot be read")
 
 

@@ -40,6 +40,13 @@ MASKS = {
                torch.int64,
                lambda e, at: (of(e["doc"], at.row) >= of(e["doc"], at.kv))
                & (of(e["doc"], at.kv) > 0)),
+    # Of elements elsewhere, nothing is known over tiles. They hide all the same.
+    "elsewhere": (dict(tensors={"doc": "i32[*]"}, mask="kv <= q && doc(kv / 2) > 1"), torch.int32,
+                  lambda e, at: (at.kv <= at.q) & (of(e["doc"], at.kv // 2) > 1)),
+    "elsewhere in rows": (dict(tensors={"doc": "i32[*]"},
+                               mask="doc(row / 2 + 3) <= doc(kv) && row + 9 >= kv"), torch.int32,
+                          lambda e, at: (of(e["doc"], at.row // 2 + 3) <= of(e["doc"], at.kv))
+                          & (at.row + 9 >= at.kv)),
 }  # fmt: skip
 
 
@@ -59,7 +66,8 @@ def test_tiles_follow_from_elements(name):
     for tensor, declared in words["tensors"].items():
         lines = [runs(LENGTH, 5, dtype, generator) for _ in range(2)]
         bound[tensor] = torch.stack(lines) if "b" in declared[3:] else lines[0]
-    heads = HEADS if name == "elements" else dict(heads=4, heads_kv=2)
+    on_hopper = name == "elements" or name.startswith("elsewhere")
+    heads = HEADS if on_hopper else dict(heads=4, heads_kv=2)
     case = AttentionCase(batch=2, len_q=LENGTH, len_kv=LENGTH, **heads)
     run(variant(**bound), case, mask=lambda at: shows(bound, at))
 
