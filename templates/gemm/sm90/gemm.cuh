@@ -337,7 +337,6 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
       arrive_at_cluster();
     }
   } else {
-    if constexpr (kMeets) arrive_at_cluster();
     if constexpr (Config::kCluster > 1) {
       sync_cluster();
     } else {
@@ -347,6 +346,8 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
     if constexpr (Config::kSwapped && Config::kCluster == 1 && Config::kMajorColumns == Major::k) {
       clear_spare_columns<Config>(params.gemm);
     }
+    // Behind what was cleared, since others write sums to stages that no copy may have filled.
+    if constexpr (kMeets) arrive_at_cluster();
     wait_for_launches();  // biases, scales and residuals are read, and the output is written
     if constexpr (Config::kApart) {
       compute_part<Config, Epilogue>(params, group, place);
