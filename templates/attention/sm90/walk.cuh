@@ -198,6 +198,7 @@ __device__ __forceinline__ void publish_tiles(const Args& args, Tiles tiles) {
     const auto ends = classifier.ends();
     const int first = ends.first, last = first + (ends.last - first) / kKeys * kKeys;
     WalkStep step{0, 0, {}, Config::kTilts ? last : first};
+    bool is_short = false;
 #pragma unroll 1
     while (true) {
       classifier.classify(step);
@@ -209,7 +210,9 @@ __device__ __forceinline__ void publish_tiles(const Args& args, Tiles tiles) {
       if constexpr (Tiles::kDraws) {
         // The last tiles are a step of their own: when it has been read, another query tile is
         // drawn.
-        if (step.flags != 0 && __popc(step.visit) > 8) {
+        constexpr int kShort = 8;  // tiles of keys
+        is_short = __popc(step.visit) < kShort;
+        if (step.flags != 0 && __popc(step.visit) > kShort) {
           const u32 last_few = last_tiles<Config::kTilts>(step.visit);
           step.flags = 0;
           publish(step.among(~last_few));
@@ -227,8 +230,7 @@ __device__ __forceinline__ void publish_tiles(const Args& args, Tiles tiles) {
       // A tile is drawn when the end of the one before it has begun, lest CTAs take more than their
       // share. A short one would end before the next one's keys arrive: another is then drawn
       // ahead.
-      constexpr int kShort = 8;  // tiles of keys
-      const u32 ahead = __popc(step.visit) < kShort ? 2 : 1;
+      const u32 ahead = is_short ? 2 : 1;
       if (steps >= ahead) {
         const auto begun = stage_at(steps - ahead);
         wait(ring.empty(begun.stage), begun.parity ^ 1);
