@@ -12,7 +12,7 @@ using T = ValueType;
 // The parts of a formula, as a.. == b and ?: double what they stand on.
 constexpr int kMostParts = 200;
 
-// Of what always holds, nothing needs to be known.
+// A condition that always holds leaves out as little as an unknown one.
 Formula constant(bool holds) { return {.kind = holds ? K::unknown : K::never}; }
 
 O opposite(O comparison) {

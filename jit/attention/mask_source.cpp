@@ -49,7 +49,7 @@ void collect_conditions(const ExpressionPointer& e, std::vector<ExpressionPointe
   for (const ExpressionPointer& operand : e->operands) collect_conditions(operand, conditions);
 }
 
-// Of a conjunction, some conditions may bound the keys of a row, as a causal one does. Where the
+// Some conditions of a conjunction may bound the keys of a row, as a causal one does. Where the
 // others hide nothing that these show, the tile is masked by their runs of keys.
 std::string runs_beside_others(const VariantDefinition& d, const ExpressionPointer& mask) {
   std::vector<ExpressionPointer> conditions, runs, others;

@@ -60,8 +60,8 @@ struct DefaultHooks {
   // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
   // need not ask for it again. For ranges that take long to compute.
   static constexpr bool kRangeFollowsKeep = false;
-  // Of a mask with keep() too: of a partial tile of which asks_keep() is false, as tile() is asked,
-  // visible() says all that is hidden. It is then asked at the tile's first key.
+  // A mask with keep() may have visible() too, which says all that is hidden of a partial tile of
+  // which asks_keep() is false. That is asked as tile() is, and visible() at the tile's first key.
   static constexpr bool kShowsRuns = false;
   // keep() is asked about a key for all rows of a lane, then about the next key: what it computes
   // of a key serves all rows, where row by row ptxas keeps it for every key, and spills. False for

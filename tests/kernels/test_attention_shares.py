@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone"),
 ]
 
-# Of one sequence, the host knows how tiles are cut.
+# The host knows how the tiles of one sequence are cut.
 ONE = dict(lens_q=(70,), lens_k=(1500,), heads=2, heads_kv=1)
 TWO = dict(lens_q=(70, 66), lens_k=(1500, 700))
 SHAPES = {

@@ -40,7 +40,7 @@ MASKS = {
                torch.int64,
                lambda e, at: (of(e["doc"], at.row) >= of(e["doc"], at.kv))
                & (of(e["doc"], at.kv) > 0)),
-    # Of elements elsewhere, nothing is known over tiles. They hide all the same.
+    # Nothing is known over tiles of elements that lie elsewhere. They hide all the same.
     "elsewhere": (dict(tensors={"doc": "i32[*]"}, mask="kv <= q && doc(kv / 2) > 1"), torch.int32,
                   lambda e, at: (at.kv <= at.q) & (of(e["doc"], at.kv // 2) > 1)),
     "elsewhere in rows": (dict(tensors={"doc": "i32[*]"},

@@ -102,6 +102,10 @@ class KeyLoop {
   __device__ __forceinline__ void attend(Walk& walk, const Tile& tile, const Queries& q,
                                          Softmax& softmax, Out& out, ReleaseQ release_q) {
     const auto k_ring = Shape::k_ring(), v_ring = Shape::v_ring();
+    // The flag is kept from tile to tile where keys are converted: found anew, it spills 156 bytes
+    // there (D256 with ALiBi). Kept, it spills in kernels of documents.
+    constexpr bool kKeepsNeed = Shape::kConverts;
+    u32 needs_q = 1;  // a word, as in WalkReader::KeyTile
     typename Walk::KeyTile next;
     KvPosition ahead;
     const auto ask = [&] {
@@ -145,8 +149,9 @@ class KeyLoop {
         if (grows) rescale(out, shrink);
         if constexpr (!kAsksEarly) ask();
       }
-      const u32 needs_q = walk.may_see_more() ? 1 : 0;  // a word, as in WalkReader::KeyTile
-      if (!needs_q) release_q();
+      const bool may_see_more = walk.may_see_more();
+      if (!kKeepsNeed || !may_see_more) needs_q = may_see_more ? 1 : 0;
+      if (!may_see_more) release_q();
       wait(v_ring.full(at_.stage), at_.parity);
       begin_products();
       multiply_values(out, weights, at_);

@@ -145,7 +145,7 @@ struct SequencePiecePlace : SequencePlace {
   u32 first_cta;
 };
 
-// What a schedule gives a CTA.
+// A schedule gives a CTA such pieces.
 struct SequencePiece : SequencePiecePlace {
   Range steps;  // of keys, counted from the first that the tile sees
 };

@@ -44,7 +44,7 @@ struct WalkStep {
   }
 };
 
-// Of many tiles that are visited in a step, the last few.
+// Returns the last few of many tiles that are visited in a step.
 template <bool kFromLast>
 __device__ __forceinline__ u32 last_tiles(u32 visit) {
   return kFromLast ? 0xfu << (__ffs(visit) - 1) : ~0u << (28 - __clz(visit));
