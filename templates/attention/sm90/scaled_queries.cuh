@@ -35,8 +35,10 @@ template <class Config>
 __device__ __forceinline__ void scale_rows(u32 warp, u32 stage, int rows) {
   using Shape = AttentionSm90Shape<Config>;
   using Words = u32[Shape::kSlabs * 4];
-  // Rows of a lane that are read before the first is written. Two of 256 columns spill.
-  constexpr u32 kTogether = Shape::kSlabs > 2 ? 1 : 2;
+  // Rows of a lane that are read before the first is written. Two of 256 columns spill, and one
+  // does beside splits, so that wide rows are read again.
+  constexpr bool kReadsAgain = Shape::kSlabs > 2;
+  constexpr u32 kTogether = kReadsAgain ? 1 : 2;
   constexpr u32 kWarpRows = Shape::kBlockQ / Shape::kScalingWarps;
   const u32 lane = threadIdx.x % 32;
 #pragma unroll 1
@@ -62,6 +64,8 @@ __device__ __forceinline__ void scale_rows(u32 warp, u32 stage, int rows) {
       const int up = query_exponent(largest);
       const float factor = power_of_two(up);
       const bool exists = static_cast<int>(row + k * 4) < rows;
+      // The registers of the first reading are free meanwhile.
+      if constexpr (kReadsAgain) load_chunks<Config>(words[k], at);
 #pragma unroll
       for (u32& word : words[k]) {
         const u32 pair = pack2<f16>(first_of(word) * factor, second_of(word) * factor);
