@@ -209,6 +209,9 @@ bool is_after_partners_met(const Mutant& mutant, std::string_view ptx, int threa
 
 std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, const Mutant& mutant,
                                                std::string_view ptx) {
+  if (is_repeated_wait(mutant, ptx)) {  // of outputs that two products share
+    return "the next wait is for the same products";
+  }
   if (is_repeated_fence(mutant, ptx)) {
     return "the fence before the scores' product is for the registers of the output too";
   }
