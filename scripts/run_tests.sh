@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 suites=(
   "run_ctest --label-exclude emulator"
   "run_pytest tests/cpu"
-  "run_pytest tests/compile"
+  "run_pytest_by_test tests/compile"
   "run_pytest_by_file tests/python"
   "run_pytest_by_file tests/cpp"
   "run_ctest --label-regex emulator"

@@ -186,11 +186,12 @@ bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_
 
 // -1: none.
 int varlen_row(const AttentionProblem& problem, int page, int arch, int sm_count, bool may_split) {
-  AttentionLengths lengths = lengths_of(problem);
   // Where a result may not depend on bounds, they choose no row.
-  if (problem.whole_tiles) lengths = {0x7fffffff, 0x7fffffff, false};
+  if (problem.whole_tiles) {
+    return first_sm90_row(problem.traits, arch, {0x7fffffff, 0x7fffffff, false, page});
+  }
+  AttentionLengths lengths = lengths_of(problem);
   lengths.page = page;
-  if (problem.whole_tiles) return first_sm90_row(problem.traits, arch, lengths);
   const int whole = whole_row(problem, lengths, arch, sm_count);
   if (whole < 0 || !may_split) return whole;
   const int shared = first_sm90_row(problem.traits, arch, lengths, {.splits = true});
