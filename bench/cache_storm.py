@@ -101,7 +101,8 @@ def kill_round(
     """Kills processes at random moments while they fill a cold cache: how many had not ended yet,
     and what is wrong afterwards."""
     shutil.rmtree(folder, ignore_errors=True)
-    ends = sorted(random.uniform(0, longest) for _ in range(killed))
+    # One in each part of the time, which was measured when the machine may have been busier.
+    ends = [random.uniform(part, part + 1) * longest / killed for part in range(killed)]
     orders = [random.sample(specs, len(specs)) for _ in ends]
     begin = time.monotonic()
     children = [start(functools.partial(fill, order)) for order in orders]
