@@ -61,6 +61,19 @@ def test_shared_tiles(name):
     assert explained_after_check(**SHARED[name])["config"].endswith("split")
 
 
+@pytest.mark.parametrize("head_dim", [64, 256])
+def test_rows_that_the_heads_leave_over(head_dim):
+    """Twelve heads have ten queries in a tile, whose last eight rows no copy fills. The warps that
+    bring bfloat16 queries into f16 read all rows."""
+    case = VarlenCase(head_dim=head_dim, lens_q=(30,), lens_k=(70,), heads=12, heads_kv=1,
+                      stored="int8", scales="heads", page=64)  # fmt: skip
+    call = case.call(given := case.inputs())
+    call.keywords.update(max_seqlen_q=104, max_seqlen_k=30000)
+    assert call.explain()["config"].endswith("split")
+    call.run()
+    call.judge(given)
+
+
 @pytest.mark.parametrize("name", ["softcap", "sinks-f16", "scale-negative"])
 def test_options(name):
     """Sinks and the LSE are of the row's head."""

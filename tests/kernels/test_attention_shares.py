@@ -131,6 +131,19 @@ def test_one_sequence_of_other_lengths_than_the_bounds_say(lens_k, most):
     call.judge(given)
 
 
+@pytest.mark.emulated  # rounds are of its 132 multiprocessors
+def test_a_tile_behind_the_bound_is_not_cut_for_blocks_that_are_missing():
+    """The only tile that fills no round may have 131 pieces, which leaves one block for the next
+    one, of queries behind the bound."""
+    case = case_of(head_dim=8, lens_q=(129,), lens_k=(400,), heads=133, heads_kv=133, causal=False,
+                   keys="packed")  # fmt: skip
+    call = case.call(given := case.inputs())
+    call.keywords.update(max_seqlen_q=100, max_seqlen_k=50000)
+    assert call.explain()["config"].endswith("split")
+    call.run()
+    call.judge(given)
+
+
 @pytest.mark.parametrize("options", [dict(keys="packed"), dict(page=16, causal=False)], ids=str)
 def test_tiles_that_fill_a_round_stay_whole(options):
     """132 of 138 tiles are one of each multiprocessor, and all share the keys of the others."""

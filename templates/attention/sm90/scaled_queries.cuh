@@ -80,10 +80,33 @@ __device__ __forceinline__ void scale_rows(u32 warp, u32 stage, int rows) {
   }
 }
 
+// Clears a warp's share of the rows that no copy fills: of a tile whose heads are no divisor of its
+// rows. scale_rows() reads all rows, and no other lane reads the same bytes.
+template <class Config>
+__device__ __forceinline__ void clear_spare_rows(u32 warp, u32 copied_rows) {
+  using Shape = AttentionSm90Shape<Config>;
+  constexpr u32 kWarpRows = Shape::kBlockQ / Shape::kScalingWarps;
+  const u32 lane = threadIdx.x % 32, first = warp * kWarpRows + lane / 8;
+#pragma unroll 1
+  for (u32 row = first; row < (warp + 1) * kWarpRows; row += 4) {
+    if (row < copied_rows) continue;
+#pragma unroll 1
+    for (u32 stage = 0; stage < Config::kQStages; ++stage) {
+      constexpr u32 kWords = Shape::kSlabs * 4;
+      const u32 zeros[kWords] = {};
+      store_chunks<Config>(Shape::q(stage) + row * 128 + lane % 8 * 16, zeros);
+    }
+  }
+}
+
 // Q of all query tiles, which load_queries() has copied.
 template <class Config, class Args>
 __device__ __forceinline__ void scale_queries(const Args& args, u32 warp) {
   using Shape = AttentionSm90Shape<Config>;
+  if constexpr (Config::Storage::kGroupsHeads) {
+    const AttentionVarlenParams& p = args.call.params();
+    clear_spare_rows<Config>(warp, p.tile_queries * p.tile_heads);
+  }
   WalkReader<Config> walk(0);
   u32 tiles = 0;
 #pragma unroll 1

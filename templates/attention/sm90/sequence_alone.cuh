@@ -46,8 +46,9 @@ class SequenceAlone {
       // Partial results of more pieces are joined in two rounds, which take as long as two steps.
       const u32 of_eight = ceil_div(steps, kMostJoinedAtOnce);
       if (of_eight <= longest + 2) longest = max(longest, of_eight);
-      // The bound that the host was told may be too low: tiles behind it are not cut.
-      if (at_ < whole || at_ >= whole + gridDim.x) longest = max(steps, 1u);
+      // The bound that the host was told may be too low: tiles behind it are cut only where all of
+      // their pieces have CTAs, of which there is one round.
+      if (at_ < whole || of_rest * most + most > gridDim.x) longest = max(steps, 1u);
       taken_.piece = static_cast<int>(piece);
       taken_.pieces = max(static_cast<int>(ceil_div(steps, longest)), 1);
       taken_.first_cta = of_rest * most;
