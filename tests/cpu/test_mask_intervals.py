@@ -36,6 +36,7 @@ void check(const char* text, Draw draw, int tiles, bool exact, void (*bind)(Draw
     const kiln::TileRows rows{b, first + shift, last + shift, len_q, len_kv};
     const kiln::Tile tile = mask.tile(rows, kv_first, kv_last);
     const kiln::Range range = mask.kv_range(rows);
+    const bool asks = tile != kiln::Tile::partial || mask.asks_keep(rows, kv_first, kv_last);
     bool any = false, all = true, outside = false, by_row = false;
     for (int row = first; row <= last; ++row) {
       for (int kv = kv_first; kv <= kv_last; ++kv) {
@@ -47,6 +48,11 @@ void check(const char* text, Draw draw, int tiles, bool exact, void (*bind)(Draw
         if constexpr (Mask::kMasksByRange) {
           const kiln::Range run = mask.visible(at);
           by_row |= kept != (run.begin <= kv && kv < run.end);
+        } else if constexpr (Mask::kShowsRuns) {
+          kiln::Position first_key = at;
+          first_key.kv = kv_first;
+          const kiln::Range run = mask.visible(first_key);
+          by_row |= !asks && kept != (run.begin <= kv && kv < run.end);
         }
         outside |= kept && !range.contains(kv);
       }
@@ -125,6 +131,8 @@ NEAR = [
     "(q ^ kv) < 64 && kv <= q",
     "q / c - kv / c <= 1 && kv <= q && (kv % d == 0 || q - kv < left)",
     "kv <= q + (row < 70 && kv < 90)",
+    "bool(q) < kv",
+    "kv <= bool(kv - 70) + q && (bool)row <= q",
 ]
 
 
@@ -161,7 +169,7 @@ class Grammar:
         divisor = self.pick("n", "7", "-n", "64", "(n + 1)")
         if self.random.random() < 0.15:
             return self.pick(f"({self.boolean(less)} ? {a} : {b})", f"({self.boolean(less)} + {b})",
-                             f"int({self.real(less)})", f"(int)({a})")  # fmt: skip
+                             f"int({self.real(less)})", f"(int)({a})", f"bool({a})")  # fmt: skip
         return self.pick(
             f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"-({a})", f"({a}) / {divisor}",
             f"({a}) % {divisor}", f"min({a}, {b})", f"max({a}, {b})", f"abs({a})", f"({a} & {b})",
@@ -195,6 +203,30 @@ class Grammar:
             f"({a} && ({self.integer(1)}))",
         )  # fmt: skip
 
+    def bound(self):
+        """What shows a query one run of keys."""
+        number = self.pick("x", "y", "mine", "len_q", str(self.random.randrange(200)))
+        return self.pick("kv <= q", "kv < n", f"kv >= {number}", f"q - kv < {number}",
+                         f"kv - row <= {number}", f"(kv <= q || kv < {number})", f"q >= {number}",
+                         f"{number} == kv", f"!(kv > q || kv < {number})")  # fmt: skip
+
+    def other(self):
+        """A comparison, of which much cannot be read over intervals."""
+        left = self.pick("own(b, kv / 2)", "its(q - kv + 9)", "own(b, q)", "its(kv)", "its(kv % 64)",
+                         "flag(min(kv, q))", "h", self.integer(1))  # fmt: skip
+        right = self.pick("own(b, kv)", "its(row)", "x", "1", "own(b, q / 3)", self.integer(1))
+        return f"{left} {self.pick('<', '>=', '==', '!=')} {right}"
+
+    def conjunction(self):
+        """Runs of keys beside what else hides keys, some of which is unknown."""
+        others = [self.pick(self.other(), f"({self.other()} || {self.other()})", self.boolean(1),
+                            f"({self.bound()} || {self.other()})", f"!({self.other()})",
+                            f"({self.bound()} ? {self.other()} : {self.bound()})")
+                  for _ in range(self.pick(0, 1, 1, 2))]  # fmt: skip
+        parts = others + [self.bound() for _ in range(self.pick(1, 1, 2))]
+        self.random.shuffle(parts)
+        return " && ".join(parts)
+
 
 FILL = """
   const int kind = draw(0, 5);
@@ -211,13 +243,16 @@ TABLES = {"own_1": "int", "its_0": "kiln::i64", "flag_0": "bool"}
 
 
 def fill_of(source):
-    """FILL, and the elements and bounds of the tables that the mask reads at positions."""
-    return FILL + "".join(
-        f"static Elements<{kind}> {name}; "
-        f"{name}.bind(draw, mask.arguments.{name[:-2]}, mask.element_bounds.{name});\n"
-        for name, kind in TABLES.items()
-        if f"kiln::ElementBounds {name};" in source
-    )
+    """FILL, and the tables' elements, with the bounds of those that are read at positions."""
+    fill = FILL + "kiln::ElementBounds unused;\n"
+    for name, kind in TABLES.items():
+        if f"> {name[:-2]};" not in source:
+            continue
+        is_bounded = f"kiln::ElementBounds {name};" in source
+        bounds = f"mask.element_bounds.{name}" if is_bounded else "unused"
+        fill += f"static Elements<{kind}> {name}; "
+        fill += f"{name}.bind(draw, mask.arguments.{name[:-2]}, {bounds});\n"
+    return fill
 
 
 # Runs of equal elements, as documents have; of one call in four, no bounds are known.
@@ -269,14 +304,15 @@ def test_random_masks_are_never_wrong(tmp_path):
             ["flag", "bool[*]"],
         ],
     }
-    definitions = [{**types, "mask": grammar.boolean(3)} for _ in range(80)]
-    sources = rendered(definitions)
+    texts = [grammar.boolean(3) for _ in range(60)] + [grammar.conjunction() for _ in range(20)]
+    definitions = [{**types, "mask": text} for text in texts]
+    sources = [one["source"] for one in rendered(definitions)]
     masks = [
-        (d, fill_of(one["source"]))
-        for d, one in zip(definitions, sources)
-        if "kv_range" in one["source"]
-    ][:40]
-    assert len(masks) == 40
+        (definition, fill_of(source))
+        for definition, source in zip(definitions, sources)
+        if "kv_range" in source
+    ][-42:]
+    assert len(masks) == 42 and sum("kShowsRuns = true" in source for source in sources) > 2
     output = run(program(tmp_path, masks, 0, 300))
     decided = sum(int(line.split("decided ")[1].split()[0]) for line in output.splitlines())
     assert decided > 1000, output
@@ -311,6 +347,15 @@ def test_a_mask_that_cannot_be_read_keeps_its_kernel():
         (one,) = rendered([{**ELEMENTS, "mask": text}])
         assert not has_intervals(one["source"])
         assert "is evaluated for every pair: " + note in one["note"]
+
+
+def test_a_table_hides_the_function_of_its_name():
+    for name in "abs", "min", "max":
+        index = "kv" if name == "abs" else "b, kv"
+        definition = {"tensors": [[name, "i32[*]" if name == "abs" else "i32[*, *]"]]}
+        (one,) = rendered([{**definition, "mask": f"{name}({index}) < 3"}])
+        assert f"kiln::ElementBounds {name}_" in one["source"], name
+        assert "kMasksByRange = true" not in one["source"], name
 
 
 def test_masks_that_show_each_query_one_run_of_keys_are_applied_so():
