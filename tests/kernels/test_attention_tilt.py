@@ -82,7 +82,7 @@ def test_expressions_that_tilt(name):
 
 
 def test_alibi_beside_a_tilt_up_to_the_row():
-    """Logits of a row are known from those of its own key: ALiBi's is not 0 at the key at the row."""
+    """A row's logits follow from that of its own key, where ALiBi's share is not 0."""
     words, _, adds = TILTED["past of rows"]
     case = AttentionCase(len_q=66, len_kv=300, causal=True, alibi="h", sinks="f32", **MANY)
     slope = torch.tensor((0.0, 0.2, 0.01, -0.03), device=DEVICE).repeat(case.heads // 4)
