@@ -15,7 +15,7 @@ void collect(const ExpressionPointer& e, bool negative, MaskTerms& sum) {
       collect(e->operands[0], !negative, sum);
       return;
     case Operation::convert:  // of an int to an int, as in (int)q or +q
-      if (e->operands[0]->type != ValueType::integer) break;
+      if (e->type != ValueType::integer || e->operands[0]->type != ValueType::integer) break;
       collect(e->operands[0], negative, sum);
       return;
     case Operation::name:

@@ -293,6 +293,7 @@ class Parser {
     if (!one && text != "min" && text != "max" && text != "fminf" && text != "fmaxf") {
       return nullptr;
     }
+    if (type_of_(text).exists) return nullptr;  // a table of this name hides the function
     const bool floats = text[0] == 'f';
     const std::size_t bracket = at_;
     expect("(");

@@ -128,7 +128,7 @@ std::string signature_of(const UserDeclarations& d) {
 }
 
 void check_param_value(const UserDeclarations& d, const VariantParam& param, double value) {
-  const bool whole = value == std::floor(value) && std::abs(value) < 2147483648.0;
+  const bool whole = value == std::floor(value) && value >= -2147483648.0 && value < 2147483648.0;
   if (param.dtype == DType::i32 && !whole) {
     refuse_declaration(d, "parameter '" + param.name + "' must be a 32-bit whole number");
   }

@@ -236,7 +236,7 @@ struct UserVariant : kiln::VariantDefaults {
 #pragma unroll 1
     for (; plane <= last_plane; ++plane) {
 #pragma unroll 1
-      for (int i = max(rows.q_first, 0) / kBlock; i <= rows.q_last / kBlock; ++i) {
+      for (int i = max(rows.q_first, 0) / kBlock; i <= max(rows.q_last, 0) / kBlock; ++i) {
 #pragma unroll 1
         for (int j = kv_first / kBlock; j <= last_key; j += 2) {
           const bool first = blocks.at(plane, i, j) != 0;  // both at the same time

@@ -80,6 +80,11 @@ TEST_CASE("what an epilogue cannot be is said in one sentence") {
                     "Epilogue 'scaled': takes 2 parameters and 1 tensors, got 1 and 0");
   CHECK_THROWS_WITH(epilogue.bind({1.0, 0.5}, {half({8}, DType::f32)}),
                     "Epilogue 'scaled': parameter 'shift' must be a 32-bit whole number");
+  const auto bound = [&](double shift) { epilogue.bind({1.0, shift}, {half({8}, DType::f32)}); };
+  CHECK_NOTHROW(bound(-2147483648.0));
+  CHECK_NOTHROW(bound(2147483647.0));
+  CHECK_THROWS(bound(-2147483649.0));
+  CHECK_THROWS(bound(2147483648.0));
 }
 
 TEST_CASE("a call checks bound tensors and packs them behind its parameters") {

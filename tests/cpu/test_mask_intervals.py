@@ -8,6 +8,7 @@ import random
 import subprocess
 
 from host_masks import build, has_intervals, rendered, struct_of
+from mask_grammar import Grammar
 
 MAIN = """
 struct Draw {
@@ -36,6 +37,7 @@ void check(const char* text, Draw draw, int tiles, bool exact, void (*bind)(Draw
     const kiln::TileRows rows{b, first + shift, last + shift, len_q, len_kv};
     const kiln::Tile tile = mask.tile(rows, kv_first, kv_last);
     const kiln::Range range = mask.kv_range(rows);
+    const bool asks = tile != kiln::Tile::partial || mask.asks_keep(rows, kv_first, kv_last);
     bool any = false, all = true, outside = false, by_row = false;
     for (int row = first; row <= last; ++row) {
       for (int kv = kv_first; kv <= kv_last; ++kv) {
@@ -47,6 +49,11 @@ void check(const char* text, Draw draw, int tiles, bool exact, void (*bind)(Draw
         if constexpr (Mask::kMasksByRange) {
           const kiln::Range run = mask.visible(at);
           by_row |= kept != (run.begin <= kv && kv < run.end);
+        } else if constexpr (Mask::kShowsRuns) {
+          kiln::Position first_key = at;
+          first_key.kv = kv_first;
+          const kiln::Range run = mask.visible(first_key);
+          by_row |= !asks && kept != (run.begin <= kv && kv < run.end);
         }
         outside |= kept && !range.contains(kv);
       }
@@ -125,6 +132,8 @@ NEAR = [
     "(q ^ kv) < 64 && kv <= q",
     "q / c - kv / c <= 1 && kv <= q && (kv % d == 0 || q - kv < left)",
     "kv <= q + (row < 70 && kv < 90)",
+    "bool(q) < kv",
+    "kv <= bool(kv - 70) + q && (bool)row <= q",
 ]
 
 
@@ -143,59 +152,6 @@ def test_the_usual_masks_are_exact(tmp_path):
         assert needed > 100 and visited <= 1.5 * needed, line
 
 
-class Grammar:
-    """Random masks of every construct that is read, with values near and beyond the ints' ends."""
-
-    def __init__(self):
-        self.random = random.Random()
-
-    def pick(self, *choices):
-        return self.random.choice(choices)
-
-    def integer(self, depth):
-        if depth == 0 or self.random.random() < 0.2:
-            return self.pick("q", "kv", "row", "b", "h", "len_q", "len_kv", "x", "y", "n", "mine",
-                             "own(b, q)", "own(b, kv)", "its(kv)", "its(row)", "int(flag(at.kv))",
-                             str(self.random.randrange(70)), "q - kv", "0x1f", "017")  # fmt: skip
-        a, b, less = self.integer(depth - 1), self.integer(depth - 1), depth - 1
-        divisor = self.pick("n", "7", "-n", "64", "(n + 1)")
-        if self.random.random() < 0.15:
-            return self.pick(f"({self.boolean(less)} ? {a} : {b})", f"({self.boolean(less)} + {b})",
-                             f"int({self.real(less)})", f"(int)({a})")  # fmt: skip
-        return self.pick(
-            f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"-({a})", f"({a}) / {divisor}",
-            f"({a}) % {divisor}", f"min({a}, {b})", f"max({a}, {b})", f"abs({a})", f"({a} & {b})",
-            f"({a} & 15)", f"({a} | {b})", f"({a} ^ {b})", f"(({a}) >> {self.random.randrange(6)})",
-            f"(({a}) << {self.random.randrange(6)})", f"~({a})", f"{a} - {b}", f"{a} + {b}",
-        )  # fmt: skip
-
-    def real(self, depth):
-        if depth == 0:
-            return self.pick("at.distance", "s", "1.5", "2.f", ".25", "(float)kv", "1.f * float(q)")
-        a, b = self.real(depth - 1), self.real(depth - 1)
-        return self.pick(f"({a} + {b})", f"({a} - {b})", f"{a} * {b}", f"({a}) / {b}", f"-({a})",
-                         f"fabsf({a})", f"fminf({a}, {b})", f"(float)({self.integer(0)})",
-                         f"({a} + {self.integer(0)})")  # fmt: skip
-
-    def boolean(self, depth):
-        if depth == 0 or self.random.random() < 0.4:
-            compare = self.pick("<", "<=", ">", ">=", "==", "!=")
-            if self.random.random() < 0.1:
-                return self.pick("flag(row)", "flag(kv)")
-            if self.random.random() < 0.2:
-                return f"({self.real(1)} {compare} {self.real(1)})"
-            left, right = self.integer(depth), self.integer(min(depth, 1))
-            if self.random.random() < 0.2:
-                left = f"static_cast<long long>({left})"
-            return f"({left} {compare} {right})"
-        a, b = self.boolean(depth - 1), self.boolean(depth - 1)
-        return self.pick(
-            f"({a} && {b})", f"({a} || {b})", f"!{a}", f"({a} == {b})", f"({a} != {b})",
-            f"({a} ? {b} : {self.boolean(depth - 1)})", f"({a} and not {b})", f"({a} & {b})",
-            f"({a} && ({self.integer(1)}))",
-        )  # fmt: skip
-
-
 FILL = """
   const int kind = draw(0, 5);
   mask.arguments.x.value = kind == 0 ? draw(-2147483647 - 1, 2147483646) : draw(-300, 300);
@@ -211,13 +167,16 @@ TABLES = {"own_1": "int", "its_0": "kiln::i64", "flag_0": "bool"}
 
 
 def fill_of(source):
-    """FILL, and the elements and bounds of the tables that the mask reads at positions."""
-    return FILL + "".join(
-        f"static Elements<{kind}> {name}; "
-        f"{name}.bind(draw, mask.arguments.{name[:-2]}, mask.element_bounds.{name});\n"
-        for name, kind in TABLES.items()
-        if f"kiln::ElementBounds {name};" in source
-    )
+    """FILL, and the tables' elements, with the bounds of those that are read at positions."""
+    fill = FILL + "kiln::ElementBounds unused;\n"
+    for name, kind in TABLES.items():
+        if f"> {name[:-2]};" not in source:
+            continue
+        is_bounded = f"kiln::ElementBounds {name};" in source
+        bounds = f"mask.element_bounds.{name}" if is_bounded else "unused"
+        fill += f"static Elements<{kind}> {name}; "
+        fill += f"{name}.bind(draw, mask.arguments.{name[:-2]}, {bounds});\n"
+    return fill
 
 
 # Runs of equal elements, as documents have; of one call in four, no bounds are known.
@@ -269,14 +228,15 @@ def test_random_masks_are_never_wrong(tmp_path):
             ["flag", "bool[*]"],
         ],
     }
-    definitions = [{**types, "mask": grammar.boolean(3)} for _ in range(80)]
-    sources = rendered(definitions)
+    texts = [grammar.boolean(3) for _ in range(60)] + [grammar.conjunction() for _ in range(20)]
+    definitions = [{**types, "mask": text} for text in texts]
+    sources = [one["source"] for one in rendered(definitions)]
     masks = [
-        (d, fill_of(one["source"]))
-        for d, one in zip(definitions, sources)
-        if "kv_range" in one["source"]
-    ][:40]
-    assert len(masks) == 40
+        (definition, fill_of(source))
+        for definition, source in zip(definitions, sources)
+        if "kv_range" in source
+    ][-42:]
+    assert len(masks) == 42 and sum("kShowsRuns = true" in source for source in sources) > 2
     output = run(program(tmp_path, masks, 0, 300))
     decided = sum(int(line.split("decided ")[1].split()[0]) for line in output.splitlines())
     assert decided > 1000, output
@@ -311,6 +271,15 @@ def test_a_mask_that_cannot_be_read_keeps_its_kernel():
         (one,) = rendered([{**ELEMENTS, "mask": text}])
         assert not has_intervals(one["source"])
         assert "is evaluated for every pair: " + note in one["note"]
+
+
+def test_a_table_hides_the_function_of_its_name():
+    for name in "abs", "min", "max":
+        index = "kv" if name == "abs" else "b, kv"
+        definition = {"tensors": [[name, "i32[*]" if name == "abs" else "i32[*, *]"]]}
+        (one,) = rendered([{**definition, "mask": f"{name}({index}) < 3"}])
+        assert f"kiln::ElementBounds {name}_" in one["source"], name
+        assert "kMasksByRange = true" not in one["source"], name
 
 
 def test_masks_that_show_each_query_one_run_of_keys_are_applied_so():

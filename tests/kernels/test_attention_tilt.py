@@ -81,6 +81,16 @@ def test_expressions_that_tilt(name):
     run([odd, variant], case, logits=logits, mask=lambda at: mask(at) & (at.kv % 3 != 1))
 
 
+def test_alibi_beside_a_tilt_up_to_the_row():
+    """A row's logits follow from that of its own key, where ALiBi's share is not 0."""
+    words, _, adds = TILTED["past of rows"]
+    case = AttentionCase(len_q=66, len_kv=300, causal=True, alibi="h", sinks="f32", **MANY)
+    slope = torch.tensor((0.0, 0.2, 0.01, -0.03), device=DEVICE).repeat(case.heads // 4)
+    variant = jit.Variant("rows", **words)(slope=slope)
+    run(variant, case, mask=lambda at: at.kv <= at.row,
+        logits=lambda s, at: s + adds(slope.to(s.dtype).view(1, -1, 1, 1), at))  # fmt: skip
+
+
 @pytest.mark.parametrize("head_dim", [64, 128])
 def test_masks_of_tensors_beside_tilts(head_dim):
     """The mask says which tiles are skipped and which are asked about by pairs; of the others, the

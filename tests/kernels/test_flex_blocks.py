@@ -150,6 +150,14 @@ def test_the_scores_of_blocks_are_an_expression_that_is_read():
         assert "cap_before(" in kernel["source"]
 
 
+@pytest.mark.parametrize("shown", [causal, None])
+def test_lists_of_heads_that_are_computed_together(shown):
+    """Few queries make tiles of several heads, whose blocks differ from what the mask says."""
+    states, lists = random_lists(2, 4, 1, 5, seed=4)
+    block_mask = block_mask_of(lists, (3, 300), (64, 64), shown)
+    check_states(inputs(len_q=3, len_kv=300), states, (64, 64), block_mask)
+
+
 def test_lists_without_a_mask_for_all_heads():
     states, lists = random_lists(1, 1, 2, 4, seed=3)
     block_mask = BlockMask.from_kv_blocks(

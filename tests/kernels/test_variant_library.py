@@ -132,6 +132,16 @@ def test_blocks_that_a_table_lists(planes, dtype, len_q):
     assert torch.equal(out, clean)
 
 
+def test_queries_ahead_of_all_blocks_are_of_the_first():
+    blocks = torch.tensor([[[1, 1, 0], [0, 1, 1], [0, 0, 1]]], dtype=torch.bool, device=DEVICE)
+    case = AttentionCase(**{**SHAPE, "len_q": 300, "len_kv": 130})
+
+    def mask(at):
+        return blocks[0, at.q[0].clamp(min=0) // 64, at.kv[0] // 64]
+
+    run(variants.block_sparse(blocks, 64), case, mask=mask)
+
+
 def test_blocks_that_are_no_table():
     with pytest.raises(ValueError, match="size must be 16 or more, got 8"):
         variants.block_sparse(torch.ones(1, 2, 2, dtype=torch.bool), 8)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 SKIPPED, PARTIAL, FULL = 0, 1, 2
+MIXED = 3  # of several heads together: a block that is not the same of all
 OVERHANG = 256  # keys: no tile reaches as far behind the last one
 LARGE = 1 << 30  # the block size by which PyTorch says that there are no blocks
 
@@ -70,8 +71,8 @@ def _make(lists: tuple[Any, ...], size: tuple[int, int], len_q: int, len_kv: int
             states = torch.where(_dense(lists[2], lists[3], rows, columns), FULL, states)
         heads = states.size(1)
         if heads > 1:
-            seen, full = (states != SKIPPED).any(1), (states == FULL).all(1)
-            together = torch.where(full, FULL, seen.to(torch.uint8))
+            is_same = (states == states[:, :1]).all(1)
+            together = torch.where(is_same, states[:, 0], MIXED)
             states = torch.cat([states, together[:, None].to(torch.uint8)], 1)
         states = states.to(torch.uint8)
         bounds = _bounds(states, size[1], len_kv)

@@ -53,23 +53,25 @@ struct UserVariant : UserMask {
   __device__ __forceinline__ kiln::Tile tile(const kiln::TileRows& rows, int kv_first,
                                              int kv_last) const {
     const kiln::Range queries = query_blocks(rows);
-    bool any = false, all = true;
+    bool any = false, all = true, asks = true;
     for (int i = queries.begin; i <= queries.end; ++i) {
       const kiln::u8* const states = line(arguments.blocks, rows.b, plane(rows.h), i);
       for (int j = kv_first / kBlockKeys; j <= kv_last / kBlockKeys; ++j) {
         const int state = __ldg(states + j);
         any = any || state != 0;
         all = all && state == 2;
+        asks = asks && state == 1;
       }
     }
     if (!any) return kiln::Tile::skip;
     if (all) return kiln::Tile::full;
-    if (!is_in_block(rows, kv_first, kv_last)) return kiln::Tile::partial;
+    // What mask_mod says of a block that is not partial for all heads of the tile decides nothing.
+    if (!asks || !is_in_block(rows, kv_first, kv_last)) return kiln::Tile::partial;
     return UserMask::tile(rows, kv_first, kv_last);
   }
   __device__ __forceinline__ bool asks_keep(const kiln::TileRows& rows, int kv_first,
                                             int kv_last) const {
-    if (!is_in_block(rows, kv_first, kv_last)) return true;
+    if (rows.h < 0 || !is_in_block(rows, kv_first, kv_last)) return true;
     return !UserMask::kMasksByRange && UserMask::asks_keep(rows, kv_first, kv_last);
   }
 
@@ -87,6 +89,7 @@ struct UserVariant : UserMask {
   __device__ __forceinline__ kiln::Range visible(const kiln::Position& at) const {
     return state(at) == 2 ? kiln::Range{0, at.len_kv} : UserMask::visible(at);
   }
+  // Tiles of a single head alone ask this, whose partial blocks are what mask_mod says of them.
   __device__ __forceinline__ bool keep_in_block(const kiln::Position& at) const {
     return UserMask::keep(at);
   }

@@ -212,7 +212,7 @@ class KeyLoop {
     for (int r = 0; r < Softmax::kRows; ++r) {
       Position own = tile.position(first_row() + Shape::ScoreMap::row(r), 0);
       own.kv = Variant::kTiltsFromRow ? min(own.q, own.row) : own.q;
-      own.distance = to_float(own.q - own.kv);
+      own.row_distance = own.distance = to_float(own.q - own.kv);
       own_[r] = variant.template logits<false>(0.0f, own) * kLog2e;
       if (r > 0) continue;
       set_scale(call_of(args_.call.params()).scale * variant.tilt_factor(own), 0);
