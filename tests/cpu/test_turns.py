@@ -23,16 +23,19 @@ def test_words_are_those_in_brackets_without_a_schedule():
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "452fe2ad1d36"])
-def test_every_word_is_in_a_test_that_runs(seed):
+def test_every_word_that_does_not_rest_is_in_a_test_that_runs(seed):
     chosen = turns.chosen(GRID, seed)
-    assert words(chosen) == words(GRID)
+    assert words(chosen) >= {word for word in words(GRID) if not turns.rests(word, "test_it", seed)}
     assert len(chosen) < len(GRID) / 2
     assert chosen == turns.chosen(GRID[::-1], seed)
 
 
-def test_tests_without_common_words_all_run():
-    names = [f"test_it[late-case{i}]" for i in range(9)]
-    assert turns.chosen(names, "0") == set(names)
+def test_tests_without_common_words_run_if_their_word_does_not_rest():
+    names = [f"test_it[late-case{i}]" for i in range(90)]
+    chosen = turns.chosen(names, "0")
+    awake = {name for name in names if not turns.rests(*turns.words_of(name), "test_it", "0")}
+    assert awake < chosen < set(names)
+    assert 50 <= len(awake) <= 70
     assert turns.chosen(["test_it"], "0") == {"test_it"}
     assert turns.chosen(["test_it[late]"], "0") == {"test_it[late]"}
 

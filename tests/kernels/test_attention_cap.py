@@ -14,11 +14,13 @@ from variant_case import run
 
 pytestmark = pytest.mark.usefixtures("device")
 
-# More tiles than there are multiprocessors, for the sm_90a path; and a few queries.
+# Half as many tiles as there are multiprocessors, for the sm_90a path; and a few queries.
 SHAPES = {
-    "many": dict(head_dim=128, len_q=70, len_kv=210, heads=140, heads_kv=35),
+    "many": dict(head_dim=128, len_q=70, len_kv=210, heads=68, heads_kv=17),
     "few": dict(len_q=3, len_kv=210, heads=8, heads_kv=2),
 }
+TWO_TILES = dict(len_q=230, heads=36, heads_kv=9)  # of each head
+SEVERAL = dict(len_q=70, heads=140, heads_kv=35)  # tiles of some blocks
 CAPPED = jit.Variant("capped", params={"a": "f32", "c": "f32"}, logits="a * tanh(logit / c)")
 # Whatever the signs are, results are the expression's.
 FACTORS = [(3.0, 3.0), (-3.0, 2.0), (2.0, -0.5), (-1.5, -1.5), (0.0, 2.0), (-0.0, 2.0), (0.0, 0.0),
@@ -43,17 +45,19 @@ def test_factors_of_any_sign_and_zero(shape, causal):
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize("cap", [5.0, 30.0, 90.0])
 def test_logits_near_the_cap_and_far_from_it(dtype, head_dim, cap):
-    shape = dict(SHAPES["many"], dtype=dtype, head_dim=head_dim, softcap=cap, len_q=230)
+    shape = dict(SHAPES["many"], dtype=dtype, head_dim=head_dim, softcap=cap, **TWO_TILES)
+    if grid.arch().startswith("sm_90"):
+        assert AttentionCase(**shape, causal=True).explain()["path"] == "sm_90a"
     for scale in (None, 2.0, -0.7, 0.0, 2.0**30):
         AttentionCase(**shape, causal=True, scale=scale).check()
-    AttentionCase(**shape, window=(90, 20), sinks="f32").check()
+    AttentionCase(**{**shape, **SEVERAL}, window=(90, 20), sinks="f32").check()
     AttentionCase(**shape, magnitude=2.0**-40, scale=2.0**36).check()
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_keys_near_the_cap_among_others(sign):
     """Tiles after one with such keys take the same way for a while, and rows before them do not."""
-    case = AttentionCase(head_dim=128, len_q=200, len_kv=1500, heads=140, heads_kv=140, softcap=9.0)
+    case = AttentionCase(head_dim=128, len_q=200, len_kv=1500, heads=36, heads_kv=36, softcap=9.0)
     q, k, v = case.inputs()
     k[:, [3, 801]] *= 40 * sign
     k[:, 1290] = k[:, 1290].abs() * -30 * sign

@@ -112,8 +112,8 @@ def test_masks_of_tensors_beside_tilts(head_dim):
 
 def test_blocks_beside_tilts():
     """A BlockMask's tiles are drawn, and visited from the last key back."""
-    q, k, v = inputs(batch=1, heads=140, heads_kv=35, len_q=230, len_kv=430)
-    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(35)
+    q, k, v = inputs(batch=1, heads=68, heads_kv=17, len_q=230, len_kv=430)
+    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(17)
     document = torch.arange(430, device=DEVICE) // 150
 
     def tilted(score, b, h, q_idx, kv_idx):
@@ -133,8 +133,8 @@ def test_blocks_beside_tilts():
 @pytest.mark.parametrize("len_q", [230, 430])
 def test_magnitudes_beside_a_mask_of_the_past(len_q):
     """Positions of flex_attention count from 0 on both sides."""
-    given = inputs(batch=1, heads=140, heads_kv=35, len_q=len_q, len_kv=430)
-    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(35)
+    given = inputs(batch=1, heads=68, heads_kv=17, len_q=len_q, len_kv=430)
+    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(17)
 
     def biased(score, b, h, q_idx, kv_idx):
         return score - slopes[h] * abs(q_idx - kv_idx)

@@ -1,9 +1,9 @@
 """Which tests of tests/kernels `make test` runs on the emulated device: nearly all of their time
 goes into compiling kernels, and most of these differ by a combination of what others have too.
 
-Of each function's tests a cover, that is with every word of the names in brackets whose turn it is in
-one of them at least, and a share of the others. KILN_TEST_SEED decides all of this. Without it, in
-the full size and with KILN_TEST_FULL=1, all.
+Of each function's tests a cover, that is with every word of the names in brackets that does not rest
+in one of them at least, and a share of the others. KILN_TEST_SEED decides all of this. Without it,
+in the full size and with KILN_TEST_FULL=1, all.
 """
 
 import collections
@@ -13,7 +13,7 @@ import zlib
 import grid
 
 SHARE = 8  # one of so many of those that are not in the cover
-RESTS = 3  # one of so many words of a function rests: CI has 30 minutes for everything
+RESTS = 3  # one of so many words of a function's tests rests: CI has 30 minutes for all suites
 
 
 def words_of(name):
@@ -22,8 +22,13 @@ def words_of(name):
     return set(inside.removesuffix("]").split("-")) - {"", *grid.schedules()}
 
 
+def rests(word, function, seed):
+    """Whether a word of the names of a function's tests asks for none with this seed."""
+    return zlib.crc32(f"{seed}word{function}-{word}".encode()) % RESTS == 0
+
+
 def cover(names, counts):
-    """Takes the first name that has most new words which count, until none has any; at least one."""
+    """Takes the first name that has most new words that count, until none has any; at least one."""
     left = {name: {word for word in words_of(name) if counts(word)} for name in names}
     chosen = []
     while left:
@@ -42,10 +47,10 @@ def chosen(names, seed, share=SHARE):
     def number(name, of):
         return zlib.crc32(f"{seed}{of}{grid.without_schedule(name)}".encode())
 
-    (function,) = {name.partition("[")[0] for name in names}
+    function, _, _ = min(names).partition("[")
 
     def counts(word):
-        return zlib.crc32(f"{seed}{function}{word}".encode()) % RESTS != 0
+        return not rests(word, function, seed)
 
     first = cover(sorted(names, key=lambda name: (number(name, "cover"), name)), counts)
     return {*first, *(name for name in names if number(name, "share") % share == 0)}
