@@ -1,9 +1,9 @@
 """Which tests of tests/kernels `make test` runs on the emulated device: nearly all of their time
 goes into compiling kernels, and most of these differ by a combination of what others have too.
 
-Of each function's tests a cover, that is with every word of the names in brackets that does not rest
-in one of them at least, and a share of the others. KILN_TEST_SEED decides all of this. Without it,
-in the full size and with KILN_TEST_FULL=1, all.
+Of each function's tests a cover, that is with every word of the names in brackets that does not
+rest in one of them at least, and a share of the others. KILN_TEST_SEED decides all of this. Without
+it, in the full size and with KILN_TEST_FULL=1, all.
 """
 
 import collections
