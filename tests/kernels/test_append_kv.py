@@ -142,6 +142,24 @@ def test_slots_that_are_skipped():
         dataclasses.replace(FUSED, slots=slots, query_out="plain").check()
 
 
+@pytest.mark.parametrize("stored,dim", [("", 64), ("e4m3", 128), ("int8", 10)])
+def test_slots_of_several_tokens(stored, dim):
+    """Each element is of one of them, and beside them nothing is written."""
+    case = AppendCase(cache=stored, dim=dim, tokens=300, pages=3)
+    key, value, _, _, _ = case.inputs()
+    _, caches = case.caches()
+    kept = [cache.clone() for cache in caches]
+    slots = torch.arange(300, device=DEVICE) * 7 % 5 + 2
+    jit.append_kv(key, value, *caches, slots)
+    for given, cache, before in zip((key, value), caches, kept):
+        for slot in range(12):
+            found = cache[slot // 4, slot % 4]
+            tokens = quantized(given[slots == slot].float(), found.dtype)
+            may_be = tokens if len(tokens) else before[slot // 4, slot % 4][None]
+            same = same_bits(found[None].expand(may_be.shape), may_be)
+            assert same.any(0).all(), f"slot {slot} has other elements"
+
+
 def test_tokens_beyond_the_slots_are_neither_read_nor_written():
     case = dataclasses.replace(FUSED, slots=(4, 2), tokens=6)
     key, value, query, slots, words = case.inputs()

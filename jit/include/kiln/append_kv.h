@@ -45,8 +45,8 @@ struct AppendKvOptions {
 //
 // Head dims are even and at most 512. The last stride of each tensor is 1 (of positions,
 // slot_mapping and scales it is free), and all other strides are free, so the caches may interleave
-// with each other. Two tokens with one slot leave it undefined which of them is there. A position
-// outside of the tables takes their nearest row.
+// with each other. Two tokens with one slot leave it undefined which of them each element there is
+// of. A position outside of the tables takes their nearest row.
 //
 // Everything is computed in f32 and rounded once. What is not normed, rotated or quantised keeps
 // its bits. One launch does it all; the same inputs give the same bits in every batch.
