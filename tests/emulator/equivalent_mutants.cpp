@@ -131,6 +131,11 @@ std::string_view why_equivalent_sm90(const Specialization& spec, const Mutant& m
     if (starts(mutant, "cp.async.bulk.wait_group") || starts(mutant, "bar.sync")) {
       return "the CTA has one tile, of which a group writes each slab into memory of its own";
     }
+    constexpr std::string_view kMeeting = "barrier.cluster.wait";
+    if (starts(mutant, kMeeting) && mutant.line == lines_of(ptx, kMeeting).back()) {
+      return "the CTA has waited for all that others send, and what it has sent itself arrives on "
+             "the device even if it has ended";
+    }
   }
   if (is_repeated_wait(mutant, ptx)) return "the next wait is for the same products";
   if (traits.stores != Access::elements) return {};
