@@ -101,7 +101,7 @@ def kill_round(
     """Kills processes at random moments while they fill a cold cache: how many had not ended yet,
     and what is wrong afterwards."""
     shutil.rmtree(folder, ignore_errors=True)
-    # One in each part of the time, which was measured when the machine may have been busier.
+    # One process is killed in each part of the time, which a busier machine may have taken.
     ends = [random.uniform(part, part + 1) * longest / killed for part in range(killed)]
     orders = [random.sample(specs, len(specs)) for _ in ends]
     begin = time.monotonic()

@@ -14,7 +14,7 @@ from variant_case import run
 
 pytestmark = pytest.mark.usefixtures("device")
 
-# Half as many tiles as there are multiprocessors, for the sm_90a path; and a few queries.
+# The sm_90a path takes half as many tiles as there are multiprocessors; and a few queries.
 SHAPES = {
     "many": dict(head_dim=128, len_q=70, len_kv=210, heads=68, heads_kv=17),
     "few": dict(len_q=3, len_kv=210, heads=8, heads_kv=2),

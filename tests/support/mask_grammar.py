@@ -56,7 +56,7 @@ class Grammar:
         )  # fmt: skip
 
     def bound(self):
-        """What shows a query one run of keys."""
+        """A condition that shows a query one run of keys."""
         number = self.pick("x", "y", "mine", "len_q", str(self.random.randrange(200)))
         return self.pick("kv <= q", "kv < n", f"kv >= {number}", f"q - kv < {number}",
                          f"kv - row <= {number}", f"(kv <= q || kv < {number})", f"q >= {number}",

@@ -65,7 +65,7 @@ struct UserVariant : UserMask {
     }
     if (!any) return kiln::Tile::skip;
     if (all) return kiln::Tile::full;
-    // What mask_mod says of a block that is not partial for all heads of the tile decides nothing.
+    // mask_mod decides nothing in a block that is not partial for all heads of the tile.
     if (!asks || !is_in_block(rows, kv_first, kv_last)) return kiln::Tile::partial;
     return UserMask::tile(rows, kv_first, kv_last);
   }
