@@ -2,10 +2,10 @@
 many have a visible pair. KILN_TEST_FULL=1 takes 72 shapes of each mask instead of 3."""
 
 import os
-import random
 
 import pytest
 from kiln import jit, variants
+from seeds import seeded
 
 SHAPES = 72 if os.environ.get("KILN_TEST_FULL") == "1" else 3
 MASKS = {
@@ -24,8 +24,7 @@ MOST = {"neighborhood_2d": 1.5 if SHAPES > 3 else 2.5}
 
 @pytest.mark.parametrize("name", MASKS)
 def test_only_tiles_with_a_visible_pair_are_visited(name):
-    seed = random.getrandbits(40)
-    generator = random.Random(seed)
+    generator = seeded(name)
     visited = empty = 0
     for _ in range(SHAPES):
         drawn = MASKS[name](generator.randrange).plot(
@@ -34,7 +33,7 @@ def test_only_tiles_with_a_visible_pair_are_visited(name):
             head_dim=generator.choice([64, 128, 256]),
             causal=name not in ("causal", "prefix_lm") and generator.random() < 0.5,
         )  # fmt: skip
-        assert drawn["wrong"] == 0, f"seed {seed}"
+        assert drawn["wrong"] == 0
         visited += drawn["tiles"] - drawn["skip"]
         empty += drawn["empty"]
-    assert visited <= MOST.get(name, 1.0) * (visited - empty), f"seed {seed}"
+    assert visited <= MOST.get(name, 1.0) * (visited - empty)

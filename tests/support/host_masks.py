@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "templates"
 INCLUDE = re.compile(r'^#include "/kiln/(.+)"$', re.MULTILINE)
 
-# What NVRTC has built in and these templates use.
+# What NVRTC has built in and these templates use. As there, min and max are overloaded and take an
+# int beside a bool.
 BUILTINS = """
 #include <algorithm>
 #include <cmath>
@@ -28,8 +29,16 @@ BUILTINS = """
 #define __host__
 #define __forceinline__ inline
 using std::abs; using std::fabs; using std::fmax; using std::fmin;
-template <class T> T min(T a, T b) { return b < a ? b : a; }
-template <class T> T max(T a, T b) { return a < b ? b : a; }
+template <class T> T lesser(T a, T b) { return b < a ? b : a; }
+template <class T> T greater(T a, T b) { return a < b ? b : a; }
+inline int min(int a, int b) { return lesser(a, b); }
+inline int max(int a, int b) { return greater(a, b); }
+inline unsigned min(unsigned a, unsigned b) { return lesser(a, b); }
+inline unsigned max(unsigned a, unsigned b) { return greater(a, b); }
+inline long long min(long long a, long long b) { return lesser(a, b); }
+inline long long max(long long a, long long b) { return greater(a, b); }
+inline float min(float a, float b) { return lesser(a, b); }
+inline float max(float a, float b) { return greater(a, b); }
 template <class T> T __ldg(const T* at) { return *at; }
 template <class To, class From> To bits_as(From from) {
   To to; std::memcpy(&to, &from, sizeof to); return to;

@@ -1,13 +1,11 @@
 """Random masks of variants, for tests of what is read of them over intervals."""
 
-import random
-
 
 class Grammar:
     """Random masks of every construct that is read, with values near and beyond the ints' ends."""
 
-    def __init__(self):
-        self.random = random.Random()
+    def __init__(self, generator):
+        self.random = generator
 
     def pick(self, *choices):
         return self.random.choice(choices)
