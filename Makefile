@@ -33,7 +33,7 @@ help:
 	@echo "make bench   Kiln beside its peers, short form, into build/bench; needs a GPU"
 	@echo "make plots   figures of build/bench/*.json (or results=...) into docs/benchmarks"
 	@echo "make docs    docs/api.md from the docstrings, the specs' schema and docs/prewarm.md's tables from"
-	@echo "             the operations' fields, the README's figure from docs/performance.md"
+	@echo "             the operations' fields, the README's figure from docs/performance/"
 	@echo "make signatures   what C++, stubs and PyTorch know of the operations, from python/operations.pyi"
 	@echo "make setup   system packages, .venv/ with the package and its command kiln"
 	@echo "make build   the libraries, the Python module and the C++ tests, in build/dev"

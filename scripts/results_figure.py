@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/benchmarks/results.svg, the README's picture, from the tables of docs/performance.md.
+"""Draws docs/benchmarks/results.svg, the README's picture, from the tables of docs/performance/.
 
 scripts/results_figure.py    (make docs; tests/python/test_pages.py fails while the figure is stale)
 """
@@ -28,7 +28,7 @@ KEY = (
     (135, "cuDNN", "cuDNN, cuBLAS"),
     (265, "Triton", "Triton"),
 )
-# Title; how its table in performance.md begins; how the rows begin; the column of each peer.
+# Title; how its table in docs/performance/ begins; how the rows begin; the column of each peer.
 ATTENTION = (
     "attention, bf16, 512 to 16k keys",
     "| Hopper, 512 to 16k |",
@@ -69,8 +69,14 @@ def place(ratio, left):
     return left + NAMES + PLOT * ratio / LIMIT
 
 
+def pages():
+    """The text of all pages with figures."""
+    paths = sorted((DOCS / "performance").glob("*.md"))
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
 def draw(text):
-    """The figure of the page's text."""
+    """The figure of the pages' text."""
     body, bottom = [], 0.0
     for index, panels in enumerate(COLUMNS):
         left = 10 + index * (NAMES + PLOT + GAP)
@@ -125,8 +131,7 @@ def _text(x, y, text, size=12, weight="normal", anchor="start", fill="#222"):
 
 def main():
     """Writes the figure."""
-    text = (DOCS / "performance.md").read_text(encoding="utf-8")
-    FIGURE.write_text(draw(text), encoding="utf-8")
+    FIGURE.write_text(draw(pages()), encoding="utf-8")
     print(FIGURE.relative_to(DOCS.parent))
 
 

@@ -22,7 +22,7 @@ bool serves(const NormConfig& config, const NormTraits&, int arch) {
 }
 
 // Two launches pay for so few rows of so many accesses: measured on an H200 with 16 bytes each,
-// docs/performance.md.
+// docs/performance/norms.md.
 constexpr std::int64_t kFewRows = 32;
 constexpr std::int64_t kWideAccesses = 2049;
 

@@ -14,7 +14,7 @@ MOST_SECONDS = 20
 
 
 def programs():
-    for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
+    for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]:
         text = page.read_text(encoding="utf-8")
         for match in BLOCK.finditer(text):
             line = text.count("\n", 0, match.start()) + 2

@@ -84,18 +84,23 @@ def test_the_index_lists_every_page():
     assert set(linked) >= there and len(linked) == len(set(linked))
 
 
+def test_the_page_of_figures_lists_every_page_of_a_kind():
+    text = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"^\| \[\w+\.md\]\(performance/(\w+\.md)\)", text, re.MULTILINE))
+    assert linked == {page.name for page in ROOT.glob("docs/performance/*.md")}
+
+
 def test_the_api_page_is_what_make_docs_writes():
     assert api_page.PAGE.read_text(encoding="utf-8") == api_page.page(), "stale: run make docs"
 
 
 def test_the_figure_is_what_make_docs_writes():
-    text = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
     drawn = results_figure.FIGURE.read_text(encoding="utf-8")
-    assert drawn == results_figure.draw(text), "stale: run make docs"
+    assert drawn == results_figure.draw(results_figure.pages()), "stale: run make docs"
 
 
-def test_the_figure_shows_the_figures_of_the_page():
-    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+def test_the_figure_shows_the_figures_of_the_pages():
+    page = results_figure.pages()
     drawn = results_figure.draw(page)
     hopper = page[page.index("| Hopper, 512 to 16k |") :]
     cudnn = re.search(r"^\| D128 causal \| [\d.]+ \| ([\d.]+) \|", hopper, re.MULTILINE)[1]
