@@ -16,6 +16,7 @@ import torch
 from kiln import jit
 from timing import host_times, summary
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.functional import scaled_dot_product_attention
 
 BASE = "Triton launch"
@@ -31,7 +32,7 @@ def measure(short=False):
     difference = (jit.flash_attention(q, k, v, causal=True) - expected).abs().max().item()
     if not difference < LIMIT:
         raise RuntimeError(f"attention differs from PyTorch's by {difference:.3g} (limit {LIMIT})")
-    calls = {**_kiln_calls(q, k, v), **_peer_calls(q, heads)}
+    calls = {**_kiln_calls(q, k, v), **_flex_calls(*heads), **_peer_calls(q, heads)}
     left_out = {}
     try:
         from triton_kernel import launcher
@@ -64,6 +65,33 @@ def _kiln_calls(q, k, v):
     placed = {name: (contextlib.nullcontext, call) for name, call in calls.items()}
     placed["kiln attention, out=, grad mode on"] = torch.enable_grad, calls["kiln attention, out="]
     return placed
+
+
+def _flex_calls(q, k, v):
+    """Callables of FlexAttention that read a number, a table and documents; and a BlockMask."""
+    cap, slopes = 20.0, torch.rand(q.size(1), device="cuda")
+    documents = torch.arange(q.size(2), device="cuda", dtype=torch.int32)[None] // 20
+
+    def capped(score, b, h, q_idx, kv_idx):
+        return cap * torch.tanh(score / cap)
+
+    def tilted(score, b, h, q_idx, kv_idx):
+        return score - slopes[h] * (q_idx - kv_idx)
+
+    def causal(b, h, q_idx, kv_idx):
+        return q_idx >= kv_idx
+
+    def in_document(b, h, q_idx, kv_idx):
+        return (q_idx >= kv_idx) & (documents[b, q_idx] == documents[b, kv_idx])
+
+    blocks = create_block_mask(in_document, 1, None, q.size(2), k.size(2), device="cuda")
+    calls = {
+        "kiln flex_attention, causal": lambda: jit.flex_attention(q, k, v, mask_mod=causal),
+        "kiln flex_attention, ALiBi": lambda: jit.flex_attention(q, k, v, tilted, mask_mod=causal),
+        "kiln flex_attention, documents": lambda: jit.flex_attention(q, k, v, mask_mod=in_document),
+        "kiln flex_attention, cap, BlockMask": lambda: jit.flex_attention(q, k, v, capped, blocks),
+    }
+    return {name: (contextlib.nullcontext, call) for name, call in calls.items()}
 
 
 def _array_calls():

@@ -9,7 +9,7 @@ import torch
 from flex_case import WITH_LSE, compiles, expected, inputs, judge, run
 from grid import on_gpu
 from kiln import jit
-from kiln.flex.blocks import tables_of
+from kiln.flex.blocks import NO_TABLES, tables_of
 from kiln.flex.plan import bound_variant
 from storage import DEVICE
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
@@ -143,7 +143,7 @@ def test_the_scores_of_blocks_are_an_expression_that_is_read():
     block_mask = made(of_slopes, 2, 4, 90, 150, 64)
     for blocks in (None, block_mask):
         run((q, k, v), capped, of_slopes, blocks)
-        tables = {} if blocks is None else tables_of(blocks, 90, 150)
+        tables = NO_TABLES if blocks is None else tables_of(blocks, q, k)
         variant = bound_variant(capped, of_slopes, blocks and (64, 64), tables)
         spec = kiln.explain("flash_attention", q, k, v, layout="bhsd", variant=variant)["spec"]
         (kernel,) = kiln.inspect(spec, "sm_90a")

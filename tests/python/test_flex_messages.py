@@ -8,6 +8,7 @@ import kiln
 import pytest
 import torch
 from kiln import jit
+from kiln.flex.blocks import tables_of
 from kiln.flex.plan import bound_variant
 from kiln.flex.reads import reads_of
 from kiln.flex.text import expression
@@ -161,5 +162,23 @@ def test_a_kept_trace_does_not_keep_tensors():
     gc.collect()
     assert dead() is not None  # the last one is kept
     tables.clear()
+    gc.collect()
+    assert dead() is None
+
+
+def test_tables_of_a_block_mask_are_kept_for_the_same_call_alone():
+    block_mask = create_block_mask(causal, None, None, 16, 16, device="cpu")
+    kept = tables_of(block_mask, Q, Q)
+    assert tables_of(block_mask, Q, Q.clone()) is kept
+    variant = bound_variant(None, causal, (128, 128), kept)
+    assert bound_variant(None, causal, (128, 128), kept) is variant
+    with pytest.raises(ValueError, match="was made for lengths"):
+        tables_of(block_mask, Q, Q[:, :, :9])
+    block_mask.kv_num_blocks.zero_()
+    written = tables_of(block_mask, Q, Q)
+    assert written is not kept and not written["blocks"].equal(kept["blocks"])
+    assert bound_variant(None, causal, (128, 128), written) is not variant
+    dead = weakref.ref(written["blocks"])
+    del block_mask, written, kept, variant
     gc.collect()
     assert dead() is None

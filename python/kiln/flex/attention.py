@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from .blocks import LARGE, tables_of
+from .blocks import tables_of
 from .maxima import with_maxima
 from .plan import bound_variant
 
@@ -34,13 +34,12 @@ def attention(
     wants_lse, wants_maxima = _wants_lse(return_lse, return_aux), _wants_maxima(return_aux)
     if kernel_options:
         _warn_once("kernel_options are of PyTorch's kernels and have no effect here", UserWarning)
-    if query.size(0) != key.size(0):
+    if query.shape[0] != key.shape[0]:
         key, value = (_with_batch(x, query, name) for x, name in ((key, "key"), (value, "value")))
     if block_mask is None:
         variant = bound_variant(score_mod, mask_mod)
     else:
-        _check_blocks(block_mask, query, key)
-        tables = tables_of(block_mask, query.size(2), key.size(2))
+        tables = tables_of(block_mask, query, key)
         size = (int(block_mask.BLOCK_SIZE[0]), int(block_mask.BLOCK_SIZE[1]))
         variant = bound_variant(score_mod, block_mask.mask_mod, size, tables)
     maxima = None
@@ -69,7 +68,7 @@ def _check_tensors(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
                 f"flex_attention: {name} must have 4 dimensions, [batch, heads, length, head_dim], "
                 f"got {list(tensor.shape)}"
             )
-    heads, heads_kv = query.size(1), key.size(1)
+    heads, heads_kv = query.shape[1], key.shape[1]
     if not enable_gqa and heads != heads_kv:
         raise ValueError(
             f"flex_attention: query and key must have the same number of heads, got {heads} and "
@@ -135,35 +134,3 @@ def _with_batch(tensor: Any, query: Any, name: str) -> Any:
             f"{tensor.size(0)}"
         )
     return tensor.expand(query.size(0), -1, -1, -1)
-
-
-def _check_blocks(block_mask: Any, query: Any, key: Any) -> None:
-    counts = block_mask.kv_num_blocks
-    if counts.dim() != 3:
-        raise ValueError(
-            "flex_attention: block_mask must have lists of shape [batch, heads, query blocks, ..], "
-            f"got kv_num_blocks of {list(counts.shape)}"
-        )
-    for dimension, name in ((0, "batch"), (1, "heads")):
-        if counts.size(dimension) not in (1, query.size(dimension)):
-            raise ValueError(
-                f"flex_attention: block_mask must have the {name} of query, "
-                f"{query.size(dimension)}, or 1, got {counts.size(dimension)}"
-            )
-    lengths = (query.size(2), key.size(2))
-    size = tuple(block_mask.BLOCK_SIZE)
-    if size != (LARGE, LARGE) and tuple(block_mask.seq_lengths) != lengths:
-        raise ValueError(
-            f"flex_attention: block_mask was made for lengths {tuple(block_mask.seq_lengths)}, and "
-            f"query and key have {lengths}; make one for these with create_block_mask()"
-        )
-    if counts.size(2) * size[0] < lengths[0]:
-        raise ValueError(
-            f"flex_attention: block_mask lists {counts.size(2)} blocks of {size[0]} queries, which "
-            f"are fewer than {lengths[0]} queries"
-        )
-    if counts.device != query.device:
-        raise ValueError(
-            f"flex_attention: block_mask is on {counts.device} and query on {query.device}; pass "
-            "block_mask.to(query.device)"
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,49 +13,96 @@ MIXED = 3  # of several heads together: a block that is not the same of all
 OVERHANG = 256  # keys: no tile reaches as far behind the last one
 LARGE = 1 << 30  # the block size by which PyTorch says that there are no blocks
 
-_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+class Tables(dict[str, Any]):
+    """What a kernel reads of a BlockMask: a variant's tensors and numbers by their names. Unlike a
+    dict it may be referred to weakly."""
 
 
-def tables_of(block_mask: Any, len_q: int, len_kv: int) -> dict[str, Any]:
-    """A kernel reads these of the BlockMask: `blocks` [batch, planes, query blocks, key blocks and
-    some skipped ones] says what each block is, `bounds` [.., query blocks, 2] from which key to
-    which one a query block sees any. With several heads, a last plane stands for all of them
-    together."""
+NO_TABLES = Tables()
+
+
+@dataclass
+class _Known:
+    """The tables of a BlockMask, and all that decided them."""
+
+    block_mask: weakref.ref[Any]
+    lists: tuple[Any, ...]
+    state: tuple[Any, ...]
+    tables: Tables
+
+
+_known: dict[int, _Known] = {}  # by the id of a BlockMask, as long as that lives
+
+
+def tables_of(block_mask: Any, query: Any, key: Any) -> Tables:
+    """The tables of the BlockMask of a call with these queries and keys [batch, heads, length, ..],
+    which it must suit: `blocks` [batch, planes, query blocks, key blocks and some skipped ones]
+    says what each block is, `bounds` [.., query blocks, 2] from which key to which one a query
+    block sees any. With several heads, a last plane stands for all of them together."""
     lists = (
         block_mask.kv_num_blocks,
         block_mask.kv_indices,
         block_mask.full_kv_num_blocks,
         block_mask.full_kv_indices,
     )
-    state = _state(lists, (len_q, len_kv, *block_mask.BLOCK_SIZE))
-    if state is not None:
-        known = _tables.get(block_mask)
-        if known is not None and _same(known[0], state):
-            return dict(known[1])
-    tables = _make(lists, block_mask.BLOCK_SIZE, len_q, len_kv)
-    if state is not None and not _is_capturing(lists[0]):
-        _tables[block_mask] = (state, tables)
-    return dict(tables)
+    sizes = (*block_mask.BLOCK_SIZE, query.shape, key.shape)
+    known = _known.get(id(block_mask))
+    if known is not None and known.block_mask() is block_mask:
+        is_same = all(old is new for old, new in zip(known.lists, lists, strict=True))
+        if is_same and known.state == _state(lists, sizes, query.device):
+            return known.tables
+    check_blocks(block_mask, query, key)
+    tables = Tables(_make(lists, block_mask.BLOCK_SIZE, query.size(2), key.size(2)))
+    # Tensors of torch.inference_mode() do not count what is written to them.
+    is_counted = not any(tensor.is_inference() for tensor in lists if tensor is not None)
+    if is_counted and not _is_capturing(lists[0]):
+        number = id(block_mask)
+        reference = weakref.ref(block_mask, lambda _: _known.pop(number, None))
+        state = _state(lists, sizes, query.device)
+        _known[number] = _Known(reference, lists, state, tables)
+    return tables
 
 
-def _state(lists: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """All that decides the tables: the lists, how often each has been written to, and the sizes;
-    the stream too, as another one would not wait for the work that makes them. None for tensors of
-    torch.inference_mode(), which do not count what is written."""
-    given = [tensor for tensor in lists if tensor is not None]
-    if any(tensor.is_inference() for tensor in given):
-        return None
-    device = given[0].device
+def check_blocks(block_mask: Any, query: Any, key: Any) -> None:
+    """Refuses a BlockMask that was made for other queries and keys than these."""
+    counts = block_mask.kv_num_blocks
+    if counts.dim() != 3:
+        raise ValueError(
+            "flex_attention: block_mask must have lists of shape [batch, heads, query blocks, ..], "
+            f"got kv_num_blocks of {list(counts.shape)}"
+        )
+    for dimension, name in ((0, "batch"), (1, "heads")):
+        if counts.size(dimension) not in (1, query.size(dimension)):
+            raise ValueError(
+                f"flex_attention: block_mask must have the {name} of query, "
+                f"{query.size(dimension)}, or 1, got {counts.size(dimension)}"
+            )
+    lengths = (query.size(2), key.size(2))
+    size = tuple(block_mask.BLOCK_SIZE)
+    if size != (LARGE, LARGE) and tuple(block_mask.seq_lengths) != lengths:
+        raise ValueError(
+            f"flex_attention: block_mask was made for lengths {tuple(block_mask.seq_lengths)}, and "
+            f"query and key have {lengths}; make one for these with create_block_mask()"
+        )
+    if counts.size(2) * size[0] < lengths[0]:
+        raise ValueError(
+            f"flex_attention: block_mask lists {counts.size(2)} blocks of {size[0]} queries, which "
+            f"are fewer than {lengths[0]} queries"
+        )
+    if counts.device != query.device:
+        raise ValueError(
+            f"flex_attention: block_mask is on {counts.device} and query on {query.device}; pass "
+            "block_mask.to(query.device)"
+        )
+
+
+def _state(lists: tuple[Any, ...], sizes: tuple[Any, ...], device: torch.device) -> tuple[Any, ...]:
+    """All that decides the tables of the same lists: how often each has been written to, the sizes
+    and the device; the stream too, as another one would not wait for the work that makes them."""
+    versions = [tensor._version for tensor in lists if tensor is not None]
     stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
-    return given, [tensor._version for tensor in given], sizes, stream
-
-
-def _same(known: tuple[Any, ...], state: tuple[Any, ...]) -> bool:
-    return (
-        len(known[0]) == len(state[0])
-        and all(old is new for old, new in zip(known[0], state[0], strict=True))
-        and known[1:] == state[1:]
-    )
+    return versions, sizes, device, stream
 
 
 def _is_capturing(tensor: torch.Tensor) -> bool:

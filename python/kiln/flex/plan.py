@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from .._variant_text import variant_of_text
+from .blocks import NO_TABLES, Tables
 from .blocks_text import BLOCK_PARAMS, BLOCK_TENSORS, template_text
 from .nodes import Node
 from .reads import Reads, reads_of
@@ -31,6 +32,26 @@ class Part:
 
 
 @dataclass
+class Bound:
+    """A bound variant, and what it was bound to: weak references to the tensors that callables
+    read, their memory, and a weak reference to a BlockMask's tables."""
+
+    read: list[weakref.ref[torch.Tensor]]
+    memory: list[Any]
+    tables: weakref.ref[Tables]
+    ends: list[Any]  # weak references that tell of the end of any tensor
+    variant: Any
+
+    def is_of(self, read: list[torch.Tensor], tables: Tables) -> bool:
+        if self.tables() is not tables:
+            return False
+        for known, memory, tensor in zip(self.read, self.memory, read, strict=True):
+            if known() is not tensor or _memory(tensor) != memory:
+                return False
+        return True
+
+
+@dataclass
 class Plan:
     """Variants, and the values of a call of them. There are none where nothing is changed."""
 
@@ -38,29 +59,28 @@ class Plan:
     params: dict[str, float | int]
     places: list[int]  # of the tensors among those that the callables read
     codes: list[Any]
-    last: Any = None  # weak references to the tensors bound last, their memory, the bound variant
+    last: Bound | None = None
 
-    def bound(self, tensors: list[torch.Tensor], more: dict[str, Any]) -> Any:
+    def bound(self, tensors: list[torch.Tensor], tables: Tables) -> Any:
         """The variant of a call, with the tensors that its callables read: the one of the call
         before, if these and their memory are the same."""
         read = [tensors[place] for place in self.places]
-        given = [*read, *(value for value in more.values() if isinstance(value, torch.Tensor))]
-        memory = [(tensor.data_ptr(), tensor.stride()) for tensor in given]
         last = self.last
-        is_same = last is not None and last[1] == memory
-        if is_same and all(x() is tensor for x, tensor in zip(last[0], given, strict=True)):
+        if last is not None and last.is_of(read, tables):
             _check_grad(read)
-            return last[2]
-        variant = self.new_bound(read, more)
+            return last.variant
+        variant = self.new_bound(read, tables)
         # A bound variant keeps the memory of its tensors, which must not outlive them here.
-        references = [weakref.ref(tensor, self._forget) for tensor in given]
-        self.last = (references, memory, variant)
+        given = [*read, *(value for value in tables.values() if isinstance(value, torch.Tensor))]
+        ends = [weakref.ref(tensor, self._forget) for tensor in given]
+        memory = [_memory(tensor) for tensor in read]
+        self.last = Bound(ends[: len(read)], memory, weakref.ref(tables), ends, variant)
         return variant
 
-    def new_bound(self, read: list[torch.Tensor], more: dict[str, Any]) -> Any:
+    def new_bound(self, read: list[torch.Tensor], tables: Tables) -> Any:
         """The variant with these tensors."""
         _check_grad(read)
-        values: dict[str, Any] = {**self.params, **more}
+        values: dict[str, Any] = {**self.params, **tables}
         values.update((f"t{i}", x if x.dim() else x.reshape(1)) for i, x in enumerate(read))
         bound = [
             part.variant(**{name: values[name] for name in part.names})
@@ -74,8 +94,12 @@ class Plan:
         self.last = None
 
 
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.stride()
+
+
 def _check_grad(tensors: list[torch.Tensor]) -> None:
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+    if tensors and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise ValueError(
             "flex_attention: a tensor that score_mod or mask_mod reads requires grad, and Kiln "
             "computes the forward pass only; call it under torch.no_grad() or capture "
@@ -87,27 +111,29 @@ def bound_variant(
     score_mod: Callable[..., Any] | None,
     mask_mod: Callable[..., Any] | None,
     block_size: tuple[int, int] | None = None,
-    more: dict[str, Any] | None = None,
+    tables: Tables = NO_TABLES,
 ) -> Any:
     """The bound variant of both callables, or None where they change nothing. With `block_size`,
-    the blocks of a BlockMask decide where mask_mod applies, and `more` has their tables."""
+    the blocks of a BlockMask decide where mask_mod applies: `tables` are theirs."""
+    if score_mod is None and mask_mod is None and block_size is None:
+        return None
     reads = reads_of(score_mod, mask_mod)
     key = (tuple(reads.key), block_size) if reads.is_stable else None
     plan = _plans.get(key) if key is not None else None
     if plan is not None:
-        return plan.bound(reads.tensors, more or {})
+        return plan.bound(reads.tensors, tables)
     traced = trace(score_mod, mask_mod, reads.numbers_in_code(), hides=block_size is None)
     tensors = traced.tracer.tensors
     places = [_place(reads, tensor) for tensor in tensors]
     if key is None or traced.tracer.computes or None in places:
         once = Plan(_parts(traced, block_size), _params(traced), [], [])
-        return once.new_bound(tensors, more or {})
+        return once.new_bound(tensors, tables)
     found = [place for place in places if place is not None]
     plan = Plan(_parts(traced, block_size), _params(traced), found, reads.codes)
     if len(_plans) >= MOST_PLANS:
         _plans.clear()
     _plans[key] = plan
-    return plan.bound(reads.tensors, more or {})
+    return plan.bound(reads.tensors, tables)
 
 
 def _place(reads: Reads, tensor: torch.Tensor) -> int | None:

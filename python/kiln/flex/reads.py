@@ -9,7 +9,6 @@ import dis
 import functools
 import math
 import types
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,45 +17,51 @@ MOST_ITEMS = 256  # of a container; what is in a longer one is not compared
 STABLE_MODULES = ("torch", "math", "operator", "builtins", "functools", "numpy")
 
 
-@dataclass
 class Reads:
     """The values that were found. `key` decides, if `is_stable`, what a trace gives."""
 
-    key: list[Any] = field(default_factory=list)
-    tensors: list[torch.Tensor] = field(default_factory=list)  # in the order in which they are met
-    # The functions' code. Whoever keeps the key keeps these, as it has their addresses.
-    codes: list[types.CodeType] = field(default_factory=list)
-    is_stable: bool = True
-    seen: set[int] = field(default_factory=set)
+    __slots__ = ("codes", "is_stable", "key", "tensors", "within")
+
+    def __init__(self) -> None:
+        self.key: list[Any] = []
+        self.tensors: list[torch.Tensor] = []  # in the order in which they are met
+        # The functions' code. Whoever keeps the key keeps these, as it has their addresses.
+        self.codes: list[types.CodeType] = []
+        self.is_stable = True
+        self.within: list[Any] = []  # the functions that are being looked at
 
     def look(self, value: Any) -> None:
         """Adds one value, and what it reads in turn."""
-        kind = type(value)
-        if kind in (int, bool, str, bytes, types.NoneType, torch.dtype, torch.device):
-            self.key.append((kind, value))
-        elif kind is float:
-            self.key.append((value, math.copysign(1.0, value)))
-        elif kind is torch.Tensor or kind is torch.nn.Parameter:
-            self._tensor(value)
-        elif kind is types.FunctionType:
-            self._function(value)
-        elif kind in (tuple, list):
-            self._items(kind, value)
-        elif kind is dict:
-            self._items(kind, [item for pair in value.items() for item in pair])
-        elif kind is functools.partial:
-            self._items(kind, [value.func, *value.args, *value.keywords.items()])
+        look = _LOOKS.get(type(value))
+        if look is not None:
+            look(self, value)
         elif not self._is_fixed(value):
             self.is_stable = False
 
+    def _plain(self, value: Any) -> None:
+        self.key.append((type(value), value))
+
+    def _float(self, value: float) -> None:
+        self.key.append((value, math.copysign(1.0, value)))
+
     def _tensor(self, tensor: torch.Tensor) -> None:
-        place = next((i for i, known in enumerate(self.tensors) if known is tensor), None)
-        if place is None:
-            place = len(self.tensors)
+        place = 0
+        while place < len(self.tensors) and self.tensors[place] is not tensor:
+            place += 1
+        if place == len(self.tensors):
             self.tensors.append(tensor)
         self.key.append((place, tensor.dtype, tensor.shape))
 
-    def _items(self, kind: type, items: Any) -> None:
+    def _items(self, value: Any) -> None:
+        self._add(type(value), value)
+
+    def _dict(self, value: dict[Any, Any]) -> None:
+        self._add(dict, [item for pair in value.items() for item in pair])
+
+    def _partial(self, value: functools.partial[Any]) -> None:
+        self._add(type(value), [value.func, *value.args, *value.keywords.items()])
+
+    def _add(self, kind: type, items: Any) -> None:
         self.key.append((kind, len(items)))
         if len(items) > MOST_ITEMS:
             self.is_stable = False
@@ -65,15 +70,16 @@ class Reads:
             self.look(item)
 
     def _function(self, function: types.FunctionType) -> None:
-        if id(function) in self.seen:
+        if function in self.within:
             self.is_stable = False  # it calls itself
             return
-        self.seen.add(id(function))
+        self.within.append(function)
         code = function.__code__
         names, is_open = _globals_of(code)
         self.key.append(id(code))
         self.codes.append(code)
-        self.is_stable = self.is_stable and not is_open
+        if is_open:
+            self.is_stable = False
         for cell in function.__closure__ or ():
             try:
                 self.look(cell.cell_contents)
@@ -87,7 +93,7 @@ class Reads:
                 self.look(function.__globals__[name])
             elif not hasattr(builtins, name):
                 self.key.append("no global")
-        self.seen.discard(id(function))
+        self.within.pop()
 
     def _is_fixed(self, value: Any) -> bool:
         """Whether nothing that the value has can change. It becomes part of the key."""
@@ -109,6 +115,19 @@ class Reads:
         for code in self.codes:
             found |= _constants_of(code)
         return frozenset(found)
+
+
+_LOOKS: dict[type, Any] = {
+    **dict.fromkeys(
+        (int, bool, str, bytes, types.NoneType, torch.dtype, torch.device), Reads._plain
+    ),
+    **dict.fromkeys((torch.Tensor, torch.nn.Parameter), Reads._tensor),
+    **dict.fromkeys((tuple, list), Reads._items),
+    float: Reads._float,
+    dict: Reads._dict,
+    functools.partial: Reads._partial,
+    types.FunctionType: Reads._function,
+}
 
 
 def reads_of(*callables: Any) -> Reads:
