@@ -1,6 +1,7 @@
 // The variant interface and the composition of variants. Everything that changes attention's
 // logits, mask, denominator or output is a variant, never a flag in the main loop.
 #pragma once
+#include "/kiln/attention/over_index.cuh"
 #include "/kiln/attention/position.cuh"
 #include "/kiln/attention/variant_tensor.cuh"
 #include "/kiln/base/math.cuh"

@@ -106,7 +106,30 @@ def of_pictures(first, last):
     return or_masks(causal, same_picture)
 
 
-SCORES = [relative, alibi, softcap, causal_by_infinity, bias_of_rows]
+ROTARY_Q = random(2, HEADS, LENGTH, 16, dtype=torch.float16)
+ROTARY_KV = random(2, 1, LENGTH, 16, seed=4, dtype=torch.float16)
+
+
+def rotary_part(score, b, h, q_idx, kv_idx):
+    """Of multi-head latent attention: a second product, whose keys all heads share."""
+    return score + 0.125 * torch.dot(ROTARY_Q[b, h, q_idx], ROTARY_KV[b, h // HEADS, kv_idx])
+
+
+def gelu_in_place_of_softmax(score, b, h, q_idx, kv_idx):
+    return torch.log(torch.nn.functional.gelu(score) + 1.0)
+
+
+CHOSEN = torch.stack([torch.randperm(9, generator=torch.Generator().manual_seed(i))[:3]
+                      for i in range(2 * HEADS * 9)]).view(2, HEADS, 9, 3).to(DEVICE)  # fmt: skip
+
+
+def chosen_tiles(b, h, q_idx, kv_idx):
+    """Of sparse attention to video: each tile of ten queries sees three tiles of keys."""
+    return (CHOSEN[b, h, q_idx // 10] == (kv_idx // 10).unsqueeze(-1)).any(dim=-1)
+
+
+SCORES = [relative, alibi, softcap, causal_by_infinity, bias_of_rows, rotary_part,
+          gelu_in_place_of_softmax]  # fmt: skip
 MASKS = {
     "causal": causal,
     "document": same_document,
@@ -116,6 +139,7 @@ MASKS = {
     "dilated": dilated,
     "natten": neighbourhood(10, 2),
     "transfusion": of_pictures(whole(10, 33), whole(50, 34)),
+    "chosen_tiles": chosen_tiles,
     "pictures_in_window": and_masks(of_pictures(whole(10, 33), whole(50, 34)), window(30)),
 }
 

@@ -3,6 +3,7 @@
 import kiln
 import pytest
 import torch
+import torch.nn.functional as F
 from kiln.flex.reads import reads_of
 from kiln.flex.text import expression
 from kiln.flex.trace import trace
@@ -15,7 +16,7 @@ ELEMENTS = {
 }  # fmt: skip
 
 
-def expressions():
+def operators():
     """What PyTorch and Python mean otherwise than C++ does, as functions of scalars."""
     generator = torch.Generator().manual_seed(1)
     halves = torch.randn(64, 64, generator=generator).half()
@@ -56,6 +57,56 @@ def expressions():
     ]
 
 
+def formulas():
+    """Functions of PyTorch that are formulas of others."""
+    slope, beta, infinity = 0.125, 2.5, float("inf")
+    return [
+        lambda s, q, k: F.gelu(s) + F.gelu(k / 8 - 4, approximate="tanh") + F.softsign(s),
+        lambda s, q, k: (
+            F.softplus(k * 1.0 - 20) - F.softplus(s, beta, 1.0) + F.logsigmoid(k - 30.0)
+        ),
+        lambda s, q, k: F.elu(s) + F.elu(-s, slope) + F.selu(s) - F.celu(s, beta) + F.celu(-s),
+        lambda s, q, k: (
+            F.leaky_relu(s) + F.leaky_relu(s, slope) + F.mish(k / 4 - 8) - F.relu6(s * 9)
+        ),
+        lambda s, q, k: F.hardtanh(s) + F.hardtanh(s, -slope, beta) + F.tanhshrink(s) + F.relu(s),
+        lambda s, q, k: F.hardsigmoid(k / 8 - 4) + F.hardswish(s * 3) + F.threshold(s, slope, beta),
+        lambda s, q, k: torch.lerp(s, k * 1.0, 0.3) + torch.logaddexp(s, k / 9) + torch.frac(s * 5),
+        lambda s, q, k: torch.nan_to_num(s / (k - 9), slope, 5.0, -6.0) + F.silu(s) + s.cosh(),
+        lambda s, q, k: torch.logaddexp(torch.where(k > 9, -infinity, s), q - infinity),
+        lambda s, q, k: (
+            torch.atan2(s, k - 30.5) + torch.hypot(s, k * 1.0) + torch.copysign(s, k - 5)
+        ),
+        lambda s, q, k: torch.asin(s.tanh()) + torch.acos(s.tanh()) + torch.erfinv(s.tanh() * 0.9),
+        lambda s, q, k: torch.acosh(k + 1.5) + torch.atanh(s.tanh() * 0.9) + torch.rad2deg(s),
+    ]
+
+
+def vectors():
+    """What is computed of rows of tensors and then reduced."""
+    generator = torch.Generator().manual_seed(5)
+    rows = torch.randn(64, 9, generator=generator)
+    lists = torch.randint(0, 64, (64, 5), generator=generator)
+    weights, single = torch.randn(9, generator=generator), torch.randn(64, 1, generator=generator)
+
+    def row_of(row):
+        first, *others = row
+        return first + len(others) * others[-1]
+
+    return [
+        lambda s, q, k: s + torch.dot(rows[q], rows[k]) * 0.25 + rows[q] @ weights,
+        lambda s, q, k: (rows[q] * s - weights).abs().sum() + (weights > s).sum(),
+        lambda s, q, k: torch.where((lists[q] == k.unsqueeze(-1)).any(dim=-1), s, -s),
+        lambda s, q, k: torch.where((lists[q] >= k // 4).all(), s, 3.0) + torch.isin(k, lists[q]),
+        lambda s, q, k: (rows[k] + weights[0]).mean(-1) - rows[q].amax(0) + torch.min(rows[k] * s),
+        lambda s, q, k: torch.tanh(rows[q]).max() * (rows[k].sum(-1, keepdim=True) + s).squeeze(-1),
+        lambda s, q, k: (
+            (rows[q] / (rows[q] * rows[q]).sum() + s).sum() + (single[k] * weights).sum()
+        ),
+        lambda s, q, k: weights[lists[q] % 9].sum() + (lists[k] - q).abs().amin() + row_of(rows[k]),
+    ]
+
+
 def statement(index, function, tensors):
     """One expression of a thread, and what its names stand for."""
 
@@ -79,18 +130,17 @@ def statement(index, function, tensors):
 
 
 @pytest.mark.emulated
-def test_expressions_mean_what_they_mean_in_pytorch():
+@pytest.mark.parametrize("expressions", [operators, formulas, vectors])
+def test_expressions_mean_what_they_mean_in_pytorch(expressions):
     functions, tensors = expressions(), {}
     body = "".join(statement(i, f, tensors) for i, f in enumerate(functions))
-    pointers = [f"const {ELEMENTS[x.dtype]}* a{i}" for i, x in enumerate(tensors.values())]
+    arguments = ["float* out", "const float* scores", "const int* keys"]
+    arguments += [f"const {ELEMENTS[x.dtype]}* a{i}" for i, x in enumerate(tensors.values())]
     source = (
         '#include "/kiln/attention/variant.cuh"\n'
-        'extern "C" __global__ void test(float* out, const float* scores, const int* keys, '
-        + ", ".join(pointers)
-        + ") {\n  const int row = threadIdx.x, kv = keys[row];\n"
-        + "  const float logit = scores[row];\n"
-        + body
-        + "}\n"
+        f'extern "C" __global__ void test({", ".join(arguments)}) {{\n'
+        "  const int row = threadIdx.x, kv = keys[row];\n"
+        "  const float logit = scores[row];\n" + body + "}\n"
     )
     generator = torch.Generator().manual_seed(2)
     scores = torch.randn(COUNT, generator=generator)

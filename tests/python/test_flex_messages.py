@@ -17,6 +17,7 @@ from message_page import check
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
 
 Q = torch.zeros(1, 4, 16, 64, dtype=torch.float16)
+WIDE = torch.zeros(3, 7)
 TABLE, PARAMETER = torch.zeros(3, 5), torch.nn.Parameter(torch.zeros(4))
 MANY = [torch.zeros(2) for _ in range(9)]
 
@@ -43,8 +44,17 @@ CALLS = [
     (scored(lambda s, q, kv: s * TABLE[q, kv].item()), TypeError, "the value of an element of a t"),
     (scored(lambda s, q, kv: torch.cumsum(s, 0)), TypeError, "score_mod calls cumsum(), which is"),
     (scored(lambda s, q, kv: s.unfold(0, 1, 1)), TypeError, "uses .unfold of the score, which is"),
-    (scored(lambda s, q, kv: s + TABLE), TypeError, "score_mod computes with a tensor of shape [3"),
-    (scored(lambda s, q, kv: s + TABLE[q]), TypeError, "a tensor of shape [5]; index every dim"),
+    (scored(lambda s, q, kv: s + TABLE), TypeError, "with a tensor of shape [3, 5]; index every d"),
+    (scored(lambda s, q, kv: s + TABLE[q]), TypeError, "must return a scalar tensor, got one of s"),
+    (scored(lambda s, q, kv: (TABLE[q] + WIDE[q]).sum()), TypeError, "tensors of 5 and 7 elements"),
+    (scored(lambda s, q, kv: torch.dot(TABLE[q], WIDE[q])), TypeError, "they must have the same l"),
+    (scored(lambda s, q, kv: s + (TABLE[q] * s)[1]), TypeError, "indexes a computed tensor of sha"),
+    (scored(lambda s, q, kv: s + TABLE[q].max(dim=0)), TypeError, "two results; call amax()"),
+    (scored(lambda s, q, kv: s + torch.sum(TABLE[q], 1)), TypeError, "of shape [5], dim 1;"),
+    (scored(lambda s, q, kv: s + WIDE[TABLE[q].int()]), TypeError, "[3, 7] by one of 5 elements;"),
+    (scored(lambda s, q, kv: s + TABLE[q].int().mean()), TypeError, "of torch.int32; convert it w"),
+    (scored(lambda s, q, kv: s + TABLE[q].unsqueeze(0)), TypeError, "unsqueeze() of what has a d"),
+    (scored(lambda s, q, kv: torch.isin(TABLE[q], WIDE[q])), TypeError, "isin() of what has a di"),
     (scored(lambda s, q, kv: TABLE[s, 0]), TypeError, "indexes a tensor of shape [3, 5] by torch."),
     (scored(lambda s, q, kv: TABLE[q, 1:]), TypeError, "every index must be a whole number"),
     (scored(lambda s, q, kv: TABLE[q, 5]), IndexError, "score_mod reads index 5 of dimension 1 of"),

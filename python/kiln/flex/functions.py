@@ -13,15 +13,17 @@ from . import arithmetic as a
 from .nodes import Node, choose, compare, constant, convert, negation, promoted
 from .symbols import Rows, Symbol, is_number
 from .tracer import Tracer
+from .vectors import REDUCTIONS, SHAPES, Vector, each, reduces
 
 # C++'s functions of one floating-point number.
 UNARY = {
     "exp": "expf({0})", "exp2": "exp2f({0})", "expm1": "expm1f({0})", "log": "logf({0})",
     "log2": "log2f({0})", "log10": "log10f({0})", "log1p": "log1pf({0})", "sqrt": "sqrtf({0})",
     "rsqrt": "(1.0f / sqrtf({0}))", "reciprocal": "(1.0f / {0})", "tanh": "tanh({0})",
-    "sin": "sinf({0})", "cos": "cosf({0})", "tan": "tanf({0})", "atan": "atanf({0})",
-    "sinh": "sinhf({0})", "cosh": "coshf({0})", "asinh": "asinhf({0})", "erf": "erff({0})",
-    "erfc": "erfcf({0})", "sigmoid": "(1.0f / (1.0f + expf(-{0})))",
+    "asin": "asinf({0})", "acos": "acosf({0})", "atanh": "atanhf({0})", "acosh": "acoshf({0})",
+    "erfinv": "erfinvf({0})", "sin": "sinf({0})", "cos": "cosf({0})", "tan": "tanf({0})",
+    "atan": "atanf({0})", "sinh": "sinhf({0})", "cosh": "coshf({0})", "asinh": "asinhf({0})",
+    "erf": "erff({0})", "erfc": "erfcf({0})", "sigmoid": "(1.0f / (1.0f + expf(-{0})))",
 }  # fmt: skip
 ROUNDING = {"floor": "floorf", "ceil": "ceilf", "trunc": "truncf", "round": "rintf"}
 ORDER = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -32,14 +34,16 @@ DTYPES = {
 }  # fmt: skip
 ALIASES = {
     "subtract": "sub", "multiply": "mul", "div": "true_divide", "divide": "true_divide",
-    "arctan": "atan", "absolute": "abs", "negative": "neg", "fix": "trunc", "square_": "square",
-    "special_expit": "sigmoid", "expit": "sigmoid", "special_erf": "erf", "special_exp2": "exp2",
-    "special_log1p": "log1p", "special_expm1": "expm1", "clip": "clamp", "greater": "gt",
-    "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "min": "minimum",
-    "max": "maximum", "bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift",
-    "truediv": "true_divide", "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and",
-    "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not", "rtruediv": "rdiv",
-    "radd": "add", "rmod": "rremainder", "rfloordiv": "rfloor_divide",
+    "arctan": "atan", "arcsin": "asin", "arccos": "acos", "arctan2": "atan2", "arcsinh": "asinh",
+    "arccosh": "acosh", "arctanh": "atanh", "special_erfinv": "erfinv", "absolute": "abs",
+    "negative": "neg", "fix": "trunc", "square_": "square", "special_expit": "sigmoid",
+    "expit": "sigmoid", "special_erf": "erf", "special_exp2": "exp2", "special_log1p": "log1p",
+    "special_expm1": "expm1", "clip": "clamp", "greater": "gt", "greater_equal": "ge", "less": "lt",
+    "less_equal": "le", "not_equal": "ne", "min": "minimum", "max": "maximum",
+    "bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift", "truediv": "true_divide",
+    "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "invert": "bitwise_not", "rtruediv": "rdiv", "radd": "add",
+    "rmod": "rremainder", "rfloordiv": "rfloor_divide",
 }  # fmt: skip
 
 Operation = Callable[..., Node]
@@ -48,26 +52,28 @@ TABLE: dict[str, Operation] = {}
 
 def apply(tracer: Tracer, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Notes that the callable has called this function."""
-    name = _plain(name)
-    if name == "getitem":
-        raise tracer.refuse("indexes something other than a tensor by a scalar of the kernel")
-    if name not in TABLE:
-        raise tracer.refuse(f"calls {name}(), which is not supported")
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Rows):
-            raise tracer.refuse(f"computes with {value._said()}; index every dimension of it")
+    given, name = name.strip("_"), _plain(name)
     kwargs.pop("out", None)
     try:
-        return Symbol(tracer, TABLE[name](tracer, *args, **kwargs), f"what {name}() returns")
+        if given in SHAPES:
+            return SHAPES[given](tracer, *args, **kwargs)
+        if given in REDUCTIONS and reduces(given, args, kwargs):
+            return REDUCTIONS[given](tracer, *args, **kwargs)
+        if name == "getitem":
+            raise tracer.refuse("indexes something other than a tensor by a scalar of the kernel")
+        if name not in TABLE:
+            raise tracer.refuse(f"calls {name}(), which is not supported")
+        made = each(tracer, TABLE[name], args, kwargs)
     except TypeError as error:
         if str(error).startswith("flex_attention: "):
             raise
         raise tracer.refuse(f"calls {name}() with what is not supported: {error}") from None
+    return made if isinstance(made, Vector) else Symbol(tracer, made, f"what {name}() returns")
 
 
 def knows(name: str) -> bool:
     """Whether there is such a method."""
-    return _plain(name) in TABLE
+    return _plain(name) in TABLE or name in REDUCTIONS or name in SHAPES
 
 
 def _plain(name: str) -> str:
@@ -79,11 +85,12 @@ def node_of(tracer: Tracer, value: Any, like: torch.dtype | None = None) -> Node
     """The argument as a node. A number takes the dtype that it has beside one of `like`."""
     if isinstance(value, Symbol):
         return value.node
+    if isinstance(value, Rows) or (isinstance(value, torch.Tensor) and value.dim() != 0):
+        raise tracer.refuse(
+            f"computes with a tensor of shape {list(value.shape)}; index every dimension, or all "
+            "but one and reduce that"
+        )
     if isinstance(value, torch.Tensor):
-        if value.dim() != 0:
-            raise tracer.refuse(
-                f"computes with a tensor of shape {list(value.shape)}; index every dimension of it"
-            )
         return tracer.element(value, ())
     if hasattr(value, "__index__") and not is_number(value):
         value = int(value)

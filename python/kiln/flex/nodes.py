@@ -43,6 +43,7 @@ class Node:
     value: Any = None  # of a constant
     slot: int | None = None  # which parameter or tensor a leaf or an element reads
     remainder: tuple[Node, Node] | None = field(default=None, repr=False)  # the operands of %
+    body: Node | None = None  # of a loop, computed of INDEX; {body} in the form
 
     @property
     def is_float(self) -> bool:
@@ -72,6 +73,9 @@ class Node:
     def equals(self, value: Any) -> bool:
         """Whether this is that constant."""
         return self.value is not None and self.value == value
+
+
+INDEX = Node("i", torch.int32, low=0)  # of the element of a vector
 
 
 def constant(value: Any, dtype: torch.dtype) -> Node:

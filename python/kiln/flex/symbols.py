@@ -28,6 +28,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
+def _operator(name: str) -> Any:
+    return lambda self, other: self._call(name, self, other)
+
+
+def _reflected(name: str) -> Any:
+    return lambda self, other: self._call(name, other, self)
+
+
 class Stub:
     """An object that stands for a tensor of which a part is known only in the kernel."""
 
@@ -57,8 +65,39 @@ class Stub:
         raise self.tracer.refuse(IN_PYTHON.format(self._said()))
 
     __bool__ = __int__ = __float__ = __index__ = __complex__ = _in_python
-    __iter__ = __len__ = __contains__ = __round__ = __trunc__ = _in_python
+    __iter__ = __contains__ = __round__ = __trunc__ = _in_python
     item = tolist = numpy = _in_python
+
+    def __len__(self) -> int:
+        return self._in_python()
+
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("true_divide"), _reflected("true_divide")
+    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _operator("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _operator("pow"), _reflected("pow")
+    __and__, __rand__ = _operator("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _operator("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _operator("bitwise_xor"), _reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _operator("lshift"), _reflected("lshift")
+    __rshift__, __rrshift__ = _operator("rshift"), _reflected("rshift")
+    __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
+    __eq__, __ne__ = _operator("eq"), _operator("ne")
+    __lt__, __le__, __gt__, __ge__ = (_operator(name) for name in ("lt", "le", "gt", "ge"))
+
+    def __neg__(self) -> Any:
+        return self._call("neg", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __invert__(self) -> Any:
+        return self._call("bitwise_not", self)
+
+    def __abs__(self) -> Any:
+        return self._call("abs", self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("tracer", "node"):
@@ -68,14 +107,6 @@ class Stub:
         if not knows(name):
             raise self.tracer.refuse(f"uses .{name} of {self._said()}, which is not supported")
         return lambda *args, **kwargs: self._call(name, self, *args, **kwargs)
-
-
-def _operator(name: str) -> Any:
-    return lambda self, other: self._call(name, self, other)
-
-
-def _reflected(name: str) -> Any:
-    return lambda self, other: self._call(name, other, self)
 
 
 class Symbol(Stub):
@@ -116,33 +147,6 @@ class Symbol(Stub):
             return self
         raise self.tracer.refuse(f"indexes {self._said()}, which is a scalar")
 
-    __add__, __radd__ = _operator("add"), _reflected("add")
-    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
-    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _operator("true_divide"), _reflected("true_divide")
-    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _reflected("floor_divide")
-    __mod__, __rmod__ = _operator("remainder"), _reflected("remainder")
-    __pow__, __rpow__ = _operator("pow"), _reflected("pow")
-    __and__, __rand__ = _operator("bitwise_and"), _reflected("bitwise_and")
-    __or__, __ror__ = _operator("bitwise_or"), _reflected("bitwise_or")
-    __xor__, __rxor__ = _operator("bitwise_xor"), _reflected("bitwise_xor")
-    __lshift__, __rlshift__ = _operator("lshift"), _reflected("lshift")
-    __rshift__, __rrshift__ = _operator("rshift"), _reflected("rshift")
-    __eq__, __ne__ = _operator("eq"), _operator("ne")
-    __lt__, __le__, __gt__, __ge__ = (_operator(name) for name in ("lt", "le", "gt", "ge"))
-
-    def __neg__(self) -> Any:
-        return self._call("neg", self)
-
-    def __pos__(self) -> Any:
-        return self
-
-    def __invert__(self) -> Any:
-        return self._call("bitwise_not", self)
-
-    def __abs__(self) -> Any:
-        return self._call("abs", self)
-
 
 class Rows(Stub):
     """A tensor whose first dimensions have been indexed."""
@@ -173,30 +177,57 @@ class Rows(Stub):
         """The tensor's."""
         return self.tensor.device
 
+    def dim(self) -> int:
+        """The number of dimensions that are left."""
+        return self.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape of the dimensions that are left, or one of them."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
     def __getitem__(self, index: Any) -> Any:
         return read(self.tracer, self.tensor, self.indices, index)
 
 
 def read(tracer: Tracer, tensor: torch.Tensor, known: tuple[Node, ...], index: Any) -> Any:
-    """The value of tensor[*known][index], for an index of integers and stubs."""
+    """The value of tensor[*known][index], for an index of integers, stubs and tensors of one
+    dimension."""
+    from .vectors import Vector, vector_of
+
     items = index if isinstance(index, tuple) else (index,)
     if len(known) + len(items) > tensor.dim():
         raise IndexError(
             f"flex_attention: {tracer.what} gives {len(known) + len(items)} indices to a tensor of "
             f"shape {list(tensor.shape)}"
         )
-    nodes = list(known)
+    nodes, lengths = list(known), set()
     for item in items:
-        node = _index(tracer, item)
+        vector = vector_of(tracer, item)
+        node = _index(tracer, item) if vector is None else vector.node
         if node is None or not node.is_whole:
             raise tracer.refuse(
                 f"indexes a tensor of shape {list(tensor.shape)} by {_index_text(item)}; every "
                 "index must be a whole number"
             )
         nodes.append(node)
-    if len(nodes) < tensor.dim():
+        lengths |= set() if vector is None else {vector.length}
+    if not lengths and len(nodes) < tensor.dim():
         return Rows(tracer, tensor, tuple(nodes))
-    return Symbol(tracer, tracer.element(tensor, tuple(nodes)), "an element of a tensor")
+    if lengths and (len(nodes) < tensor.dim() or len(lengths - {1}) > 1):
+        raise tracer.refuse(
+            f"indexes a tensor of shape {list(tensor.shape)} by one of {max(lengths)} elements; "
+            "then every dimension must have an index, of one length"
+        )
+    element = tracer.element(tensor, tuple(nodes))
+    if lengths:
+        return Vector(tracer, element, max(lengths))
+    return Symbol(tracer, element, "an element of a tensor")
 
 
 def _index(tracer: Tracer, item: Any) -> Node | None:

@@ -16,7 +16,8 @@ def expression(root: Node, element: str = "t{slot}({indices})") -> str:
     order = _in_order(root)
     lengths: dict[Node, int] = {}
     for node in order:
-        lengths[node] = len(node.form) + sum(lengths[x] * _times(node, i) for i, x in _args(node))
+        own = len(node.form) + (0 if node.body is None else len(expression(node.body, element)))
+        lengths[node] = own + sum(lengths[x] * _times(node, i) for i, x in _args(node))
     if lengths[root] <= LONGEST:
         return _text(order, root, {}, element)[1]
     uses = dict.fromkeys(order, 0)
@@ -35,6 +36,9 @@ def slots(root: Node) -> tuple[set[int], set[int]]:
     for node in _in_order(root):
         if node.slot is not None:
             read[node.form].add(node.slot)
+        if node.body is not None:
+            for kind, found in zip(read, slots(node.body), strict=True):
+                read[kind] |= found
     return read[PARAM], read[ELEMENT]
 
 
@@ -44,7 +48,8 @@ def type_of(node: Node) -> str:
 
 
 def _in_order(root: Node) -> list[Node]:
-    """All nodes, each behind its arguments. Without recursion, as a trace of a loop is deep."""
+    """All nodes, each behind its arguments. Without recursion, as a trace of a loop is deep. What
+    is within a node's body is another expression."""
     order: list[Node] = []
     seen: set[Node] = set()
     stack = [(root, False)]
@@ -80,6 +85,8 @@ def _text(order: list[Node], root: Node, names: dict[Node, str], element: str) -
             text = f"p{node.slot}"
         elif node.form == ELEMENT:
             text = element.format(slot=node.slot, indices=", ".join(arguments or ["0"]))
+        elif node.body is not None:
+            text = node.form.format(*arguments, body=expression(node.body, element))
         else:
             text = node.form.format(*arguments)
         if node in names:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from . import activations  # noqa: F401  enters its functions into the table
 from .functions import node_of
 from .nodes import Node, both, convert, negation
 from .symbols import Symbol, Watch, is_number
@@ -63,11 +64,12 @@ def _call(tracer: Tracer, what: str, function: Callable[..., Any], first: tuple[
     ]
     with Watch(tracer):
         result = function(*first, *places)
-        if isinstance(result, (Symbol, torch.Tensor)) or is_number(result):
+        is_scalar = isinstance(result, torch.Tensor) and result.dim() == 0
+        if is_scalar or isinstance(result, Symbol) or is_number(result):
             return node_of(tracer, result)
-    raise TypeError(
-        f"flex_attention: {what} must return a scalar tensor, got {type(result).__name__}"
-    )
+    shape = getattr(result, "shape", None)
+    got = type(result).__name__ if shape is None else f"one of shape {list(shape)}"
+    raise TypeError(f"flex_attention: {what} must return a scalar tensor, got {got}")
 
 
 def _with_hidden(logits: Node, mask: Node | None) -> tuple[Node, Node | None]:
@@ -95,5 +97,5 @@ def _reads_score(root: Node) -> bool:
             return True
         if node not in seen:
             seen.add(node)
-            stack += node.args
+            stack += node.args if node.body is None else (*node.args, node.body)
     return False

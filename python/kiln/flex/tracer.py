@@ -34,6 +34,7 @@ class Tracer:
         self.tensors: list[torch.Tensor] = []
         self.computes = False  # with tensors, so that the trace holds for this call alone
         self._extents: dict[tuple[int, int], Node] = {}
+        self._counts: dict[int, Node] = {}
 
     def refuse(self, text: str) -> TypeError:
         """The error that the traced callable cannot be compiled."""
@@ -78,6 +79,12 @@ class Tracer:
             raise self.refuse(f"reads a tensor of {tensor.dim()} dimensions; at most 5 are read")
         self.tensors.append(tensor)
         return len(self.tensors) - 1
+
+    def count(self, length: int) -> Node:
+        """The number of elements of a vector."""
+        if length not in self._counts:
+            self._counts[length] = self.number(length, torch.int32)
+        return self._counts[length]
 
     def element(self, tensor: torch.Tensor, indices: tuple[Node, ...]) -> Node:
         """The tensor's element at one index for each dimension."""
