@@ -192,3 +192,32 @@ def test_tables_of_a_block_mask_are_kept_for_the_same_call_alone():
     del block_mask, written, kept, variant
     gc.collect()
     assert dead() is None
+
+
+def test_a_compiled_function_breaks_its_graph_there():
+    """And reads what is captured at every call."""
+    scale = 2.0
+
+    def scaled(score, b, h, q_idx, kv_idx):
+        return score * scale
+
+    def function(q):
+        return jit.flex_attention(q.neg(), q, q, scaled, MASK).abs()
+
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append([node.name for node in graph.graph.nodes])
+        return graph.forward
+
+    q = torch.randn(1, 4, 16, 64).half()
+    with kiln.device("emulator:sm_80"):
+        compiled = torch.compile(function, backend=backend)
+        assert torch.equal(compiled(q), function(q))
+        scale = 0.5
+        assert torch.equal(compiled(q), function(q))
+    assert len(graphs) == 2 and "neg" in graphs[0] and "abs_1" in graphs[1], graphs
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="disable"):
+        torch.compile(function, backend=backend, fullgraph=True)(q)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
+
+_attention: Any = None
 
 
 def flex_attention(
@@ -56,17 +57,15 @@ def flex_attention(
         >>> jit.flex_attention(q, k, v, capped, mask_mod=causal).shape
         torch.Size([1, 2, 40, 64])
     """
-    return _attention()(
+    global _attention
+    if _attention is None:  # an import statement takes as long as a tenth of a call
+        from .attention import attention  # imports PyTorch, which Kiln works without
+
+        _attention = attention
+    return _attention(
         query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
         return_aux, mask_mod,
     )  # fmt: skip
 
 
 flex_attention.__module__ = "kiln.jit"
-
-
-@functools.cache  # an import statement takes as long as a tenth of a call
-def _attention() -> Any:
-    from .attention import attention  # imports PyTorch, which Kiln works without
-
-    return attention

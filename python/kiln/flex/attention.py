@@ -29,6 +29,12 @@ def attention(
     mask_mod: Any,
 ) -> Any:
     """Computes a call of jit.flex_attention, and returns its result."""
+    if torch.compiler.is_compiling():
+        # Tracing what looks at callables would break the graph in many places.
+        return _outside_of_graphs(
+            query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
+            return_aux, mask_mod,
+        )  # fmt: skip
     _check_tensors(query, key, value, enable_gqa)
     _check_options(score_mod, block_mask, mask_mod)
     wants_lse, wants_maxima = _wants_lse(return_lse, return_aux), _wants_maxima(return_aux)
@@ -54,6 +60,9 @@ def attention(
 
     out, lse = result if wants_lse else (result, None)
     return out, AuxOutput(lse=lse, max_scores=maxima)
+
+
+_outside_of_graphs = torch.compiler.disable(attention)
 
 
 def _check_tensors(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
