@@ -54,6 +54,9 @@ def operators():
         lambda s, q, k: torch.where(torch.logical_xor(q > 9, k), s, -s).masked_fill(q == k, 7.0),
         lambda s, q, k: torch.rsub(s, q) + torch.add(s, k, alpha=-2) - torch.square(s).neg(),
         lambda s, q, k: deep(s, q, k),
+        # Of int64, in which C++'s min and max take no int.
+        lambda s, q, k: at[q].clamp(max=3) - at[k].clamp(-2, 5) * torch.maximum(at[k], at[0]),
+        lambda s, q, k: torch.minimum(torch.where(q > 3, 5, 2), at[k]) + at[q].clamp(min=1),
     ]
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 
 import torch
 
-from .nodes import Node, both, choose, compare, constant, convert, either, negation, promoted, whole
+from .nodes import (
+    TO_INT64,
+    Node,
+    both,
+    choose,
+    compare,
+    constant,
+    convert,
+    either,
+    negation,
+    promoted,
+    whole,
+)
 
 
 def common_dtype(first: Node, second: Node) -> torch.dtype:
@@ -161,7 +173,7 @@ def minimum(first: Node, second: Node) -> Node:
     if a.is_float:
         return choose(either(compare("!=", a, a), compare("<", a, b)), a, b)
     low = None if a.low is None or b.low is None else min(a.low, b.low)
-    return Node("min({0}, {1})", a.dtype, (a, b), low=low)
+    return Node("min({0}, {1})", a.dtype, (_of_its_type(a), _of_its_type(b)), low=low)
 
 
 def maximum(first: Node, second: Node) -> Node:
@@ -172,7 +184,8 @@ def maximum(first: Node, second: Node) -> Node:
     if a.is_float:
         return choose(either(compare("!=", a, a), compare(">", a, b)), a, b)
     lows = [low for low in (a.low, b.low) if low is not None]
-    return Node("max({0}, {1})", a.dtype, (a, b), low=max(lows, default=None))
+    low = max(lows, default=None)
+    return Node("max({0}, {1})", a.dtype, (_of_its_type(a), _of_its_type(b)), low=low)
 
 
 def bits(sign: str, first: Node, second: Node) -> Node:
@@ -214,6 +227,13 @@ def sign(node: Node) -> Node:
     one = constant(1, node.dtype)
     below = choose(compare("<", node, nought), negate(one), nought)
     return choose(compare(">", node, nought), one, below)
+
+
+def _of_its_type(node: Node) -> Node:
+    """For C++'s overloaded functions: what is computed of numbers without a suffix is an int."""
+    if node.dtype != torch.int64 or node.form == TO_INT64:
+        return node
+    return Node(TO_INT64, node.dtype, (node,), low=node.low)
 
 
 def _as_float(node: Node) -> Node:
