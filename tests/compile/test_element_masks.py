@@ -1,5 +1,5 @@
-"""Kernels of sm_90a whose masks read elements of tensors, as those of documents do: what they spill,
-and which of them read closely, see reads_closely() of jit/attention/sm90_config.cpp."""
+"""Kernels of sm_90a whose masks read elements of tensors, as those of documents do: what they
+spill, and which of them read closely, see reads_closely() of jit/attention/sm90_config.cpp."""
 
 import json
 
