@@ -164,7 +164,7 @@ MaskReadAhead read_ahead(const VariantDefinition& d) {
   visit_mask(d, [&](const BoundedElement& element, const std::string& text, bool) {
     const VariantTensor& tensor = d.tensors[element.tensor.tensor];
     if (!is_table(tensor) || names.contains(text)) return;
-    const std::string name = free_name(d, tensor.name + "_" + element.position);
+    const std::string name = free_name(d, tensor.name + "_at_" + element.position);
     names[text] = name;
     result.statements += "    const auto " + name + " = " + text + ";\n";
   });

@@ -75,21 +75,24 @@ def test_masks_read_elements_closely_where_they_would_spill(name, head_dim, tile
 @pytest.mark.parametrize(
     "mask, text",
     [
-        ("kv <= q && doc(q) == doc( kv )", "kv <= q && doc_q == doc_kv"),
-        ("kv <= q && (doc (at.q) == doc(kv))", "kv <= q && (doc_q == doc_kv)"),
-        ("kv > q || 2>doc(kv)", "kv > q || 2>doc_kv"),
-        ("kv <= q && doc(kv) > doc_kv", "kv <= q && doc_kv_ > doc_kv"),  # a parameter's name
-        ("kv <= q && doc(kv) == doc(kv / 2)", "kv <= q && doc_kv == doc(kv / 2)"),
-        ("kv <= q && doc(kv) == min(doc(q), 3)", "kv <= q && doc_kv == min(doc_q, 3)"),
+        ("kv <= q && doc(q) == doc( kv )", "kv <= q && doc_at_q == doc_at_kv"),
+        ("kv <= q && (doc (at.q) == doc(kv))", "kv <= q && (doc_at_q == doc_at_kv)"),
+        ("kv > q || 2>doc(kv)", "kv > q || 2>doc_at_kv"),
+        (
+            "kv <= q && doc(kv) > doc_at_kv",
+            "kv <= q && doc_at_kv_ > doc_at_kv",
+        ),  # a parameter's name
+        ("kv <= q && doc(kv) == doc(kv / 2)", "kv <= q && doc_at_kv == doc(kv / 2)"),
+        ("kv <= q && doc(kv) == min(doc(q), 3)", "kv <= q && doc_at_kv == min(doc_at_q, 3)"),
         (
             "kv <= q && doc(kv) == arguments.doc(q)",
-            "kv <= q && doc_kv == arguments.doc(q)",
+            "kv <= q && doc_at_kv == arguments.doc(q)",
         ),
     ],
 )
 def test_elements_of_tables_have_names_ahead_of_conditions(mask, text):
-    mine = {"name": "mine", **TABLE, "params": [["doc_kv", "i32"]], "mask": mask}
-    if "> doc_kv" not in mask:
+    mine = {"name": "mine", **TABLE, "params": [["doc_at_kv", "i32"]], "mask": mask}
+    if "> doc_at_kv" not in mask:
         del mine["params"]
     spec = {**SPEC, "block_q": 192, "block_kv": 128}
     (kernel,) = kiln.inspect({**spec, "variant": mine}, "sm_90a")
