@@ -42,8 +42,9 @@ bool reads_closely(const AttentionSm90Config& config, const AttentionTraits& tra
       traits.mask == Mask::window || (traits.mask == Mask::causal && reads.of_entries);
   if (held >= 128 && has_three && (shows_runs || (compares && has_ends))) return true;
   if (held >= 160 && shows_runs && compares) return true;
-  // A bias by distance has registers of its own, too.
-  if (traits.variant_has_distance_bias() && traits.mask == Mask::causal && compares) return true;
+  // A bias by distance has registers of its own, too. Of head dims between 96 and 128, some spill.
+  const bool is_biased = traits.variant_has_distance_bias() && traits.head_dim_v % 32 == 0;
+  if (is_biased && traits.mask == Mask::causal && compares) return true;
   // An element that is read under a condition is read, and its address computed, for each pair.
   return reads.guarded && 3 * held >= 2 * all;
 }
