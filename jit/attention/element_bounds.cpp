@@ -1,7 +1,9 @@
 #include "jit/attention/element_bounds.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
+#include <map>
 
 #include "jit/attention/family.h"
 #include "jit/attention/mask_names.h"
@@ -53,14 +55,57 @@ std::vector<std::string> arguments_of(std::string_view call) {
   return arguments;
 }
 
-void collect(const VariantDefinition& d, const Expression& e, std::vector<BoundedTensor>& list) {
-  if (e.operation == Operation::name) {
-    const auto element = bounded_element(d, e.text);
-    if (element && std::ranges::find(list, element->tensor) == list.end()) {
-      list.push_back(element->tensor);
-    }
+// Guarded: a condition may pass over the element.
+template <class Visit>
+void visit_elements(const VariantDefinition& d, const Expression& e, bool is_guarded, Visit visit) {
+  const auto element = e.operation == Operation::name ? bounded_element(d, e.text) : std::nullopt;
+  if (element) visit(*element, e.text, is_guarded);
+  const bool guards = e.operation == Operation::both || e.operation == Operation::either ||
+                      e.operation == Operation::choose;
+  for (std::size_t i = 0; i < e.operands.size(); ++i) {
+    visit_elements(d, *e.operands[i], is_guarded || (guards && i > 0), visit);
   }
-  for (const ExpressionPointer& operand : e.operands) collect(d, *operand, list);
+}
+// Calls visit(element, its text, whether it is guarded) for each element, in the order of the text.
+template <class Visit>
+void visit_mask(const VariantDefinition& d, Visit visit) {
+  if (d.mask.empty()) return;
+  const ParsedExpression parsed = parse_expression(
+      d.mask, [&](std::string_view name) { return type_of_mask_element(d, name); });
+  if (parsed.tree) visit_elements(d, *parsed.tree, false, visit);
+}
+
+bool is_of_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+std::string without_spaces(std::string text) {
+  std::erase_if(text, [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; });
+  return text;
+}
+
+// "doc (b, kv)": an identifier that begins at `from`, and what is in brackets after it, up to the
+// first that closes.
+std::string call_at(const std::string& text, std::size_t from) {
+  std::size_t at = from;
+  while (at < text.size() && is_of_name(text[at])) ++at;
+  const std::size_t open = text.find_first_not_of(" \t\n", at);
+  if (at == from || open == std::string::npos || text[open] != '(') return "";
+  return text.substr(from, text.find(')', open) + 1 - from);
+}
+
+// Whether what follows the text is a member's name, as in "arguments.".
+bool names_member(const std::string& text) {
+  const std::string end = text.substr(0, text.find_last_not_of(" \t\n") + 1);
+  return end.ends_with('.') || end.ends_with("->") || end.ends_with("::");
+}
+
+// A name that the mask does not have: `name`, perhaps with underscores behind it.
+std::string free_name(const VariantDefinition& d, std::string name) {
+  const auto is_taken = [&](const auto& one) { return one.name == name; };
+  while (d.mask.find(name) != std::string::npos || std::ranges::any_of(d.params, is_taken) ||
+         std::ranges::any_of(d.tensors, is_taken)) {
+    name += '_';
+  }
+  return name;
 }
 
 std::string member_of(const VariantDefinition& d, const BoundedTensor& bounded) {
@@ -96,11 +141,46 @@ std::optional<BoundedElement> bounded_element(const VariantDefinition& d, std::s
 
 std::vector<BoundedTensor> bounded_tensors(const VariantDefinition& d) {
   std::vector<BoundedTensor> list;
-  if (d.mask.empty()) return list;
-  const ParsedExpression parsed = parse_expression(
-      d.mask, [&](std::string_view name) { return type_of_mask_element(d, name); });
-  if (parsed.tree) collect(d, *parsed.tree, list);
+  visit_mask(d, [&](const BoundedElement& element, const std::string&, bool) {
+    if (std::ranges::find(list, element.tensor) == list.end()) list.push_back(element.tensor);
+  });
   return list;
+}
+
+MaskReads mask_reads(const VariantDefinition& d) {
+  MaskReads reads;
+  if (!d.file_text.empty()) return reads;
+  visit_mask(d, [&](const BoundedElement& element, const std::string&, bool is_guarded) {
+    (element.position == "kv" ? reads.of_keys : reads.of_queries) = true;
+    reads.of_entries = reads.of_entries || element.tensor.entry >= 0;
+    reads.guarded = reads.guarded || (is_guarded && is_table(d.tensors[element.tensor.tensor]));
+  });
+  return reads;
+}
+
+MaskReadAhead read_ahead(const VariantDefinition& d) {
+  std::map<std::string, std::string> names;  // of the elements' texts
+  MaskReadAhead result;
+  visit_mask(d, [&](const BoundedElement& element, const std::string& text, bool) {
+    const VariantTensor& tensor = d.tensors[element.tensor.tensor];
+    if (!is_table(tensor) || names.contains(text)) return;
+    const std::string name = free_name(d, tensor.name + "_at_" + element.position);
+    names[text] = name;
+    result.statements += "    const auto " + name + " = " + text + ";\n";
+  });
+  for (std::size_t i = 0; i < d.mask.size();) {
+    const std::string call = call_at(d.mask, i);
+    const auto known = names.find(without_spaces(call));
+    if (known != names.end() && !names_member(result.text)) {
+      result.text += known->second, i += call.size();
+      continue;
+    }
+    // All of an identifier, so that none is taken for its end.
+    do {
+      result.text += d.mask[i++];
+    } while (i < d.mask.size() && is_of_name(d.mask[i - 1]) && is_of_name(d.mask[i]));
+  }
+  return result;
 }
 
 std::string bounds_members(const VariantDefinition& d, const std::vector<BoundedTensor>& tensors) {

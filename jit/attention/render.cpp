@@ -18,9 +18,10 @@ namespace {
 
 // A hook whose body evaluates the user's expression with every public name in scope. A tensor's
 // name stands for its element at this position, unless it is a table, which the expression calls
-// with indices of its own. The compiler drops the loads of unused ones.
+// with indices of its own. The compiler drops the loads of unused ones. `ahead`: statements.
 std::string hook(const VariantDefinition& d, const std::string& head, const char* return_type,
-                 const std::string& label, const std::string& expression) {
+                 const std::string& label, const std::string& expression,
+                 const std::string& ahead = "") {
   SourceText text;
   text << "  __device__ __forceinline__ " << return_type << " " << head << " const {\n"
        << "    [[maybe_unused]] const int b = at.b, h = at.h, h_kv = at.h_kv, row = at.row,\n"
@@ -46,7 +47,7 @@ std::string hook(const VariantDefinition& d, const std::string& head, const char
     }
     text << "));\n";
   }
-  text << user_return(label, expression) << "  }\n";
+  text << ahead << user_return(label, expression) << "  }\n";
   return text.str();
 }
 
@@ -70,10 +71,11 @@ std::string members_over_tiles(const VariantDefinition& d) {
 }
 
 // The struct of the expressions.
-std::string expressed_variant(const VariantDefinition& d, const char* name) {
+std::string expressed_variant(const VariantDefinition& d, const char* name, bool closely) {
   SourceText text;
   text << "struct " << name << " : kiln::VariantDefaults {\n"
-       << slot_members(d.params, d.tensors) << bounds_members(d, bounded_tensors(d))
+       << slot_members(d.params, d.tensors, nullptr, closely)
+       << bounds_members(d, bounded_tensors(d))
        << "  static constexpr bool kTransformsLogits = " << (d.logits.empty() ? "false" : "true")
        << ";\n  static constexpr bool kMasks = " << (d.mask.empty() ? "false" : "true") << ";\n";
   if (!may_index_by_key(d)) text << "  static constexpr bool kIndexesByKey = false;\n";
@@ -90,7 +92,9 @@ std::string expressed_variant(const VariantDefinition& d, const char* name) {
          << hook(d, "tilt(const kiln::Position& at)", "float", "variant logits", tilt.growth);
   }
   if (!d.mask.empty()) {
-    text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", d.mask)
+    const MaskReadAhead mask = closely ? read_ahead(d) : MaskReadAhead{"", d.mask};
+    text << hook(d, "keep(const kiln::Position& at)", "bool", "variant mask", mask.text,
+                 mask.statements)
          << members_over_tiles(d);
   }
   text << "};\n";
@@ -98,10 +102,10 @@ std::string expressed_variant(const VariantDefinition& d, const char* name) {
 }
 
 // A file's struct may derive from that of a mask's expression, UserMask, and ask it.
-std::string user_variant(const VariantDefinition& d) {
-  if (d.file_text.empty()) return expressed_variant(d, "UserVariant");
+std::string user_variant(const VariantDefinition& d, bool closely) {
+  if (d.file_text.empty()) return expressed_variant(d, "UserVariant", closely);
   SourceText text;
-  if (!d.mask.empty()) text << expressed_variant(d, "UserMask");
+  if (!d.mask.empty()) text << expressed_variant(d, "UserMask", false);
   text << "#line 1 \"" << kUserFileLabel << "\"\n"
        << d.file_text << "\n#line 1 \"kernel.cu\"\n"
        << slots_check(d);
@@ -126,7 +130,7 @@ std::string includes_of(const std::string& file_text) {
 // A variant of a list has a namespace of its own, so that the names of one do not meet those of
 // another. There kiln::VariantDefaults is another type in each: equal empty bases may not share an
 // address, which would move the values behind them.
-std::string user_variants(const Variant& variant) {
+std::string user_variants(const Variant& variant, bool closely) {
   const Variant::Definitions& definitions = variant.definitions();
   SourceText text;
   const auto reads_tiles = [](const auto& d) {
@@ -136,12 +140,12 @@ std::string user_variants(const Variant& variant) {
     text << "#include \"/kiln/attention/mask_box.cuh\"\n\n";
   if (std::ranges::any_of(definitions, [](const auto& d) { return cap_of(*d).is_known(); }))
     text << "#include \"/kiln/attention/logit_cap.cuh\"\n\n";
-  if (definitions.size() == 1) return text.str() + user_variant(*definitions[0]);
+  if (definitions.size() == 1) return text.str() + user_variant(*definitions[0], closely);
   for (std::size_t i = 0; i < definitions.size(); ++i) {
     text << includes_of(definitions[i]->file_text) << "namespace " << room_of(i)
          << " {\nnamespace kiln {\nusing namespace ::kiln;\n"
          << "using VariantDefaults = DefaultHooks<struct Own>;\n}  // namespace kiln\n"
-         << with_numbered_labels(user_variant(*definitions[i]), i) << "}  // namespace "
+         << with_numbered_labels(user_variant(*definitions[i], closely), i) << "}  // namespace "
          << room_of(i) << "\n";
   }
   return text.str();
@@ -205,8 +209,8 @@ std::string quantized_source(const AttentionTraits& traits, int arch) {
   return fields;
 }
 
-std::string variant_source(const AttentionTraits& traits, const UserTexts& texts) {
-  const std::string user = texts.variant ? user_variants(*texts.variant) : "";
+std::string variant_source(const AttentionTraits& traits, const UserTexts& texts, bool closely) {
+  const std::string user = texts.variant ? user_variants(*texts.variant, closely) : "";
   std::string check;
   if (texts.variant && texts.variant->definitions().size() > 1) {
     check =

@@ -16,7 +16,9 @@ std::string render_attention_varlen(const Specialization& spec, const UserTexts&
 std::string render_attention_sm90(const Specialization& spec, const UserTexts& texts);
 
 // What every attention kernel's source says of its variant: the user's, then the type `Variant`.
-std::string variant_source(const AttentionTraits& traits, const UserTexts& texts);
+// `closely`: see reads_closely() of sm90_config.h.
+std::string variant_source(const AttentionTraits& traits, const UserTexts& texts,
+                           bool closely = false);
 
 // Members of a kernel's Config for a quantised cache or output; "" for others.
 std::string quantized_source(const AttentionTraits& traits, int arch);

@@ -60,10 +60,10 @@ void add_bound_tensor(const char* name, const TensorView& view, bool has_extents
 // Return source: the struct of these Slots, in the order in which the words are appended (a member
 // of its own, so that a parameter may be called like a function; empty, it would still take a
 // byte); then the local names of the values. `every_tensor`: the template of all tensors; null:
-// that of each kind.
+// that of each kind. `wide`: of that kind, with WideProduct of templates/base/table.cuh.
 std::string slot_members(const std::vector<VariantParam>& params,
                          const std::vector<VariantTensor>& tensors,
-                         const char* every_tensor = nullptr);
+                         const char* every_tensor = nullptr, bool wide = false);
 std::string param_names(const std::vector<VariantParam>& params);
 std::string table_name(const VariantTensor& tensor);
 

@@ -5,17 +5,22 @@
 namespace kiln {
 
 std::string slot_members(const std::vector<VariantParam>& params,
-                         const std::vector<VariantTensor>& tensors, const char* every_tensor) {
+                         const std::vector<VariantTensor>& tensors, const char* every_tensor,
+                         bool wide) {
   if (params.empty() && tensors.empty()) return "";
   std::string text = "  struct {\n";
   for (const VariantParam& param : params) {
     text += "    kiln::Slot<" + device_type(param.dtype) + "> " + param.name + ";\n";
   }
   for (const VariantTensor& tensor : tensors) {
-    const char* const own = is_table(tensor) ? "VariantTable" : "VariantTensor";
+    const bool table = is_table(tensor);
+    const char* const own = table ? "VariantTable" : "VariantTensor";
+    const char* const product = !wide   ? ""
+                                : table ? ", kiln::ConstantLoad, kiln::WideProduct"
+                                        : ", kiln::WideProduct";
     text += std::string("    kiln::") + (every_tensor != nullptr ? every_tensor : own) + "<" +
-            device_type(tensor.dtype) + ", " + std::to_string(tensor.indices.size()) + "> " +
-            tensor.name + ";\n";
+            device_type(tensor.dtype) + ", " + std::to_string(tensor.indices.size()) + product +
+            "> " + tensor.name + ";\n";
   }
   return text + "  } arguments;\n";
 }

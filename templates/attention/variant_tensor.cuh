@@ -6,7 +6,7 @@
 namespace kiln {
 
 // A tensor read by a variant; at() returns a float, int or bool. A stride of 0 broadcasts.
-template <class T, int kRank>
+template <class T, int kRank, class Product = CompilersProduct>
 struct VariantTensor {
   Slot<const T*> data;
   Slot<i64> strides[kRank];
@@ -19,7 +19,8 @@ struct VariantTensor {
     i64 offset = 0;
 #pragma unroll
     for (int i = 0; i + 1 < kRank; ++i) offset += places[i] * strides[i].value;
-    return load_constant(element_at(data.value + offset, places[kRank - 1], strides[kRank - 1]));
+    return load_constant(
+        element_at<Product>(data.value + offset, places[kRank - 1], strides[kRank - 1]));
   }
 
   template <class... Indices>
@@ -43,8 +44,8 @@ struct VariantTensor {
     return offset;
   }
 };
-template <class T>
-struct VariantTensor<T, 0> {
+template <class T, class Product>
+struct VariantTensor<T, 0, Product> {
   Slot<const T*> data;
   __device__ __forceinline__ auto read() const { return at(); }
   __device__ __forceinline__ auto at() const { return load_constant(data.value); }

@@ -32,18 +32,34 @@ __device__ __forceinline__ auto load_constant(const T* address) {
   }
 }
 
+// How the distance of an element from the first one is computed, in bytes. The compiler widens a
+// stride once ahead of a loop, and each product of 64 bits then takes it five instructions.
+struct CompilersProduct {
+  __device__ __forceinline__ static i64 of(int index, int bytes) { return i64{index} * bytes; }
+};
+// One instruction, for masks whose addresses would take registers that a kernel does not have. The
+// others keep the code that was measured.
+struct WideProduct {
+  __device__ __forceinline__ static i64 of(int index, int bytes) {
+    i64 product;
+    asm("mul.wide.s32 %0, %1, %2;" : "=l"(product) : "r"(index), "r"(bytes));
+    return product;
+  }
+};
+
 // Where the index-th of elements of a last dimension lies. The library refuses strides of 2^31
-// bytes and more there, so that one instruction computes the address.
-template <class T>
+// bytes and more there.
+template <class Product = CompilersProduct, class T>
 __device__ __forceinline__ const T* element_at(const T* first, int index, Slot<i64> stride) {
   const int bytes = static_cast<int>(stride.value) * static_cast<int>(sizeof(T));
-  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(first) + i64{index} * bytes);
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(first) +
+                                    Product::of(index, bytes));
 }
 
 // A tensor read at computed indices, one for each dimension. An index outside of its dimension
 // stands for the nearest one inside, because expressions are also evaluated at positions that are
 // hidden or padding.
-template <class T, int kRank, class Load = ConstantLoad>
+template <class T, int kRank, class Load = ConstantLoad, class Product = CompilersProduct>
 struct VariantTable {
   Slot<const T*> data;
   Slot<i64> strides[kRank];
@@ -59,7 +75,7 @@ struct VariantTable {
 #pragma unroll
     for (int i = 0; i + 1 < kRank; ++i) offset += place(places[i], i) * strides[i].value;
     const int last = place(places[kRank - 1], kRank - 1);
-    return load_constant<Load>(element_at(data.value + offset, last, strides[kRank - 1]));
+    return load_constant<Load>(element_at<Product>(data.value + offset, last, strides[kRank - 1]));
   }
   template <class... Indices>
   __device__ __forceinline__ auto operator()(Indices... indices) const {

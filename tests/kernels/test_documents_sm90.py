@@ -130,3 +130,40 @@ def test_tiles_of_documents_beside_other_variants(head_dim, beside, tile):
         "flash_attention", q, q, q, causal=True, variant=[variants.documents(ids), other]
     )
     assert found["config"] == tile
+
+
+# Masks whose kernels read elements ahead of conditions, or compute their addresses by one
+# instruction each, as they would spill: the words, and the pairs that they show.
+SAME = {"mine": "i32[b, q]", "its": "i32[b, kv]"}
+CLOSE = {
+    "documents": (dict(tensors=SAME, mask="mine == its"), "causal",
+                  lambda mine, its, at: mine == its),
+    "expression": (dict(tensors=SAME, mask="kv <= q && mine == its"), "none",
+                   lambda mine, its, at: (mine == its) & (at.kv <= at.q)),
+    "table": (dict(tensors={"doc": "i32[b, *]"}, mask="kv <= q && doc(b, q) == doc(b, kv)"),
+              "none", lambda mine, its, at: (mine == its) & (at.kv <= at.q)),
+    "window": (dict(tensors={"doc": "i32[b, *]"}, mask="kv <= q && doc(b, q) == doc(b, kv)"),
+               "window", lambda mine, its, at: (mine == its) & (at.kv <= at.q)),
+    "choice": (dict(tensors={"doc": "i32[b, *]"},
+                    mask="doc(b, kv) > 1 ? doc(b, q) >= doc(b, kv) : kv <= q || row < 9"), "none",
+               lambda mine, its, at: torch.where(its > 1, mine >= its,
+                                                 (at.kv <= at.q) | (at.row < 9))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_elements_beside_products_that_fill_the_registers(name):
+    words, mask, shows = CLOSE[name]
+    length, batch = 384, 2  # a multiple of 192
+    case = AttentionCase(batch=batch, heads=34, heads_kv=17, head_dim=64, head_dim_v=64,
+                         len_q=length, len_kv=length, causal=mask == "causal",
+                         window=(300, 30) if mask == "window" else (-1, -1))  # fmt: skip
+    lines = [ids_of(random_lengths(length, 5, seed)) for seed in (4, 11)]
+    ids = torch.stack(lines)[:, :, None].expand(-1, -1, 3).contiguous()[:, :, 1]  # strides of 3
+    bound = jit.Variant(name, **words)(**dict.fromkeys(words["tensors"], ids))
+    q, k, v = case.inputs()
+    found = kiln.explain("flash_attention", q, k, v, causal=case.causal, window=case.window,
+                         variant=bound)  # fmt: skip
+    assert found["config"] == "192x128x2"
+    mine, its = ids[:, None, :, None], ids[:, None, None, :]
+    run(bound, case, mask=lambda at: shows(mine, its, at))
