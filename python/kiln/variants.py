@@ -143,10 +143,11 @@ def documents(ids: Any, bounds: Any = None) -> Any:
 
     Tiles of keys of other documents are neither read nor computed.
 
-    ids:    int32 [batch, len_kv], the number of each position's document. len_q <= len_kv
-    bounds: document_bounds(ids), of the same elements. Without it, each call finds the bounds by
-            a launch of its own; calls over sequences and calls with fewer than 64 queries read
-            the numbers at every pair instead"""
+    ids:    int32 [batch, len_kv], the number of each position's document. len_q <= len_kv; a query
+            ahead of the first position is of its document
+    bounds: document_bounds(ids), of the same elements. Calls over sequences need them. Without
+            them, each call finds the bounds by a launch of its own; calls with fewer than 64
+            queries read the numbers at every pair instead"""
     if bounds is None:
         return _DOCUMENTS(mine=ids, its=ids)
     wanted = [ids.shape[0], -(-ids.shape[1] // _DOCUMENT_BLOCK), 2]
@@ -178,14 +179,14 @@ struct UserVariant : kiln::VariantDefaults {
   kiln::VariantTable<int, 3> bounds;  // [batch, block, 2]: the least and the greatest number
 
   __device__ __forceinline__ bool keep(const kiln::Position& at) const {
-    return ids.read(at.b, at.q) == ids.read(at.b, at.kv);
+    return ids.read(at.b, max(at.q, 0)) == ids.read(at.b, at.kv);
   }
   __device__ __forceinline__ kiln::Range numbers(int b, int first, int last) const {
     const int entry = min(b, bounds.extents[0].value - 1);  // one may stand for all
     const int* const line = bounds.data.value + entry * bounds.strides[0].value;
     const int stride = static_cast<int>(bounds.strides[1].value);
     const int largest = static_cast<int>(bounds.strides[2].value);
-    const int last_block = last / @BLOCK@;
+    const int last_block = max(last, 0) / @BLOCK@;
     kiln::Range all = {0x7fffffff, -0x7fffffff - 1};
 #pragma unroll 1
     for (int block = max(first, 0) / @BLOCK@; block <= last_block; block += 2) {

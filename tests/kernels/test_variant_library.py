@@ -87,6 +87,42 @@ def test_documents_read_no_tile_of_others(missing, is_given):
     assert out[0, 512 - missing :].isfinite().all()
 
 
+def test_queries_ahead_of_all_positions_are_of_the_first_document():
+    ids = (torch.arange(60, device=DEVICE, dtype=torch.int32) // 20)[None]
+    bound = variants.documents(ids, variants.document_bounds(ids))
+    case = AttentionCase(batch=1, heads=4, heads_kv=2, len_q=170, len_kv=60)
+    own = torch.cat([ids.new_zeros(1, 110), ids], 1)
+    run(bound, case, mask=lambda at: own[:, None, :, None] == ids[:, None, None, :])
+
+
+def test_documents_of_sequences_take_bounds():
+    """Each sequence ends at another key, so that no tensor is indexed by a query's position."""
+    starts, lengths = torch.tensor([0, 40, 100]), (60, 90)
+    ids = torch.stack([torch.arange(90), torch.arange(90) * 2]).int().to(DEVICE) // 20
+    q = randn([100, 4, 64], torch.float16, 3)
+    k, v = (randn([2, 90, 2, 64], torch.float16, seed) for seed in (4, 5))
+    arguments = dict(
+        cu_seqlens_q=starts.int().to(DEVICE), seqused_k=torch.tensor(lengths).int().to(DEVICE),
+        max_seqlen_q=60, max_seqlen_k=90,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="sequences end at different keys"):
+        jit.flash_attention_varlen(q, k, v, variant=variants.documents(ids), **arguments)
+    bound = variants.documents(ids, variants.document_bounds(ids))
+    out = jit.flash_attention_varlen(q, k, v, variant=bound, **arguments)
+    for entry, length in enumerate(lengths):
+        rows = slice(*starts[entry : entry + 2])
+        queries = q[rows].transpose(0, 1).float()
+        keys, values = (
+            x[entry, :length].transpose(0, 1).repeat_interleave(2, 0).float() for x in (k, v)
+        )
+        own = ids[entry, :length]
+        mask = own[-queries.size(1) :, None] == own[None]
+        expected = torch.nn.functional.scaled_dot_product_attention(queries, keys, values, mask)
+        torch.testing.assert_close(
+            out[rows].float(), expected.transpose(0, 1), rtol=2e-2, atol=2e-3
+        )
+
+
 def test_document_bounds_are_of_the_same_positions():
     ids = torch.zeros(1, 130, dtype=torch.int32, device=DEVICE)
     assert variants.document_bounds(ids).shape == (1, 3, 2)
