@@ -167,7 +167,9 @@ def mean_groups():
             for mean in means
             for shape in shapes
         ]
+        in_place = dataclasses.replace(cases[-len(shapes)], out="x")
         cases += [dataclasses.replace(case, mean=-case.mean) for case in cases[:2]]
+        cases.append(in_place)
         yield CaseGroup(dtype, tuple(cases))
 
 
