@@ -213,6 +213,14 @@ def test_nothing_to_do(op):
 
 
 @pytest.mark.parametrize("op", OPS)
+def test_no_rows_lie_anywhere(op):
+    for tokens in (2, 0):  # the heads of queries, beside those of keys and values
+        queries = randn([3, tokens, 12, 64], torch.bfloat16, 1)[:, :, :4]
+        out = zeros(3, tokens, 5, 64)[:, :, :4]
+        assert getattr(jit, op)(queries, out=out).shape == (3, tokens, 4, 64)
+
+
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("columns", [64, 333, 1024, 4096, 8192, 16384])
 def test_a_row_gives_the_same_bits_in_every_batch(op, columns):
     x = randn([sized(small=5, full=1200), columns], torch.bfloat16, 1)

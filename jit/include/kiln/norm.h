@@ -32,11 +32,11 @@ struct NormOptions {
 //   layer_norm   activation((s - mean(s)) * rsqrt(var(s) + eps) * (weight + weight_offset) + bias)
 // over the last dimension; the variance is the biased one. x is [.., columns] of 1 to 5 dimensions,
 // f16, bf16 or f32, with 1 to 65536 columns and a last stride of 1. Its rows are equally spaced in
-// memory, or form groups of equally many rows that are. residual and residual_out have x's shape
-// and dtype; out has x's shape and any of the three dtypes. `weight` and `bias` are [columns], each
-// with any of the three dtypes; without them nothing is multiplied or added, weight_offset neither.
-// out and residual_out may be the same memory as x or residual, with the same dtype and strides.
-// Any other overlap is refused if it is certain.
+// memory, or form groups of equally many rows that are, as many in all tensors. residual and
+// residual_out have x's shape and dtype; out has x's shape and any of the three dtypes. `weight`
+// and `bias` are [columns], each with any of the three dtypes; without them nothing is multiplied
+// or added, weight_offset neither. out and residual_out may be the same memory as x or residual,
+// with the same dtype and strides. Any other overlap is refused if it is certain.
 //
 // Up to 16384 columns, a row gives the same bits in every batch.
 void rms_norm(const TensorView& x, const TensorView& weight, const TensorView& out,
