@@ -48,10 +48,11 @@ struct Operand {
   std::int64_t ld;
 };
 
-// Which dimension is contiguous; k wins where both are, so that a vector is read along k.
+// Which dimension is contiguous; k wins where both are, so that a vector is read along k. A k of 1
+// is contiguous whatever its stride, which counts where nothing else than k may be (`only_k`).
 Operand layout_of(const char* argument, std::int64_t k_extent, std::int64_t k_stride,
-                  std::int64_t mn_extent, std::int64_t mn_stride) {
-  if (k_stride == 1) return {Major::k, mn_extent == 1 ? 0 : mn_stride};
+                  std::int64_t mn_extent, std::int64_t mn_stride, bool only_k) {
+  if (k_stride == 1 || (only_k && k_extent == 1)) return {Major::k, mn_extent == 1 ? 0 : mn_stride};
   if (mn_stride == 1) return {Major::mn, k_extent == 1 ? 0 : k_stride};
   if (k_extent == 1) return {Major::k, mn_stride};
   if (mn_extent == 1) return {Major::mn, k_stride};
@@ -90,12 +91,14 @@ bool has_vectors(const TensorView& tensor, std::int64_t ld, std::int64_t batch_s
          access_of(tensor, 0, ld, batch_stride) != Access::elements;
 }
 
-std::int64_t common_batch(const TensorView& a, const TensorView& b) {
+std::int64_t common_batch(const TensorView& a, const TensorView& b, bool has_counts) {
   const std::int64_t batch_a = a.rank == 3 ? a.shape[0] : 1, batch_b = b.rank == 3 ? b.shape[0] : 1;
   if (batch_a != batch_b && batch_a != 1 && batch_b != 1) {
-    throw_value({kGemmOp, "b"}, "must have " + std::to_string(batch_a) +
-                                    " batch entries like a, or 1, got " + std::to_string(batch_b) +
-                                    ": a is " + shape_text(a) + ", b is " + shape_text(b));
+    throw_value({kGemmOp, "b"},
+                "must have " + std::to_string(batch_a) +
+                    (has_counts ? " groups like a" : " batch entries like a, or 1") + ", got " +
+                    std::to_string(batch_b) + ": a is " + shape_text(a) + ", b is " +
+                    shape_text(b));
   }
   return batch_a == 1 ? batch_b : batch_a;
 }
@@ -185,7 +188,7 @@ TensorView gemm_output(const TensorView& a, const TensorView& b, DType out_dtype
   check_view({kGemmOp, "a"}, a);
   check_view({kGemmOp, "b"}, b);
   const Matrix ma = as_matrix("a", a, options.trans_a), mb = as_matrix("b", b, options.trans_b);
-  const std::int64_t batch = common_batch(a, b);
+  const std::int64_t batch = common_batch(a, b, options.counts.given());
   const std::int64_t columns = check_gate(options, mb.cols) == Gate::none ? mb.cols : mb.cols / 2;
   TensorView out =
       has_batch(a, b, options.offsets.given())
@@ -210,7 +213,7 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
                     shape_text(a) + ", b is " + shape_text(b) +
                     (options.trans_a || options.trans_b ? " before transposing" : ""));
   }
-  const std::int64_t batch = common_batch(a, b);
+  const std::int64_t batch = common_batch(a, b, options.counts.given());
   const CheckedGroups groups = check_groups(a, b, options, problem);
   const bool batched = has_batch(a, b, groups.grouping == Grouping::offsets);
   GemmTraits& traits = problem.traits;
@@ -226,15 +229,16 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   problem.n = static_cast<int>(mb.cols), problem.k = static_cast<int>(ma.cols);
   problem.tile = options.config, problem.pdl = options.pdl;
 
-  const Operand oa = layout_of("a", ma.cols, ma.col_stride, ma.rows, ma.row_stride);
-  const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride);
+  const bool f8 = is_f8(a.dtype), only_k = f8 || traits.grouping != Grouping::none;
+  const Operand oa = layout_of("a", ma.cols, ma.col_stride, ma.rows, ma.row_stride, only_k);
+  const Operand ob = layout_of("b", mb.rows, mb.row_stride, mb.cols, mb.col_stride, f8);
   if (traits.grouping != Grouping::none && oa.major != Major::k) {
     throw_value({kGemmOp, "a"},
                 "must be contiguous along K where its rows are in groups, got "
                 "strides " +
-                    strides_text(a) + "; call .contiguous()");
+                    strides_text(a) + "; call .contiguous() on the tensor with K last");
   }
-  if (is_f8(a.dtype)) {
+  if (f8) {
     check_f8_operand({"a", a, ma.cols, oa.major, oa.ld, ma.batch_stride});
     check_f8_operand({"b", b, mb.rows, ob.major, ob.ld, mb.batch_stride});
   }

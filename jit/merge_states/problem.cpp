@@ -149,6 +149,7 @@ void check_merge_states(const TensorView& outs, const TensorView& lses, const Te
   check_data(of_out, out, problem.may_be_null);
   check_written(of_out, out);
   check_lses(lses, lse, options.layout, problem);
+  problem.has_lse = lse.given();
   check_merged_sinks(options.sinks, problem);
   MergeTraits& traits = problem.traits;
   traits.input = outs.dtype, traits.output = out.dtype;

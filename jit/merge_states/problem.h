@@ -25,9 +25,10 @@ static_assert(is_traits<MergeTraits>);
 struct MergeProblem : Problem {
   MergeTraits traits;
   int parts = 0, tokens = 0, heads = 0, columns = 0;
+  bool has_lse = false;  // to be written, which a head dim of 0 does not change
 
   MergeProblem() { op = "merge_states"; }
-  bool empty() const { return tokens == 0 || heads == 0 || columns == 0; }
+  bool empty() const { return tokens == 0 || heads == 0 || (columns == 0 && !has_lse); }
 };
 
 // Fills `problem`. Throws std::invalid_argument or TypeError.

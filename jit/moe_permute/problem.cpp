@@ -57,10 +57,15 @@ int access_of(const TensorView& x, const TensorView& out, std::int64_t row_bytes
   return access;
 }
 
-void check_rows(const TensorView& x, const TensorView& out, std::int64_t pairs,
+void check_rows(const TensorView& x, const TensorView& out, std::int64_t tokens, std::int64_t top_k,
                 PermuteProblem& problem) {
   const Subject of_x{problem.op, "x"}, of_out{problem.op, "out"};
   check_rank(of_x, x, 2, "[tokens, columns]");
+  // This comes before out's shape, which a caller who gave none knows nothing of.
+  if (x.shape[0] != tokens) {
+    throw_value(of_x, "must have a row for each of the " + std::to_string(tokens) +
+                          " tokens of experts, got " + shape_text(x));
+  }
   const std::int64_t row_bytes = x.shape[1] * size_of(x.dtype);
   if (size_of(x.dtype) == 0 || x.shape[1] > 1 << 24) {
     throw_value(of_x, std::string("must have at most 2^24 columns of a known dtype, got ") +
@@ -70,7 +75,7 @@ void check_rows(const TensorView& x, const TensorView& out, std::int64_t pairs,
   check_data(of_x, x, problem.may_be_null);
   check_tensor(of_out, out, problem.device_ordinal);
   check_dtype(of_out, out, x.dtype, " like x");
-  check_shape(of_out, out, {pairs, x.shape[1]});
+  check_shape(of_out, out, {tokens * top_k, x.shape[1]});
   check_last_stride(of_out, out);
   check_data(of_out, out, problem.may_be_null);
   check_written(of_out, out);
@@ -92,11 +97,7 @@ void check_moe_permute(const TensorView& x, const TensorView& experts, const Ten
   }
   check_data(of_experts, experts, problem.may_be_null);
   const std::int64_t tokens = experts.shape[0], top_k = experts.shape[1];
-  check_rows(x, out, tokens * top_k, problem);
-  if (x.shape[0] != tokens) {
-    throw_value({problem.op, "x"}, "must have a row for each of the " + std::to_string(tokens) +
-                                       " tokens of experts, got " + shape_text(x));
-  }
+  check_rows(x, out, tokens, top_k, problem);
   check_tensor(of_offsets, offsets, problem.device_ordinal);
   check_rank(of_offsets, offsets, 1, "[num_experts]");
   if (offsets.shape[0] < 1 || offsets.shape[0] > kMostSortedExperts) {

@@ -94,6 +94,7 @@ std::optional<Runs> runs_at(std::span<const Rows> tensors, int split) {
 
 Runs runs_of(std::span<const Rows> tensors, const NormProblem& problem) {
   const int leading = tensors[0].tensor->rank - 1;
+  if (problem.rows == 0) return {};  // no rows that could lie anywhere
   for (int split = 0; split <= leading; ++split) {
     if (const auto runs = runs_at(tensors, split)) return *runs;
   }

@@ -133,7 +133,8 @@ __device__ __forceinline__ void merge_states(const MergeParams& params) {
   const u32 token = row / params.heads, head = row % params.heads;
   if (token >= params.tokens) return;
   const int lane = threadIdx.x % Shape::kLanes;
-  for (int start = 0; start < params.columns; start += Shape::kTurn) {
+  int start = 0;
+  do {  // once without columns, too, for the LSE
     const int first = start + lane * Config::kVector;
     MergedColumns<Config> merged;
     merge_columns(merged, params, token, head, first);
@@ -152,7 +153,8 @@ __device__ __forceinline__ void merge_states(const MergeParams& params) {
     if (params.lse != nullptr && start == 0 && lane == 0) {
       params.lse[token * params.lse_at.token + head * params.lse_at.head] = lse;
     }
-  }
+    start += Shape::kTurn;
+  } while (start < params.columns);
 }
 
 }  // namespace kiln

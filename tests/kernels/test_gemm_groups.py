@@ -180,6 +180,17 @@ def test_no_rows_at_all():
         assert jit.gemm(x, w, **{by: numbers}).shape == (*a[:-1], 24)
 
 
+def test_a_k_of_1_may_have_any_stride():
+    for by, a in (("offsets", [6, 1]), ("counts", [2, 6, 1])):
+        x, w = randn(a, DTYPES["bf16"], 1), randn([2, 1, 24], DTYPES["bf16"], 2)
+        numbers = torch.tensor([2, 6], dtype=torch.int32, device=DEVICE)
+        out = jit.gemm(x, w, **{by: numbers}, out=torch.zeros(*a[:-1], 24, device=DEVICE))
+        silly = x.as_strided(a, (*x.stride()[:-1], 7))
+        assert silly.is_contiguous()
+        again = jit.gemm(silly, w, **{by: numbers}, out=torch.zeros_like(out))
+        assert torch.equal(again, out) and out.any()
+
+
 X, W = torch.ones(6, 16), torch.ones(3, 16, 24)
 OFFSETS = torch.tensor([1, 2, 6], dtype=torch.int32)
 REFUSALS = {
@@ -197,7 +208,9 @@ REFUSALS = {
     "dtype": (X, W, dict(offsets=OFFSETS.long()), TypeError, "offsets must be int32, got int64"),
     "columns": (X.t().contiguous().t(), W, {}, ValueError,
                 "a must be contiguous along K where its rows are in groups, got strides [1, 6]; "
-                "call .contiguous()"),
+                "call .contiguous() on the tensor with K last"),
+    "batch": (torch.ones(2, 6, 16), W, dict(offsets=None, counts=OFFSETS), ValueError,
+              "b must have 2 groups like a, got 3: a is [2, 6, 16], b is [3, 16, 24]"),
     "hint": (X, W[0], dict(offsets=None, expected_rows=3), ValueError,
              "expected_rows is for rows in groups; give offsets or counts, or leave it out"),
     "negative": (X, W, dict(expected_rows=-1), ValueError,

@@ -158,6 +158,17 @@ def test_nothing_to_do():
         assert jit.merge_states(outs, lses).shape == shape[1:]
 
 
+@pytest.mark.parametrize("layout", ["ht", "th"])
+def test_a_head_dim_of_0_has_an_lse(device, layout):
+    parts, tokens, heads = 2, 5, 3
+    lses = randn([parts, *((heads, tokens) if layout == "ht" else (tokens, heads))],
+                 torch.float32, 1)  # fmt: skip
+    outs = torch.zeros(parts, tokens, heads, 0, device=DEVICE)
+    out, lse = jit.merge_states(outs, lses, layout=layout, return_lse=True)
+    assert out.shape == (tokens, heads, 0)
+    judge_lse(layout, lse, lses.double().logsumexp(0))
+
+
 def test_no_shape_compiles_after_prewarming():
     report = kiln.prewarm({"op": "merge_states"}, arch())
     assert report["failed"] == [] and report["total"] == 7

@@ -270,6 +270,8 @@ def integers(*shape):
          lambda: jit.moe_permute(zeros(2, 8), integers(2, 2), num_experts=4, out=zeros(3, 8))),
         (ValueError, "moe_permute: x must have a row for each of the 3 tokens of experts, got [2, ",
          lambda: jit.moe_permute(zeros(2, 8), integers(3, 2), num_experts=4, out=zeros(6, 8))),
+        (ValueError, "moe_permute: x must have a row for each of the 3 tokens of experts, got [2, ",
+         lambda: jit.moe_permute(zeros(2, 8), integers(3, 2), num_experts=4)),
         (TypeError, "moe_unpermute: y must be float16, bfloat16 or float32, got int32",
          lambda: jit.moe_unpermute(integers(4, 8), integers(2, 2))),
         (ValueError, "moe_unpermute: weights must have shape [2, 2], got [2, 3]",

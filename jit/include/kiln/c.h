@@ -314,9 +314,10 @@ typedef struct kiln_norm_options {
  *   kiln_layer_norm   activation((s - mean(s)) * rsqrt(var(s) + eps) * (weight + weight_offset) +
  * bias)
  * x is [.., columns], f16, bf16 or f32, with 1 to 65536 columns and a last stride of 1; out has x's
- * shape and any of the three dtypes; weight and bias are [columns] with any of them, or NULL (1 and
- * 0). out may be the same memory as x or residual. The other rules are in kiln/norm.h. Stream and
- * compiling are as for kiln_flash_attention. */
+ * shape and any of the three dtypes; weight and bias are [columns] with any of them, or NULL, and
+ * then nothing is multiplied or added, weight_offset neither. out may be the same memory as x or
+ * residual. The other rules are in kiln/norm.h. Stream and compiling are as for
+ * kiln_flash_attention. */
 kiln_status kiln_rms_norm(const kiln_tensor* x, const kiln_tensor* weight, const kiln_tensor* out,
                           const kiln_norm_options* options, void* stream);
 kiln_status kiln_layer_norm(const kiln_tensor* x, const kiln_tensor* weight,

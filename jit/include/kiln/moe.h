@@ -19,7 +19,7 @@ enum class MoeScoring : std::uint8_t { softmax, sigmoid };
 
 struct MoeRouteOptions {
   MoeScoring scoring = MoeScoring::softmax;
-  bool renormalize = true;  // divides a token's weights by their sum
+  bool renormalize = true;  // divides a token's weights by their sum and 1e-20
   float scale = 1.0f;       // is multiplied by weights at last
   // [experts], f32, f16 or bf16: is added to scores where experts are chosen, but not in weights.
   TensorView bias{};

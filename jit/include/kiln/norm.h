@@ -16,7 +16,8 @@ namespace KILN_PUBLIC kiln {
 
 struct NormOptions {
   std::optional<float> eps{};  // default 1e-6 for rms_norm, 1e-5 for layer_norm
-  float weight_offset = 0.0f;  // added to each weight: 1 for models with weights around 0 (Gemma)
+  // Added to each weight, where there is one: 1 for models with weights around 0 (Gemma).
+  float weight_offset = 0.0f;
   // Has x's shape and dtype. It is added to x in f32, and the sum is not rounded before the norm.
   // If residual_out is given, the sum is written to it, rounded once; it may be residual's own
   // memory.
@@ -31,11 +32,11 @@ struct NormOptions {
 //   layer_norm   activation((s - mean(s)) * rsqrt(var(s) + eps) * (weight + weight_offset) + bias)
 // over the last dimension; the variance is the biased one. x is [.., columns] of 1 to 5 dimensions,
 // f16, bf16 or f32, with 1 to 65536 columns and a last stride of 1. Its rows are equally spaced in
-// memory, or form groups of equally many rows that are. residual and residual_out have x's shape
-// and dtype; out has x's shape and any of the three dtypes. `weight` and `bias` are [columns], each
-// with any of the three dtypes; if they are not given they count as 1 and 0. out and residual_out
-// may be the same memory as x or residual, with the same dtype and strides. Any other overlap is
-// refused if it is certain.
+// memory, or form groups of equally many rows that are, as many in all tensors. residual and
+// residual_out have x's shape and dtype; out has x's shape and any of the three dtypes. `weight`
+// and `bias` are [columns], each with any of the three dtypes; without them nothing is multiplied
+// or added, weight_offset neither. out and residual_out may be the same memory as x or residual,
+// with the same dtype and strides. Any other overlap is refused if it is certain.
 //
 // Up to 16384 columns, a row gives the same bits in every batch.
 void rms_norm(const TensorView& x, const TensorView& weight, const TensorView& out,
