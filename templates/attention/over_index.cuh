@@ -1,6 +1,6 @@
 // Sums and their like over an index, for what users compute of rows of tensors: a loop, as rows may
-// have hundreds of elements and every logit has one. Two steps at a time: with four, a dot product in
-// the logits takes 1.5 times as long to compile. No count is 0.
+// have hundreds of elements and every logit has one. Two steps at a time: with four, a dot product
+// in the logits takes 1.5 times as long to compile. No count is 0.
 #pragma once
 #include "/kiln/base/types.cuh"
 
