@@ -26,14 +26,16 @@ struct Tile {
   int block_q, block_kv, stages;
   int rows;  // of a sequence that a query tile of one or, packed, of all heads holds
   bool is_sm90;
-  int heads = 1;  // of sm_90a: whose rows a query tile has
+  int heads = 1;        // of sm_90a: whose rows a query tile has
+  bool shares = false;  // of sm_90a: CTAs may share its keys
 };
 Tile tile_of(const Specialization& spec) {
   if (&spec.kernel() == &kFlashAttentionSm90) {
     const AttentionSm90Config& config =
         attention_sm90_configs()[static_cast<std::size_t>(spec.row())];
     const int heads = config.grouped ? kHeads : 1;
-    return {config.block_q, config.block_kv, config.stages, config.block_q / heads, true, heads};
+    return {config.block_q, config.block_kv, config.stages, config.block_q / heads,
+            true,           heads,           config.splits};
   }
   const AttentionConfig& config = attention_config(spec.row());
   return {config.block_q, config.block_kv * config.teams, config.stages, config.block_q / kHeads,
@@ -97,7 +99,9 @@ int total_of(int len_kv) {
   return spread_positions(len_kv).back() + (len_kv % kRun == 0 ? 7 : 1);
 }
 
-// CTAs draw the six query tiles, or have them dealt.
+// CTAs draw the six query tiles, or have them dealt. Where they may share keys, no CTA of two has
+// more tiles than the ring of steps holds, of which none would then have to be released: one has
+// all of them in size 2.
 void fill_sm90(Step& step, const Tile& tile, int page_size, bool gathers, int size) {
   const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
@@ -106,7 +110,7 @@ void fill_sm90(Step& step, const Tile& tile, int page_size, bool gathers, int si
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor), 65536 / tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_queries), tile.rows);
-  step.blocks = 2;
+  step.blocks = tile.shares && size == 2 ? 1 : 2;
   if (size == 1) return;
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
                                 offsetof(AttentionParams, nonce));
