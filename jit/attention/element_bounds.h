@@ -46,7 +46,7 @@ struct MaskReads {
   bool of_entries = false;  // entries of the batch have elements of their own
   bool guarded = false;     // a table's element is one of a condition's sides: `kv <= q && doc(kv)`
 };
-// Of a definition without a file, which reads as it pleases.
+// Nothing is known of a definition with a file, which reads as it pleases.
 MaskReads mask_reads(const VariantDefinition& definition);
 
 // Device code: the mask's text, in which a name stands for each element of a table; and statements

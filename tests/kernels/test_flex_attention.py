@@ -111,7 +111,7 @@ ROTARY_KV = random(2, 1, LENGTH, 16, seed=4, dtype=torch.float16)
 
 
 def rotary_part(score, b, h, q_idx, kv_idx):
-    """Of multi-head latent attention: a second product, whose keys all heads share."""
+    """Latent attention has a second product, whose keys all heads share."""
     return score + 0.125 * torch.dot(ROTARY_Q[b, h, q_idx], ROTARY_KV[b, h // HEADS, kv_idx])
 
 
@@ -124,7 +124,7 @@ CHOSEN = torch.stack([torch.randperm(9, generator=torch.Generator().manual_seed(
 
 
 def chosen_tiles(b, h, q_idx, kv_idx):
-    """Of sparse attention to video: each tile of ten queries sees three tiles of keys."""
+    """Each tile of ten queries sees three tiles of keys, as in sparse attention to video."""
     return (CHOSEN[b, h, q_idx // 10] == (kv_idx // 10).unsqueeze(-1)).any(dim=-1)
 
 

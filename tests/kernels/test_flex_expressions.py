@@ -54,7 +54,7 @@ def operators():
         lambda s, q, k: torch.where(torch.logical_xor(q > 9, k), s, -s).masked_fill(q == k, 7.0),
         lambda s, q, k: torch.rsub(s, q) + torch.add(s, k, alpha=-2) - torch.square(s).neg(),
         lambda s, q, k: deep(s, q, k),
-        # Of int64, in which C++'s min and max take no int.
+        # C++'s min and max of an int64 take no int.
         lambda s, q, k: at[q].clamp(max=3) - at[k].clamp(-2, 5) * torch.maximum(at[k], at[0]),
         lambda s, q, k: torch.minimum(torch.where(q > 3, 5, 2), at[k]) + at[q].clamp(min=1),
     ]
@@ -86,7 +86,7 @@ def formulas():
 
 
 def vectors():
-    """What is computed of rows of tensors and then reduced."""
+    """Functions that compute with rows of tensors and reduce what they have to a scalar."""
     generator = torch.Generator().manual_seed(5)
     rows = torch.randn(64, 9, generator=generator)
     lists = torch.randint(0, 64, (64, 5), generator=generator)

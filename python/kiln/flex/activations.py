@@ -137,7 +137,7 @@ def softsign(number: Any, x: Any) -> Any:
 
 @formula("tanhshrink")
 def tanhshrink(number: Any, x: Any) -> Any:
-    """What tanh takes away."""
+    """Returns x less its tanh."""
     return x - x.tanh()
 
 
@@ -176,7 +176,7 @@ def nan_to_num(
 
 @formula("frac")
 def frac(number: Any, x: Any) -> Any:
-    """What is behind the point."""
+    """Returns the part behind the point."""
     return x - x.trunc()
 
 

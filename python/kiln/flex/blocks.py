@@ -15,7 +15,7 @@ LARGE = 1 << 30  # the block size by which PyTorch says that there are no blocks
 
 
 class Tables(dict[str, Any]):
-    """What a kernel reads of a BlockMask: a variant's tensors and numbers by their names. Unlike a
+    """A kernel reads these of a BlockMask: a variant's tensors and numbers by their names. Unlike a
     dict it may be referred to weakly."""
 
 
