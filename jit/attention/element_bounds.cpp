@@ -55,24 +55,19 @@ std::vector<std::string> arguments_of(std::string_view call) {
   return arguments;
 }
 
-// Guarded: a condition may pass over the element.
 template <class Visit>
-void visit_elements(const VariantDefinition& d, const Expression& e, bool is_guarded, Visit visit) {
+void visit_elements(const VariantDefinition& d, const Expression& e, Visit visit) {
   const auto element = e.operation == Operation::name ? bounded_element(d, e.text) : std::nullopt;
-  if (element) visit(*element, e.text, is_guarded);
-  const bool guards = e.operation == Operation::both || e.operation == Operation::either ||
-                      e.operation == Operation::choose;
-  for (std::size_t i = 0; i < e.operands.size(); ++i) {
-    visit_elements(d, *e.operands[i], is_guarded || (guards && i > 0), visit);
-  }
+  if (element) visit(*element, e.text);
+  for (const auto& operand : e.operands) visit_elements(d, *operand, visit);
 }
-// Calls visit(element, its text, whether it is guarded) for each element, in the order of the text.
+// Calls visit(element, its text) for each element, in the order of the text.
 template <class Visit>
 void visit_mask(const VariantDefinition& d, Visit visit) {
   if (d.mask.empty()) return;
   const ParsedExpression parsed = parse_expression(
       d.mask, [&](std::string_view name) { return type_of_mask_element(d, name); });
-  if (parsed.tree) visit_elements(d, *parsed.tree, false, visit);
+  if (parsed.tree) visit_elements(d, *parsed.tree, visit);
 }
 
 bool is_of_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -141,19 +136,16 @@ std::optional<BoundedElement> bounded_element(const VariantDefinition& d, std::s
 
 std::vector<BoundedTensor> bounded_tensors(const VariantDefinition& d) {
   std::vector<BoundedTensor> list;
-  visit_mask(d, [&](const BoundedElement& element, const std::string&, bool) {
+  visit_mask(d, [&](const BoundedElement& element, const std::string&) {
     if (std::ranges::find(list, element.tensor) == list.end()) list.push_back(element.tensor);
   });
   return list;
 }
 
-MaskReads mask_reads(const VariantDefinition& d) {
-  MaskReads reads;
-  if (!d.file_text.empty()) return reads;
-  visit_mask(d, [&](const BoundedElement& element, const std::string&, bool is_guarded) {
-    (element.position == "kv" ? reads.of_keys : reads.of_queries) = true;
-    reads.of_entries = reads.of_entries || element.tensor.entry >= 0;
-    reads.guarded = reads.guarded || (is_guarded && is_table(d.tensors[element.tensor.tensor]));
+bool mask_reads_at_keys(const VariantDefinition& d) {
+  bool reads = false;
+  visit_mask(d, [&](const BoundedElement& element, const std::string&) {
+    reads = reads || element.position == "kv";
   });
   return reads;
 }
@@ -161,7 +153,7 @@ MaskReads mask_reads(const VariantDefinition& d) {
 MaskReadAhead read_ahead(const VariantDefinition& d) {
   std::map<std::string, std::string> names;  // of the elements' texts
   MaskReadAhead result;
-  visit_mask(d, [&](const BoundedElement& element, const std::string& text, bool) {
+  visit_mask(d, [&](const BoundedElement& element, const std::string& text) {
     const VariantTensor& tensor = d.tensors[element.tensor.tensor];
     if (!is_table(tensor) || names.contains(text)) return;
     const std::string name = free_name(d, tensor.name + "_at_" + element.position);

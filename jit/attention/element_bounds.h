@@ -40,14 +40,8 @@ std::optional<BoundedElement> bounded_element(const VariantDefinition& definitio
 // The tensors of the elements that the mask has, each once, in the order of the text.
 std::vector<BoundedTensor> bounded_tensors(const VariantDefinition& definition);
 
-// How the masks of a variant read elements, as far as that decides about a kernel's registers.
-struct MaskReads {
-  bool of_keys = false, of_queries = false;
-  bool of_entries = false;  // entries of the batch have elements of their own
-  bool guarded = false;     // a table's element is one of a condition's sides: `kv <= q && doc(kv)`
-};
-// Nothing is known of a definition with a file, which reads as it pleases.
-MaskReads mask_reads(const VariantDefinition& definition);
+// Whether the mask has an element at a key's position.
+bool mask_reads_at_keys(const VariantDefinition& definition);
 
 // Device code: the mask's text, in which a name stands for each element of a table; and statements
 // that define these names. So the elements of all keys are under way together, and each is read

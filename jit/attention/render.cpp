@@ -105,7 +105,7 @@ std::string expressed_variant(const VariantDefinition& d, const char* name, bool
 std::string user_variant(const VariantDefinition& d, bool closely) {
   if (d.file_text.empty()) return expressed_variant(d, "UserVariant", closely);
   SourceText text;
-  if (!d.mask.empty()) text << expressed_variant(d, "UserMask", false);
+  if (!d.mask.empty()) text << expressed_variant(d, "UserMask", closely);
   text << "#line 1 \"" << kUserFileLabel << "\"\n"
        << d.file_text << "\n#line 1 \"kernel.cu\"\n"
        << slots_check(d);

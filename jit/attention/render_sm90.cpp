@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "jit/attention/element_bounds.h"
-#include "jit/attention/mask_source.h"
 #include "jit/attention/sm90_config.h"
 #include "jit/op/source_text.h"
 #include "jit/op/wgmma_source.h"
@@ -48,14 +47,12 @@ Factors factors_of(const AttentionSm90Config& config, const AttentionTraits& tra
   }
 }
 
-// Whether any mask of the kernel's variants asks for it.
-bool reads_closely(const AttentionSm90Config& config, const AttentionTraits& traits,
-                   const UserTexts& texts) {
-  if (!texts.variant) return false;
-  return std::ranges::any_of(texts.variant->definitions(), [&](const auto& d) {
-    const MaskReads reads = mask_reads(*d);
-    return reads.of_keys && kiln::reads_closely(config, traits, reads, mask_source(*d).shows_runs);
-  });
+// Whether addresses of the elements that masks read are computed by WideProduct of
+// templates/base/table.cuh, and those of tables are read ahead of their conditions.
+bool reads_closely(const AttentionTraits& traits, const UserTexts& texts) {
+  return texts.variant != nullptr && only_masks_read(traits) &&
+         std::ranges::any_of(texts.variant->definitions(),
+                             [](const auto& d) { return mask_reads_at_keys(*d); });
 }
 
 }  // namespace
@@ -124,7 +121,7 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
        << "  static constexpr bool kTilts = " << boolean(tilts(traits)) << ";\n"
        << (tilts(traits) ? "  using Tilts = ::Tilts;\n" : "")
        << quantized_source(traits, spec.arch()) << "};\n"
-       << variant_source(traits, texts, reads_closely(config, traits, texts))
+       << variant_source(traits, texts, reads_closely(traits, texts))
        << "extern \"C\" __global__ void __launch_bounds__(" << thread_count(config) << ", 1)\n"
        << kEntryName << "(const __grid_constant__ " << types.args << "<Variant> args) {\n"
        << "  kiln::flash_attention_sm90<Config>(args);\n}\n";

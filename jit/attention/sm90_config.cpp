@@ -27,28 +27,6 @@ bool only_masks_read(const AttentionTraits& traits) {
          traits.storage == Storage::dense;
 }
 
-bool reads_closely(const AttentionSm90Config& config, const AttentionTraits& traits,
-                   const MaskReads& reads, bool shows_runs) {
-  // Rows for a user's code have the registers.
-  if (!reads.of_keys || config.work == Work::heavy || !only_masks_read(traits)) return false;
-  const bool has_three = config.block_q == 192, compares = reads.of_queries;
-  if (has_three && config.splits && compares) return true;
-  // Registers of a thread, and how many of them scores, weights and outputs hold.
-  const int all = !has_three ? 232 : config.block_kv > 64 ? 160 : 152;
-  const int held = config.block_kv / 2 + config.block_kv / 4 + traits.head_dim_v / 2;
-  // The ends of a row's run of keys, beside elements, take more than is left. Those of a causal
-  // mask take less, and elements that all entries of the batch share.
-  const bool has_ends =
-      traits.mask == Mask::window || (traits.mask == Mask::causal && reads.of_entries);
-  if (held >= 128 && has_three && (shows_runs || (compares && has_ends))) return true;
-  if (held >= 160 && shows_runs && compares) return true;
-  // A bias by distance has registers of its own, too. Of head dims between 96 and 128, some spill.
-  const bool is_biased = traits.variant_has_distance_bias() && traits.head_dim_v % 32 == 0;
-  if (is_biased && traits.mask == Mask::causal && compares) return true;
-  // An element that is read under a condition is read, and its address computed, for each pair.
-  return reads.guarded && 3 * held >= 2 * all;
-}
-
 Work work_for_sm90(AttentionTraits traits) {
   if (tilts(traits)) traits.alibi = false;  // the tensor cores add it
   if (!traits.has_variant() || traits.attn_mask != DType::none) return work_of(traits);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "jit/attention/config.h"
-#include "jit/attention/element_bounds.h"
 #include "templates/attention/params.h"
 
 namespace kiln {
@@ -73,11 +72,6 @@ Work work_for_sm90(AttentionTraits traits);
 // Whether nothing but a variant's mask reads tensors at keys: in a branch of its own, for partial
 // tiles.
 bool only_masks_read(const AttentionTraits& traits);
-// Whether a kernel computes addresses of the elements that its mask reads by WideProduct of
-// templates/base/table.cuh, and reads those of tables ahead of their conditions: where ptxas
-// spills without. `shows_runs`: of the variant's mask, see MaskSource.
-bool reads_closely(const AttentionSm90Config& config, const AttentionTraits& traits,
-                   const MaskReads& reads, bool shows_runs);
 // A row admits a call by these.
 struct AttentionLengths {
   std::int64_t queries, keys;  // keys: that a query sees at most

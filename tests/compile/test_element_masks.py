@@ -1,5 +1,5 @@
 """Kernels of sm_90a whose masks read elements of tensors, as those of documents do: what they
-spill, and which of them read closely, see reads_closely() of jit/attention/sm90_config.cpp."""
+spill, and which of them read closely, see reads_closely() of jit/attention/render_sm90.cpp."""
 
 import json
 
@@ -53,23 +53,38 @@ def test_masks_that_read_elements_spill_nothing(name, head_dim, tile, mask):
 
 
 @pytest.mark.parametrize(
-    "name, head_dim, tile, mask, closely",
-    [
-        ("documents", 64, "192x128x2", "none", False),
-        ("documents", 128, "192x64x2", "causal", False),
-        ("expression", 128, "192x80x2", "none", False),
-        ("table", 64, "128x128x3", "causal", False),
-        ("table", 96, "192x64x2", "none", False),
-        ("table", 256, "128x64x2", "causal", False),
-        ("flags", 64, "192x128x2", "none", True),
-        ("flags", 128, "128x128x2", "none", False),
-    ],
+    "logits, closely", [("", True), ("logit * mine", False)], ids=["mask", "logits"]
 )
-def test_masks_read_elements_closely_where_they_would_spill(name, head_dim, tile, mask, closely):
-    """All others have the code that was measured."""
-    kernel = kernel_that_reads(name, head_dim, tile, mask)
-    assert ("WideProduct" in kernel["source"]) == closely
-    assert closely or kernel["spill_bytes"] == 0
+def test_masks_alone_read_elements_closely(logits, closely):
+    """Code at every logit would read ahead for tiles that the mask shows whole."""
+    variant = {"name": "mine", **READS["documents"], **({"logits": logits} if logits else {})}
+    kernels = kiln.inspect({**SPEC, "variant": variant}, "sm_90a")
+    sources = [kernel["source"] for kernel in kernels if kernel["path"] == "sm_90a"]
+    assert {"WideProduct" in source for source in sources} == {closely}
+
+
+@pytest.mark.parametrize("head_dim, stages", [(64, 3), (96, 2), (128, 2)])
+def test_block_masks_of_documents_spill_nothing(head_dim, stages):
+    """With a head dim of 96 they spilled 20 bytes."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    from kiln.flex.blocks import tables_of
+    from kiln.flex.plan import bound_variant
+
+    ids = torch.zeros(2, 256, dtype=torch.int32)
+
+    def in_document(b, h, q_idx, kv_idx):
+        return (q_idx >= kv_idx) & (ids[b, q_idx] == ids[b, kv_idx])
+
+    mask = flex.create_block_mask(in_document, 2, None, 256, 256, device="cpu")
+    q = torch.zeros(2, 1, 256, head_dim, dtype=torch.bfloat16)
+    bound = bound_variant(None, in_document, (128, 128), tables_of(mask, q, q))
+    variant, _ = bound.__getstate__()
+    spec = {**SPEC, "head_dim": head_dim, "variant": json.loads(variant.__getstate__()[0])}
+    spec |= {"block_q": 192, "block_kv": 64, "stages": stages}
+    (kernel,) = kiln.inspect(spec, "sm_90a")
+    assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
+    assert "WideProduct" in kernel["source"]
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ struct UserVariant : UserMask {
   }
   // Where a table has a query block's entries. Both tables have the same planes, and a batch of 1
   // stands for all.
-  template <class T>
-  __device__ __forceinline__ static const T* line(const kiln::VariantTable<T, 4>& table, int b,
-                                                  int of, int query_block) {
+  template <class Table>
+  __device__ __forceinline__ static auto* line(const Table& table, int b, int of,
+                                               int query_block) {
     return table.data.value + min(b, table.extents[0].value - 1) * table.strides[0].value +
            of * table.strides[1].value + query_block * table.strides[2].value;
   }
