@@ -163,6 +163,11 @@ AloneCut cut_alone(const AttentionProblem& problem, const AttentionSm90Config& c
   return {whole, pieces, static_cast<double>(longest) / static_cast<double>(steps)};
 }
 
+// Whether sequences differ: they have far fewer queries than if each had as many as it may have.
+bool is_mixed(const AttentionProblem& problem) {
+  return 4 * problem.tokens < std::int64_t{3} * problem.batch * problem.len_q;
+}
+
 // Whether CTAs share the keys of query tiles, as templates/attention/sm90/sequence_shares.cuh says:
 // where the whole tiles of row `whole` leave multiprocessors without work for longer than it takes
 // to find, begin and join shares.
@@ -173,6 +178,8 @@ bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_
   // Lengths that differ leave even more without work than is seen here.
   if (rounds <= 1) return true;
   if (evens_out(problem)) return false;
+  // A single round takes as long as the longest tile, while the others' multiprocessors wait.
+  if (is_mixed(problem) && rounds_of(problem, sm90_config_at(whole), sm_count) <= 1) return true;
   // In keys: what shares cost beside theirs. They also read the same keys at different times, if
   // they are equal.
   constexpr double kEnds = 2600, kTraffic = 1.08;

@@ -100,6 +100,17 @@ def test_shapes(name):
     check(case_of(**{**SHAPES, **FULL_SHAPES}[name]))
 
 
+@pytest.mark.emulated  # a round is of its 132 multiprocessors
+@pytest.mark.parametrize(
+    "lens_q, splits", [((512, 300, 17, 2048), True), ((719, 719, 719, 719), False)]
+)
+def test_tiles_of_one_round_are_cut_where_lengths_differ(lens_q, splits):
+    """The longest tile of a round decides its time, and others may be much shorter."""
+    case = case_of(head_dim=128, lens_q=lens_q, lens_k=(5000,) * 4, heads=8, page=16)
+    call = case.call(case.inputs())
+    assert call.explain()["config"].endswith("split") == splits
+
+
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_quantized_caches(name):
     """The scale of values belongs to what has been joined."""
