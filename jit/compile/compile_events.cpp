@@ -40,12 +40,7 @@ Listeners& listeners() {
 // Made when the library is loaded: a handler that is added while a fork is under way is not run.
 [[maybe_unused]] const auto& g_listeners = listeners();
 
-struct Noted {
-  CompileEvent event;
-  cache::Key key;
-  bool is_recorded = false;
-};
-thread_local std::vector<Noted> t_noted;
+thread_local std::vector<NotedCompile> t_noted;
 
 void note(const Specialization& spec, const UserTexts& texts, const KernelSource& source,
           const char* outcome, const std::string& why, double seconds, bool is_miss) {
@@ -100,12 +95,18 @@ void note_refusal(const Specialization& spec, const UserTexts& texts, const Kern
   note(spec, texts, source, "refused", why, 0, /*is_miss=*/true);
 }
 
+std::vector<NotedCompile> take_noted() { return std::exchange(t_noted, {}); }
+
+void note_as_own(std::vector<NotedCompile> noted) {
+  for (NotedCompile& one : noted) t_noted.push_back(std::move(one));
+}
+
 CompileEventScope::~CompileEventScope() {
   if (t_noted.empty()) return;
   // Taken first: a listener that calls Kiln opens a scope of its own.
-  const std::vector<Noted> noted = std::exchange(t_noted, {});
+  const std::vector<NotedCompile> noted = take_noted();
   try {
-    for (const Noted& one : noted) {
+    for (const NotedCompile& one : noted) {
       if (one.is_recorded) record_miss(one.key, one.event.spec);
       tell_listeners(one.event);
     }

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "jit/compile/kernel_source.h"
 #include "jit/op/specialization.h"
 #include "jit/op/user_texts.h"
+#include "kiln/control.h"
 
 namespace kiln {
 
@@ -21,6 +23,15 @@ cache::Entry compile_and_note(const Specialization& spec, const UserTexts& texts
 // A call missed a kernel that may not be compiled now.
 void note_refusal(const Specialization& spec, const UserTexts& texts, const KernelSource& source,
                   const std::string& why);
+
+struct NotedCompile {
+  CompileEvent event;
+  cache::Key key;
+  bool is_recorded = false;
+};
+// What this thread has noted, for another one that it works for and that notes it as its own.
+std::vector<NotedCompile> take_noted();
+void note_as_own(std::vector<NotedCompile> noted);
 
 // Its end tells what this thread has noted. Requires: no lock of ours is held then.
 class CompileEventScope {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "cache/memory_cache.h"
@@ -71,6 +73,16 @@ struct HotSlot {
 };
 constexpr std::size_t kHotSlots = 64;
 thread_local HotSlot t_hot[kHotSlots];
+
+// Null on a miss.
+inline const LoadedKernel* hot_kernel(const ResidentId& id) {
+  const HotSlot& slot = t_hot[ResidentHash{}(id) % kHotSlots];
+  const bool is_hit =
+      slot.id == id && slot.generation == g_generation.load(std::memory_order_relaxed);
+  if (!is_hit) return nullptr;
+  count(statistics().memory_hits);
+  return slot.kernel;
+}
 
 class Stopwatch {
  public:
@@ -146,10 +158,8 @@ std::shared_ptr<LoadedKernel> build(const Specialization& spec, const UserTexts&
 }
 
 // `stream` is null when there is none to ask about.
-const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
-                                  runtime::Device& device, void* const* stream) {
-  const BlockingScope blocking;
-  const CompileEventScope events;
+const LoadedKernel& find_or_build_noting(const ResidentId& id, const UserTexts& texts,
+                                         runtime::Device& device, void* const* stream) {
   const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
   ResidentCache& cache = residents();
   auto kernel = cache.find(id);
@@ -170,22 +180,79 @@ const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
   return *kernel;  // the map keeps it
 }
 
+const LoadedKernel& find_or_build(const ResidentId& id, const UserTexts& texts,
+                                  runtime::Device& device, void* const* stream) {
+  const BlockingScope blocking;
+  const CompileEventScope events;
+  return find_or_build_noting(id, texts, device, stream);
+}
+
+// One thread for each kernel; this one takes the first.
+void build_together(std::span<const Specialization* const> specs, const UserTexts& texts,
+                    runtime::Device& device, std::span<KernelOrFailure> found) {
+  const BlockingScope blocking;
+  const CompileEventScope events;
+  std::vector<std::vector<NotedCompile>> noted(specs.size());
+  const auto find = [&](std::size_t i) {
+    if (found[i].kernel != nullptr) return;
+    try {
+      const ResidentId id{*specs[i], device.info().ordinal};
+      found[i].kernel = &find_or_build_noting(id, texts, device, nullptr);
+    } catch (...) {
+      found[i].failure = std::current_exception();
+    }
+    noted[i] = take_noted();
+  };
+  {
+    std::vector<std::jthread> threads;
+    std::size_t started = 1;
+    try {
+      for (; started < specs.size(); ++started) threads.emplace_back(find, started);
+    } catch (const std::system_error&) {
+      // A limit of processes (ulimit -u, a container's): this thread builds the others.
+    }
+    find(0);
+    for (std::size_t i = started; i < specs.size(); ++i) find(i);
+  }
+  // The listeners are told by the thread of the call.
+  for (auto& one : noted) note_as_own(std::move(one));
+}
+
 }  // namespace
 
 const LoadedKernel& resident_kernel(const Specialization& spec, const UserTexts& texts,
                                     runtime::Device& device, void* stream) {
   const ResidentId id{spec, device.info().ordinal};
-  const HotSlot& slot = t_hot[ResidentHash{}(id) % kHotSlots];
-  if (slot.id == id && slot.generation == g_generation.load(std::memory_order_relaxed)) {
-    count(statistics().memory_hits);
-    return *slot.kernel;
-  }
+  if (const LoadedKernel* const kernel = hot_kernel(id)) return *kernel;
   return find_or_build(id, texts, device, &stream);
 }
 
 const LoadedKernel& preload_kernel(const Specialization& spec, const UserTexts& texts,
                                    runtime::Device& device) {
   return find_or_build({spec, device.info().ordinal}, texts, device, nullptr);
+}
+
+void find_together(std::span<const Specialization* const> specs, const UserTexts& texts,
+                   runtime::Device& device, void* const* stream, std::span<KernelOrFailure> found) {
+  const int ordinal = device.info().ordinal;
+  bool all_are_hot = true;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    found[i].kernel = hot_kernel({*specs[i], ordinal});
+    all_are_hot = all_are_hot && found[i].kernel != nullptr;
+  }
+  if (all_are_hot) return;
+  const auto missing = std::ranges::count_if(
+      specs, [&](const Specialization* spec) { return !is_resident(*spec, device); });
+  const bool may_build = may_compile() && (stream == nullptr || !device.is_capturing(*stream));
+  if (missing > 1 && may_build) return build_together(specs, texts, device, found);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (found[i].kernel != nullptr) continue;
+    try {
+      found[i].kernel = &find_or_build({*specs[i], ordinal}, texts, device, stream);
+    } catch (...) {
+      found[i].failure = std::current_exception();
+    }
+  }
 }
 
 bool is_resident(const Specialization& spec, const runtime::Device& device) {

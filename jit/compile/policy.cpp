@@ -33,9 +33,11 @@ JitMode set_jit(JitMode mode) {
 NoCompile::NoCompile() : open_(open_of_this_thread()) { ++*open_; }
 NoCompile::~NoCompile() { --*open_; }
 
+bool may_compile() { return jit_mode() != JitMode::off && *open_of_this_thread() == 0; }
+
 void require_compiling(const Specialization& spec, const UserTexts& texts,
                        const KernelSource& source) {
-  if (jit_mode() != JitMode::off && *open_of_this_thread() == 0) return;
+  if (may_compile()) return;
   const std::string text = spec_text(spec, texts);
   throw CompileDisabled(source.what + " for " + source.arch +
                             " is not in the cache and compiling is off; prewarm it with kiln "

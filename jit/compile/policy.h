@@ -10,6 +10,9 @@ namespace kiln {
 void require_compiling(const Specialization& spec, const UserTexts& texts,
                        const KernelSource& source);
 
+// Whether compiling is on for the process and this thread.
+bool may_compile();
+
 // A kernel is missing while the caller's stream is being captured into a graph.
 [[noreturn]] void refuse_capture(const Specialization& spec, const UserTexts& texts);
 

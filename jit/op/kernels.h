@@ -5,7 +5,9 @@
 //                                 miss -> NVRTC -> load from memory -> kernel; publish to disk
 #pragma once
 
+#include <exception>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "jit/op/specialization.h"
@@ -28,6 +30,16 @@ const LoadedKernel& resident_kernel(const Specialization& spec, const UserTexts&
 // As above with no stream to ask about (preload, plans).
 const LoadedKernel& preload_kernel(const Specialization& spec, const UserTexts& texts,
                                    runtime::Device& device);
+
+struct KernelOrFailure {
+  const LoadedKernel* kernel = nullptr;
+  std::exception_ptr failure;
+};
+// Finds the kernels of one call, on a miss as resident_kernel or, where `stream` is null,
+// preload_kernel does. Several that must be compiled are compiled at the same time, so that a first
+// call takes as long as the slowest of them.
+void find_together(std::span<const Specialization* const> specs, const UserTexts& texts,
+                   runtime::Device& device, void* const* stream, std::span<KernelOrFailure> found);
 
 // The spec of one kernel as JSON text, as prewarm and preload take it. Defined in
 // jit/tools/spec.cpp.

@@ -21,23 +21,23 @@ std::uint64_t new_nonce() {
   return nonce != 0 ? nonce : new_nonce();
 }
 
-const LoadedKernel& find_kernel(const Step& step, const UserTexts& texts, runtime::Device& device,
-                                void* const* stream) {
-  return stream != nullptr ? resident_kernel(step.spec, texts, device, *stream)
-                           : preload_kernel(step.spec, texts, device);
-}
-
 // The kernels of a recipe with more than one step. Inlined, its strings would cost every call a
 // frame.
 [[gnu::noinline]] RecipeKernels find_several(const Recipe& recipe, const UserTexts& texts,
                                              runtime::Device& device, void* const* stream) {
-  RecipeKernels kernels{};
   const auto steps = recipe.steps();
+  std::array<const Specialization*, Recipe::kMaxSteps> wanted{};
+  for (std::size_t i = 0; i < steps.size(); ++i) wanted[i] = &steps[i].spec;
+  std::array<KernelOrFailure, Recipe::kMaxSteps> found{};
+  find_together(std::span(wanted).first(steps.size()), texts, device, stream, found);
+  RecipeKernels kernels{};
   std::string messages, specs;
   int missing_count = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
+    kernels[i] = found[i].kernel;
+    if (!found[i].failure) continue;
     try {
-      kernels[i] = &find_kernel(steps[i], texts, device, stream);
+      std::rethrow_exception(found[i].failure);
     } catch (const CompileDisabled& missing) {
       ++missing_count;
       messages += (messages.empty() ? "" : "; ") + std::string(missing.what());
@@ -76,7 +76,9 @@ Step& Recipe::add() {
 RecipeKernels find_kernels(const Recipe& recipe, const UserTexts& texts, runtime::Device& device,
                            void* const* stream) {
   if (recipe.steps().size() != 1) return find_several(recipe, texts, device, stream);
-  return {&find_kernel(recipe.first(), texts, device, stream)};
+  const Specialization& spec = recipe.first().spec;
+  return {stream != nullptr ? &resident_kernel(spec, texts, device, *stream)
+                            : &preload_kernel(spec, texts, device)};
 }
 
 void launch_step(const Step& step, const LoadedKernel& kernel, runtime::Device& device,

@@ -44,6 +44,33 @@ def test_a_compile_is_told_once():
     assert kiln.prewarm(event["spec"], "sm_80")["compiled"] == 1  # what ran was PTX alone
 
 
+def documents_of(mask):
+    """A call with two kernels: the bounds of the elements that the mask reads, and attention."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    q = torch.randn(1, 200, 2, 64).half()
+    name = fresh_kernels(1)[0]["epilogue"].split()[-1].replace(".", "_")
+    numbers = f"ids_{name}"
+    variant = jit.Variant(
+        "mine", tensors={numbers: "i32[b, kv]"}, mask=mask.format(numbers=numbers)
+    )
+    ids = torch.zeros(1, 200, dtype=torch.int32)
+    with kiln.device("emulator:sm_90a"):
+        return jit.flash_attention(q, q, q, variant=variant(**{numbers: ids}))
+
+
+def test_kernels_of_one_call_are_told_by_its_thread():
+    """They are compiled at the same time, on several threads."""
+    told = []
+    kiln.clear_memory_cache()
+    with kiln.on_compile(lambda event: told.append((event["outcome"], threading.get_ident()))):
+        documents_of("kv <= q && {numbers} == 0")
+        with pytest.raises(kiln.CompileError, match="kv <="):
+            documents_of("kv <= q && {numbers} == 0 && nothing_of_this_name")
+    outcomes, threads = zip(*told, strict=True)
+    assert outcomes.count("failed") == 1 and outcomes.count("compiled") >= 1
+    assert set(threads) == {threading.get_ident()}
+
+
 def test_refusals_and_failures_are_told():
     events, epilogue = [], fresh_epilogue()
     with kiln.on_compile(events.append):
