@@ -1,6 +1,9 @@
 """What jit.flex_attention refuses, in words; and what its traces keep."""
 
 import gc
+import os
+import subprocess
+import sys
 import warnings
 import weakref
 
@@ -192,6 +195,21 @@ def test_tables_of_a_block_mask_are_kept_for_the_same_call_alone():
     del block_mask, written, kept, variant
     gc.collect()
     assert dead() is None
+
+
+def test_no_call_imports_the_compiler_of_pytorch():
+    """The import takes seconds of a first call."""
+    script = """
+import sys, torch
+from kiln import jit
+q = torch.randn(1, 2, 16, 64).half()
+jit.flex_attention(q, q, q, lambda s, b, h, i, j: s * 2, mask_mod=lambda b, h, i, j: i >= j)
+print("torch._dynamo" in sys.modules)
+"""
+    environment = {**os.environ, "KILN_DEVICE": "emulator:sm_80"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
 
 
 def test_a_compiled_function_breaks_its_graph_there():

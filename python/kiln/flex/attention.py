@@ -31,7 +31,9 @@ def attention(
     """Computes a call of jit.flex_attention, and returns its result."""
     if torch.compiler.is_compiling():
         # Tracing what looks at callables would break the graph in many places.
-        return _outside_of_graphs(
+        from .outside_of_graphs import outside_of_graphs
+
+        return outside_of_graphs(
             query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
             return_aux, mask_mod,
         )  # fmt: skip
@@ -60,9 +62,6 @@ def attention(
 
     out, lse = result if wants_lse else (result, None)
     return out, AuxOutput(lse=lse, max_scores=maxima)
-
-
-_outside_of_graphs = torch.compiler.disable(attention)
 
 
 def _check_tensors(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from .. import _core
+
 SKIPPED, PARTIAL, FULL = 0, 1, 2
 MIXED = 3  # of several heads together: a block that is not the same of all
 OVERHANG = 256  # keys: no tile reaches as far behind the last one
@@ -46,11 +48,13 @@ def tables_of(block_mask: Any, query: Any, key: Any) -> Tables:
         block_mask.full_kv_num_blocks,
         block_mask.full_kv_indices,
     )
-    sizes = (*block_mask.BLOCK_SIZE, query.shape, key.shape)
     known = _known.get(id(block_mask))
     if known is not None and known.block_mask() is block_mask:
-        is_same = all(old is new for old, new in zip(known.lists, lists, strict=True))
-        if is_same and known.state == _state(lists, sizes, query.device):
+        # Tensors are told apart by identity: == would compare their elements.
+        counts, indices, full_counts, full_indices = known.lists
+        is_same = counts is lists[0] and indices is lists[1]
+        is_same = is_same and full_counts is lists[2] and full_indices is lists[3]
+        if is_same and known.state == _state(block_mask, query, key):
             return known.tables
     check_blocks(block_mask, query, key)
     tables = Tables(_make(lists, block_mask.BLOCK_SIZE, query.size(2), key.size(2)))
@@ -59,8 +63,7 @@ def tables_of(block_mask: Any, query: Any, key: Any) -> Tables:
     if is_counted and not _is_capturing(lists[0]):
         number = id(block_mask)
         reference = weakref.ref(block_mask, lambda _: _known.pop(number, None))
-        state = _state(lists, sizes, query.device)
-        _known[number] = _Known(reference, lists, state, tables)
+        _known[number] = _Known(reference, lists, _state(block_mask, query, key), tables)
     return tables
 
 
@@ -97,12 +100,16 @@ def check_blocks(block_mask: Any, query: Any, key: Any) -> None:
         )
 
 
-def _state(lists: tuple[Any, ...], sizes: tuple[Any, ...], device: torch.device) -> tuple[Any, ...]:
+def _state(block_mask: Any, query: Any, key: Any) -> tuple[Any, ...]:
     """All that decides the tables of the same lists: how often each has been written to, the sizes
     and the device; the stream too, as another one would not wait for the work that makes them."""
-    versions = [tensor._version for tensor in lists if tensor is not None]
-    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
-    return versions, sizes, device, stream
+    counts, full_counts = block_mask.kv_num_blocks, block_mask.full_kv_num_blocks
+    versions: tuple[int, ...] = (counts._version, block_mask.kv_indices._version)
+    if full_counts is not None:
+        versions += full_counts._version, block_mask.full_kv_indices._version
+    device = query.device
+    stream = _core.current_stream(counts, device.index) if device.type == "cuda" else None
+    return versions, block_mask.BLOCK_SIZE, query.shape, key.shape, device, stream
 
 
 def _is_capturing(tensor: torch.Tensor) -> bool:
