@@ -106,7 +106,7 @@ BAD_GEMM = {
     "activation": (dict(activation="tanh"), "activation"),
     "precision": (dict(precision="fp8"), "precision"),
     "accumulator": (dict(accumulator="float16"), "accumulator"),
-    "out_dtype": (dict(out_dtype="int8"), "out_dtype"),
+    "out_dtype": (dict(out_dtype="int16"), "out_dtype"),
     "config": (dict(config={"block_m": 1}), "config"),
 }
 
