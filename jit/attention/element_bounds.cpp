@@ -22,9 +22,18 @@ constexpr std::int64_t kMostBlocks = 1 << 24;  // of 64 elements, 128 MiB of bou
 
 bool is_position(std::string_view index) { return index == "q" || index == "kv" || index == "row"; }
 
+// A whole number that stands in a mask's text; none where it is something else.
+std::optional<int> number_of(const std::string& text) {
+  const bool is_number = !text.empty() && text.size() < 10 &&
+                         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  const bool is_octal = text.size() > 1 && text[0] == '0';
+  return is_number && !is_octal ? std::optional(std::stoi(text)) : std::nullopt;
+}
+
 // `indices`: of the dimensions in their order.
 std::optional<BoundedElement> element_at(const std::vector<std::string>& indices) {
   BoundedElement element;
+  element.tensor.rank = static_cast<int>(indices.size());
   int positions = 0, entries = 0;
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const std::string index = plain_name(indices[i]);
@@ -34,6 +43,8 @@ std::optional<BoundedElement> element_at(const std::vector<std::string>& indices
     } else if (index == "b") {
       ++entries;
       element.tensor.entry = static_cast<int>(i);
+    } else if (const auto number = number_of(index)) {
+      element.tensor.places[i] = *number;
     } else {
       return std::nullopt;
     }
@@ -103,8 +114,17 @@ std::string free_name(const VariantDefinition& d, std::string name) {
   return name;
 }
 
+// "doc_1" of doc(b, kv), "doc_1_at_0" of doc(0, kv).
 std::string member_of(const VariantDefinition& d, const BoundedTensor& bounded) {
-  return d.tensors[bounded.tensor].name + "_" + std::to_string(bounded.position);
+  std::string places;
+  bool has_places = false;
+  for (int i = 0; i < bounded.rank; ++i) {
+    has_places = has_places || bounded.has_place(i);
+    if (bounded.has_place(i)) places += "_" + std::to_string(bounded.places[i]);
+    if (i == bounded.entry) places += "_b";
+  }
+  return d.tensors[bounded.tensor].name + "_" + std::to_string(bounded.position) +
+         (has_places ? "_at" + places : "");
 }
 
 BoundedElementType element_type(DType dtype) {
@@ -156,7 +176,9 @@ MaskReadAhead read_ahead(const VariantDefinition& d) {
   visit_mask(d, [&](const BoundedElement& element, const std::string& text) {
     const VariantTensor& tensor = d.tensors[element.tensor.tensor];
     if (!is_table(tensor) || names.contains(text)) return;
-    const std::string name = free_name(d, tensor.name + "_at_" + element.position);
+    std::string name = free_name(d, tensor.name + "_at_" + element.position);
+    const auto is_taken = [&](const auto& known) { return known.second == name; };
+    while (std::ranges::any_of(names, is_taken)) name = free_name(d, name + "_");
     names[text] = name;
     result.statements += "    const auto " + name + " = " + text + ";\n";
   });
@@ -190,6 +212,28 @@ std::string interval_of_element(const VariantDefinition& d, const BoundedElement
          (element.position == "row" ? "())" : ")");
 }
 
+namespace {
+
+bool has_no_place(const BoundedTensor& bounded, const TensorView& view) {
+  for (int i = 0; i < bounded.rank; ++i) {
+    if (bounded.has_place(i) && view.shape[i] == 0) return true;
+  }
+  return false;
+}
+
+// The element at the numbers, at position 0 of entry 0, counted in elements. A number outside of
+// its dimension stands for the nearest place inside, as a table's indices do.
+long long first_element(const BoundedTensor& bounded, const TensorView& view) {
+  long long first = 0;
+  for (int i = 0; i < bounded.rank; ++i) {
+    if (!bounded.has_place(i)) continue;
+    first += std::min<long long>(bounded.places[i], view.shape[i] - 1) * view.strides[i];
+  }
+  return first;
+}
+
+}  // namespace
+
 void add_bounds_arguments(const BoundedTensor& bounded, const TensorView& view, int number,
                           AttentionProblem& problem) {
   CallArguments& arguments = problem.arguments();
@@ -202,7 +246,7 @@ void add_bounds_arguments(const BoundedTensor& bounded, const TensorView& view, 
   arguments.add_word(static_cast<std::uint32_t>(entries == 1 ? 0 : blocks));
   // Tables may have other extents than the call.
   const bool is_usual = length > 0 && length <= kMostBlocks * kBoundedPositions &&
-                        (entries == 1 || entries == problem.batch);
+                        (entries == 1 || entries == problem.batch) && !has_no_place(bounded, view);
   if (!is_usual || problem.bounded_count == problem.bounded.size()) return;
   problem.bounded[problem.bounded_count++] = {
       bounded, &view, offset, number, static_cast<int>(entries), static_cast<int>(length)};
@@ -222,9 +266,14 @@ void add_bounds_launch(AttentionProblem& problem, const runtime::Device& device,
     const auto stride = [&](int dimension) -> long long {
       return dimension < 0 || view.shape[dimension] == 1 ? 0 : view.strides[dimension];
     };
-    params.tensors[i] = {
-        nullptr,    stride(one.dimensions.entry), stride(one.dimensions.position), one.entries,
-        one.length, static_cast<int>(blocks),     element_type(view.dtype)};
+    params.tensors[i] = {.elements = nullptr,
+                         .first = first_element(one.dimensions, view),
+                         .entry_stride = stride(one.dimensions.entry),
+                         .stride = stride(one.dimensions.position),
+                         .entries = one.entries,
+                         .length = one.length,
+                         .first_block = static_cast<int>(blocks),
+                         .type = element_type(view.dtype)};
     blocks += std::int64_t{bounded_blocks(one.length)} * one.entries;
     if (blocks > kMostBlocks) return;
   }

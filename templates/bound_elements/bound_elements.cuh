@@ -29,7 +29,7 @@ __device__ __forceinline__ void bound_elements(const BoundElementsParams& p) {
   while (number + 1 < p.count && block >= p.tensors[number + 1].first_block) ++number;
   const BoundedTensorParams& tensor = p.tensors[number];
   const int blocks = bounded_blocks(tensor.length), in_tensor = block - tensor.first_block;
-  const i64 entry = in_tensor / blocks * tensor.entry_stride;
+  const i64 entry = tensor.first + in_tensor / blocks * tensor.entry_stride;
   const int first = in_tensor % blocks * kBoundedPositions + lane;
   // Lanes behind the end read the last element again.
   const int last = tensor.length - 1;

@@ -13,6 +13,7 @@ enum class BoundedElementType : int { i32, i64, u8, boolean };
 // A tensor [entries, length].
 struct BoundedTensorParams {
   const void* elements;
+  long long first;                 // of the elements, the one at position 0 of entry 0
   long long entry_stride, stride;  // in elements
   int entries, length;             // at least 1
   int first_block;                 // of all blocks that are written, the tensor's first one

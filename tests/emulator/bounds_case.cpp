@@ -18,22 +18,26 @@ void KernelCase::make_bound_elements(int size) {
   for (int i = 0; i < 2; ++i) {
     std::vector<int> values;
     const int step_of = size == 2 ? 2 : 1;  // between positions
-    for (int n = 0; n < entries[i] * lengths[i] * step_of; ++n) {
+    // The first plane is another's, as of a table that is read at a number.
+    const int skipped = size == 2 ? lengths[i] * step_of : 0;
+    for (int n = 0; n < entries[i] * lengths[i] * step_of + skipped; ++n) {
       values.push_back(n * 7919 % 1000 - 500 + n / 40);
     }
-    tensors[i] = &integers({entries[i], lengths[i] * step_of}, values);
-    params.tensors[i] = {tensors[i]->view.data,
-                         lengths[i] * step_of,
-                         step_of,
-                         entries[i],
-                         lengths[i],
-                         static_cast<int>(expected.size() / 2),
-                         BoundedElementType::i32};
+    tensors[i] = &integers({static_cast<int>(values.size())}, values);
+    params.tensors[i] = {.elements = tensors[i]->view.data,
+                         .first = skipped,
+                         .entry_stride = lengths[i] * step_of,
+                         .stride = step_of,
+                         .entries = entries[i],
+                         .length = lengths[i],
+                         .first_block = static_cast<int>(expected.size() / 2),
+                         .type = BoundedElementType::i32};
     for (int entry = 0; entry < entries[i]; ++entry) {
       for (int first = 0; first < lengths[i]; first += kBoundedPositions) {
         double least = 1e9, greatest = -1e9;
         for (int at = first; at < std::min(first + kBoundedPositions, lengths[i]); ++at) {
-          const int value = values[static_cast<std::size_t>((entry * lengths[i] + at) * step_of)];
+          const int value =
+              values[static_cast<std::size_t>(skipped + (entry * lengths[i] + at) * step_of)];
           least = std::min<double>(least, value), greatest = std::max<double>(greatest, value);
         }
         expected.push_back(least), expected.push_back(greatest);

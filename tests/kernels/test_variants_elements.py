@@ -40,6 +40,16 @@ MASKS = {
                torch.int64,
                lambda e, at: (of(e["doc"], at.row) >= of(e["doc"], at.kv))
                & (of(e["doc"], at.kv) > 0)),
+    "of one line": (dict(tensors={"doc": "i32[*, *]"}, mask="kv <= q && doc(1, q) == doc(1, kv)"),
+                    torch.int32,
+                    lambda e, at: (at.kv <= at.q)
+                    & (of(e["doc"][1], at.q) == of(e["doc"][1], at.kv))),
+    # Two numbers and the entry: bounds, and names, of their own.
+    "of lines": (dict(tensors={"doc": "i32[*, *]"},
+                      mask="doc(1, q) == doc(9, kv) || doc(0, kv) == doc(b, kv) && doc(0, q) > 1"),
+                 torch.int32,
+                 lambda e, at: (of(e["doc"][1], at.q) == of(e["doc"][1], at.kv))
+                 | (of(e["doc"][0], at.kv) == of(e["doc"], at.kv)) & (of(e["doc"][0], at.q) > 1)),
     # Nothing is known over tiles of elements that lie elsewhere. They hide all the same.
     "elsewhere": (dict(tensors={"doc": "i32[*]"}, mask="kv <= q && doc(kv / 2) > 1"), torch.int32,
                   lambda e, at: (at.kv <= at.q) & (of(e["doc"], at.kv // 2) > 1)),
@@ -65,8 +75,8 @@ def test_tiles_follow_from_elements(name):
     bound = {}
     for tensor, declared in words["tensors"].items():
         lines = [runs(LENGTH, 5, dtype, generator) for _ in range(2)]
-        bound[tensor] = torch.stack(lines) if "b" in declared[3:] else lines[0]
-    on_hopper = name == "elements" or name.startswith("elsewhere")
+        bound[tensor] = torch.stack(lines) if "," in declared else lines[0]
+    on_hopper = name == "elements" or name.startswith(("elsewhere", "of "))
     heads = HEADS if on_hopper else dict(heads=4, heads_kv=2)
     case = AttentionCase(batch=2, len_q=LENGTH, len_kv=LENGTH, **heads)
     run(variant(**bound), case, mask=lambda at: shows(bound, at))
