@@ -9,6 +9,7 @@
 #include "jit/attention/mask_names.h"
 #include "jit/attention/problem.h"
 #include "jit/op/expression.h"
+#include "jit/op/expression_tokens.h"
 #include "jit/op/source_text.h"
 #include "jit/op/user_values.h"
 #include "templates/bound_elements/params.h"
@@ -22,18 +23,9 @@ constexpr std::int64_t kMostBlocks = 1 << 24;  // of 64 elements, 128 MiB of bou
 
 bool is_position(std::string_view index) { return index == "q" || index == "kv" || index == "row"; }
 
-// A whole number that stands in a mask's text; none where it is something else.
-std::optional<int> number_of(const std::string& text) {
-  const bool is_number = !text.empty() && text.size() < 10 &&
-                         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-  const bool is_octal = text.size() > 1 && text[0] == '0';
-  return is_number && !is_octal ? std::optional(std::stoi(text)) : std::nullopt;
-}
-
 // `indices`: of the dimensions in their order.
 std::optional<BoundedElement> element_at(const std::vector<std::string>& indices) {
   BoundedElement element;
-  element.tensor.rank = static_cast<int>(indices.size());
   int positions = 0, entries = 0;
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const std::string index = plain_name(indices[i]);
@@ -43,8 +35,8 @@ std::optional<BoundedElement> element_at(const std::vector<std::string>& indices
     } else if (index == "b") {
       ++entries;
       element.tensor.entry = static_cast<int>(i);
-    } else if (const auto number = number_of(index)) {
-      element.tensor.places[i] = *number;
+    } else if (is_number(index) && read_number(index).is_int) {
+      element.tensor.places[i] = static_cast<int>(read_number(index).value);
     } else {
       return std::nullopt;
     }
@@ -116,15 +108,15 @@ std::string free_name(const VariantDefinition& d, std::string name) {
 
 // "doc_1" of doc(b, kv), "doc_1_at_0" of doc(0, kv).
 std::string member_of(const VariantDefinition& d, const BoundedTensor& bounded) {
+  const VariantTensor& tensor = d.tensors[bounded.tensor];
   std::string places;
   bool has_places = false;
-  for (int i = 0; i < bounded.rank; ++i) {
+  for (int i = 0; i < static_cast<int>(tensor.indices.size()); ++i) {
     has_places = has_places || bounded.has_place(i);
     if (bounded.has_place(i)) places += "_" + std::to_string(bounded.places[i]);
     if (i == bounded.entry) places += "_b";
   }
-  return d.tensors[bounded.tensor].name + "_" + std::to_string(bounded.position) +
-         (has_places ? "_at" + places : "");
+  return tensor.name + "_" + std::to_string(bounded.position) + (has_places ? "_at" + places : "");
 }
 
 BoundedElementType element_type(DType dtype) {
@@ -214,20 +206,15 @@ std::string interval_of_element(const VariantDefinition& d, const BoundedElement
 
 namespace {
 
-bool has_no_place(const BoundedTensor& bounded, const TensorView& view) {
-  for (int i = 0; i < bounded.rank; ++i) {
-    if (bounded.has_place(i) && view.shape[i] == 0) return true;
-  }
-  return false;
-}
-
-// The element at the numbers, at position 0 of entry 0, counted in elements. A number outside of
-// its dimension stands for the nearest place inside, as a table's indices do.
-long long first_element(const BoundedTensor& bounded, const TensorView& view) {
-  long long first = 0;
-  for (int i = 0; i < bounded.rank; ++i) {
+// Where the element at the numbers, at position 0 of entry 0, lies, in elements; nothing where
+// there is none. A number outside of its dimension stands for the nearest place, as a table's
+// indices do.
+std::optional<std::int64_t> first_element(const BoundedTensor& bounded, const TensorView& view) {
+  std::int64_t first = 0;
+  for (int i = 0; i < view.rank; ++i) {
     if (!bounded.has_place(i)) continue;
-    first += std::min<long long>(bounded.places[i], view.shape[i] - 1) * view.strides[i];
+    if (view.shape[i] == 0) return std::nullopt;
+    first += std::min<std::int64_t>(bounded.places[i], view.shape[i] - 1) * view.strides[i];
   }
   return first;
 }
@@ -246,10 +233,11 @@ void add_bounds_arguments(const BoundedTensor& bounded, const TensorView& view, 
   arguments.add_word(static_cast<std::uint32_t>(entries == 1 ? 0 : blocks));
   // Tables may have other extents than the call.
   const bool is_usual = length > 0 && length <= kMostBlocks * kBoundedPositions &&
-                        (entries == 1 || entries == problem.batch) && !has_no_place(bounded, view);
-  if (!is_usual || problem.bounded_count == problem.bounded.size()) return;
+                        (entries == 1 || entries == problem.batch);
+  const auto first = first_element(bounded, view);
+  if (!is_usual || !first || problem.bounded_count == problem.bounded.size()) return;
   problem.bounded[problem.bounded_count++] = {
-      bounded, &view, offset, number, static_cast<int>(entries), static_cast<int>(length)};
+      bounded, &view, offset, number, *first, static_cast<int>(entries), static_cast<int>(length)};
 }
 
 void add_bounds_launch(AttentionProblem& problem, const runtime::Device& device,
@@ -267,7 +255,7 @@ void add_bounds_launch(AttentionProblem& problem, const runtime::Device& device,
       return dimension < 0 || view.shape[dimension] == 1 ? 0 : view.strides[dimension];
     };
     params.tensors[i] = {.elements = nullptr,
-                         .first = first_element(one.dimensions, view),
+                         .first = one.first,
                          .entry_stride = stride(one.dimensions.entry),
                          .stride = stride(one.dimensions.position),
                          .entries = one.entries,

@@ -22,10 +22,9 @@ struct AttentionProblem;
 // A tensor of bools or ints that a mask reads at a query's or at a key's position and, perhaps, at
 // the batch entry. Other dimensions have numbers: 0 of `doc(0, kv)`.
 struct BoundedTensor {
-  std::size_t tensor = 0;  // among the definition's
-  int position = 0;        // the dimension of positions
-  int entry = -1;          // of batch entries; -1: all share the elements
-  int rank = 0;
+  std::size_t tensor = 0;              // among the definition's
+  int position = 0;                    // the dimension of positions
+  int entry = -1;                      // of batch entries; -1: all share the elements
   std::array<int, kMaxRank> places{};  // the numbers
   bool has_place(int dimension) const { return dimension != position && dimension != entry; }
   bool operator==(const BoundedTensor&) const = default;

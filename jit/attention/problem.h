@@ -28,6 +28,7 @@ struct BoundedArgument {
   const TensorView* view;
   std::size_t offset;  // of the pointer to its bounds in the argument block
   int number;          // of the tensor among the call's
+  std::int64_t first;  // of its elements, the one at position 0 of entry 0
   int entries, length;
 };
 

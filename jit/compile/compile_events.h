@@ -29,7 +29,8 @@ struct NotedCompile {
   cache::Key key;
   bool is_recorded = false;
 };
-// What this thread has noted, for another one that it works for and that notes it as its own.
+// A thread that compiles for another one takes what it has noted, and the other one notes it as its
+// own.
 std::vector<NotedCompile> take_noted();
 void note_as_own(std::vector<NotedCompile> noted);
 

@@ -48,22 +48,23 @@ def tables_of(block_mask: Any, query: Any, key: Any) -> Tables:
         block_mask.full_kv_num_blocks,
         block_mask.full_kv_indices,
     )
+    size = block_mask.BLOCK_SIZE
     known = _known.get(id(block_mask))
     if known is not None and known.block_mask() is block_mask:
         # Tensors are told apart by identity: == would compare their elements.
         counts, indices, full_counts, full_indices = known.lists
         is_same = counts is lists[0] and indices is lists[1]
         is_same = is_same and full_counts is lists[2] and full_indices is lists[3]
-        if is_same and known.state == _state(block_mask, query, key):
+        if is_same and known.state == _state(lists, size, query, key):
             return known.tables
     check_blocks(block_mask, query, key)
-    tables = Tables(_make(lists, block_mask.BLOCK_SIZE, query.size(2), key.size(2)))
+    tables = Tables(_make(lists, size, query.size(2), key.size(2)))
     # Tensors of torch.inference_mode() do not count what is written to them.
     is_counted = not any(tensor.is_inference() for tensor in lists if tensor is not None)
     if is_counted and not _is_capturing(lists[0]):
         number = id(block_mask)
         reference = weakref.ref(block_mask, lambda _: _known.pop(number, None))
-        _known[number] = _Known(reference, lists, _state(block_mask, query, key), tables)
+        _known[number] = _Known(reference, lists, _state(lists, size, query, key), tables)
     return tables
 
 
@@ -100,16 +101,16 @@ def check_blocks(block_mask: Any, query: Any, key: Any) -> None:
         )
 
 
-def _state(block_mask: Any, query: Any, key: Any) -> tuple[Any, ...]:
+def _state(lists: tuple[Any, ...], size: Any, query: Any, key: Any) -> tuple[Any, ...]:
     """All that decides the tables of the same lists: how often each has been written to, the sizes
     and the device; the stream too, as another one would not wait for the work that makes them."""
-    counts, full_counts = block_mask.kv_num_blocks, block_mask.full_kv_num_blocks
-    versions: tuple[int, ...] = (counts._version, block_mask.kv_indices._version)
+    counts, indices, full_counts, full_indices = lists
+    versions: tuple[int, ...] = (counts._version, indices._version)
     if full_counts is not None:
-        versions += full_counts._version, block_mask.full_kv_indices._version
+        versions += full_counts._version, full_indices._version
     device = query.device
     stream = _core.current_stream(counts, device.index) if device.type == "cuda" else None
-    return versions, block_mask.BLOCK_SIZE, query.shape, key.shape, device, stream
+    return versions, size, query.shape, key.shape, device, stream
 
 
 def _is_capturing(tensor: torch.Tensor) -> bool:
