@@ -13,6 +13,7 @@ extern const Template& kFlashAttentionVarlen;  // as the first, with lengths in 
 // Planning, jit.plan_attention: see plan.h.
 extern const Family kPlanAttention;
 extern const Template& kAttentionPlanner;
+extern const Template& kAttentionSharesPlanner;  // of launches of kFlashAttentionSm90
 
 // Bounds of the elements that masks read: see element_bounds.h.
 extern const Family kBoundElements;

@@ -7,7 +7,9 @@
 #include "jit/attention/context_parallel.h"
 #include "jit/attention/family.h"
 #include "jit/attention/sequence_tensors.h"
+#include "jit/attention/sm90_rows.h"
 #include "jit/attention/tensor_checks.h"
+#include "jit/op/arch.h"
 #include "jit/op/checks.h"
 #include "templates/attention/params.h"
 
@@ -35,11 +37,42 @@ std::uint64_t key_of(const AttentionVarlenParams& p, const Step& step,
         bit_of(p.cu_seqlens_k), bit_of(p.seqused_k), bit_of(p.cache_leftpad), word(p.least_rows),
         word(p.most_rows), word(p.whole_tiles), word(p.few_ctas), word(p.packed_keys),
         word(p.plan_block_q), word(p.plan_block_kv), word(p.plan_step_keys), word(step.blocks),
-        word(static_cast<int>(traits.mask)), word(traits.spread), word(p.spread.run.by),
-        word(p.spread.round.by), word(p.spread.first), traits.variant[0], traits.variant[1]}) {
+        word(p.tile_heads), word(p.tile_queries), word(static_cast<int>(traits.mask)),
+        word(traits.spread), word(p.spread.run.by), word(p.spread.round.by), word(p.spread.first),
+        traits.variant[0], traits.variant[1]}) {
     key = mix(key, one);
   }
   return key;
+}
+
+// The tile for which a launch is planned.
+struct PlannedTile {
+  int block_q, block_kv, step_keys;
+};
+
+// `entries`: of each CTA.
+void set_entries(Step& step, const PlannedTile& tile, int entries, AttentionProblem& problem) {
+  CallArguments& arguments = step.arguments;
+  const auto set = [&](std::size_t offset, int value) { arguments.set_int(offset, value); };
+  set(offsetof(AttentionVarlenParams, plan_begin),
+      static_cast<int>(problem.plan_words / kAttentionPlanWords));
+  set(offsetof(AttentionVarlenParams, plan_block_q), tile.block_q);
+  set(offsetof(AttentionVarlenParams, plan_block_kv), tile.block_kv);
+  set(offsetof(AttentionVarlenParams, plan_step_keys), tile.step_keys);
+  AttentionVarlenParams params;
+  std::memcpy(&params, arguments.bytes().data(), sizeof params);
+  const std::uint64_t key = key_of(params, step, problem);
+  constexpr std::size_t kKey = offsetof(AttentionVarlenParams, plan_key);
+  set(kKey, static_cast<int>(key)), set(kKey + 4, static_cast<int>(key >> 32));
+  problem.plan_words += std::int64_t{step.blocks} * entries * kAttentionPlanWords;
+}
+
+// Whether CTAs of such a launch look at all lengths to find what they share.
+bool is_planned_sm90(const Step& step) {
+  if (!sm90_config_at(step.spec.row()).splits) return false;
+  AttentionVarlenParams params;
+  std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
+  return params.alone.by == 0;
 }
 
 // The key of masks' numbers.
@@ -162,19 +195,14 @@ void add_plan(const TensorView& plan, const AttentionOptions& options,
 
 void set_plan(Step& step, const AttentionConfig& config, AttentionProblem& problem) {
   if (!problem.has_plan) return;
-  CallArguments& arguments = step.arguments;
-  const auto set = [&](std::size_t offset, int value) { arguments.set_int(offset, value); };
-  set(offsetof(AttentionVarlenParams, plan_begin),
-      static_cast<int>(problem.plan_words / kAttentionPlanWords));
-  set(offsetof(AttentionVarlenParams, plan_block_q), config.block_q);
-  set(offsetof(AttentionVarlenParams, plan_block_kv), config.block_kv);
-  set(offsetof(AttentionVarlenParams, plan_step_keys), config.block_kv * config.teams);
-  AttentionVarlenParams params;
-  std::memcpy(&params, arguments.bytes().data(), sizeof params);
-  const std::uint64_t key = key_of(params, step, problem);
-  constexpr std::size_t kKey = offsetof(AttentionVarlenParams, plan_key);
-  set(kKey, static_cast<int>(key)), set(kKey + 4, static_cast<int>(key >> 32));
-  problem.plan_words += std::int64_t{step.blocks} * kAttentionPlanWords;
+  set_entries(step, {config.block_q, config.block_kv, config.block_kv * config.teams}, 1, problem);
+}
+
+void set_plan_sm90(Step& step, AttentionProblem& problem) {
+  if (!problem.has_plan || !is_planned_sm90(step)) return;
+  const AttentionSm90Config& config = sm90_config_at(step.spec.row());
+  set_entries(step, {config.block_q, config.block_kv, config.block_kv}, kAttentionPlannedPieces,
+              problem);
 }
 
 void check_plan_length(const AttentionProblem& problem) {
@@ -188,7 +216,8 @@ void check_plan_length(const AttentionProblem& problem) {
 
 std::int64_t most_words(const PlanProblem& problem) {
   const AttentionProblem& call = problem.attention;
-  // Two CTAs on each multiprocessor, or a CTA for each tile, which has 16 rows or more.
+  // Two CTAs on each multiprocessor, or a CTA for each tile, which has 16 rows or more. Launches of
+  // sm_90a have fewer than 256 CTAs of kAttentionPlannedPieces entries where they are planned.
   const std::int64_t most_ctas = std::max<std::int64_t>(
       1024, attention_varlen_tiles(call.batch, call.tokens, call.heads, call.heads_kv, 16));
   return 2 * most_ctas * kAttentionPlanWords;  // of two launches at most
@@ -198,13 +227,16 @@ void resolve(PlanProblem& problem, const runtime::Device& device, bool may_split
   resolve(problem.attention, device, may_split);
   bool is_first = true;
   for (const Step& step : problem.attention.recipe.steps()) {
-    if (&step.spec.kernel() != &kFlashAttentionVarlen) continue;  // needs none
+    const bool is_sm90 = &step.spec.kernel() == &kFlashAttentionSm90;
+    if (is_sm90 ? !is_planned_sm90(step) : &step.spec.kernel() != &kFlashAttentionVarlen) continue;
     Step& planned = is_first ? problem.recipe.first() : problem.recipe.add();
     is_first = false;
     planned = step;
     planned.arguments.want_workspace(0, 0, 0);
-    planned.spec = Specialization(kAttentionPlanner, step.spec.arch(), 0,
-                                  planner_traits(step.spec.traits_as<AttentionTraits>()));
+    planned.programmatic = &planned != &problem.recipe.first() && may_overlap(step.spec.arch());
+    planned.spec =
+        Specialization(is_sm90 ? kAttentionSharesPlanner : kAttentionPlanner, step.spec.arch(), 0,
+                       planner_traits(step.spec.traits_as<AttentionTraits>()));
   }
 }
 

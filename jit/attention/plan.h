@@ -46,9 +46,11 @@ AttentionTraits planner_traits(const AttentionTraits& call);
 // A call's plan, if it is given: notes it, and what stands for its masks in the plan's key.
 void add_plan(const TensorView& plan, const AttentionOptions& options,
               const SequenceTensors& sequences, AttentionProblem& problem);
-// The part of the plan that a step over sequences reads, and its key. Requires: all other arguments
-// of the step are set.
+// The part of the plan that a step over sequences reads, and its key, if the call has a plan.
+// Requires: all other arguments of the step are set. The second is for a step of the sm_90a kernel,
+// which needs a plan where its CTAs share keys and the call has several sequences.
 void set_plan(Step& step, const AttentionConfig& config, AttentionProblem& problem);
+void set_plan_sm90(Step& step, AttentionProblem& problem);
 // Throws std::invalid_argument where a resolved call's plan is too short for it.
 void check_plan_length(const AttentionProblem& problem);
 

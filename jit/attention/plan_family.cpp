@@ -1,10 +1,11 @@
-// Planning as a row of families(): one small kernel for each kind of mask, whatever the tiles.
+// Planning as a row of families(): two small kernels for each kind of mask, whatever the tiles.
 #include <bit>
 #include <cstddef>
 
 #include "jit/attention/family.h"
 #include "jit/attention/plan.h"
 #include "jit/attention/render.h"
+#include "jit/op/arch.h"
 #include "jit/op/source_text.h"
 
 namespace kiln {
@@ -35,39 +36,87 @@ constexpr Field kPlanFields[] = {
      .when = Says::when_set},
 };
 
-std::string render_planner(const Specialization& spec, const UserTexts& texts) {
-  const auto traits = spec.traits_as<AttentionTraits>();
+// A kernel that includes `file` and calls `function`.
+std::string planner_source(const std::string& file, const std::string& config,
+                           const std::string& function, const Specialization& spec,
+                           const UserTexts& texts) {
   SourceText text;
-  text << "#include \"/kiln/attention/varlen/plan.cuh\"\n\n"
-       << "struct Config {\n"
-       << "  static constexpr bool kSpread = " << boolean(traits.spread) << ";\n"
-       << "};\n"
-       << variant_source(traits, texts) << "extern \"C\" __global__ void __launch_bounds__(32)\n"
+  text << "#include \"/kiln/" << file << "\"\n\n"
+       << config << variant_source(spec.traits_as<AttentionTraits>(), texts)
+       << "extern \"C\" __global__ void __launch_bounds__(32)\n"
        << kEntryName << "(const __grid_constant__ kiln::AttentionVarlenArgs<Variant> args) {\n"
-       << "  kiln::plan_attention<Config, Variant>(args);\n}\n";
+       << "  kiln::" << function << "(args);\n}\n";
   return text.str();
 }
 
-constexpr int kOnlyRow = 0;  // of a table without properties
+std::string render_planner(const Specialization& spec, const UserTexts& texts) {
+  const auto traits = spec.traits_as<AttentionTraits>();
+  const std::string config = std::string("struct Config {\n  static constexpr bool kSpread = ") +
+                             boolean(traits.spread) +
+                             ", kOverlaps = " + boolean(may_overlap(spec.arch())) + ";\n};\n";
+  return planner_source(spec.kernel().file, config, "plan_attention<Config, Variant>", spec, texts);
+}
+
+std::string render_shares_planner(const Specialization& spec, const UserTexts& texts) {
+  return planner_source(spec.kernel().file, "", "plan_attention_shares<Variant>", spec, texts);
+}
+
+// Whether launches of kFlashAttentionSm90 have such traits, of which a planner knows few.
+std::string why_no_shares(const Traits& words, int arch) {
+  const auto traits = as<AttentionTraits>(words);
+  if (arch_table()[static_cast<std::size_t>(arch)].number != 90) {
+    return "the kernel whose thread blocks share the keys of long query tiles is that of sm_90a";
+  }
+  if (traits.mask == Mask::tree) return "a tree masks at most 64 queries of a sequence";
+  return traits.spread ? "the keys of a sequence are spread over devices" : "";
+}
+
+struct PlannerConfig {
+  bool pieces;
+};
+constexpr PlannerConfig kOfShares = {false}, kOfPieces = {true};
+
+constexpr Field kPlannerFields[] = {
+    {.name = "pieces",
+     .kind = FieldKind::flag,
+     .offset = offsetof(PlannerConfig, pieces),
+     .help = "plans prefill of sm_90a whose blocks share keys, or decoding; null = both"},
+};
 
 constexpr Template kPlanTemplates[] = {
     {.family = &kPlanAttention,
      .path = "plan",
      .file = "attention/varlen/plan.cuh",
      .means = "a warp for each thread block of the planned launch",
-     .row_fields = {},
-     .row = [](int) -> const void* { return &kOnlyRow; },
+     .row_fields = kPlannerFields,
+     .row = [](int) -> const void* { return &kOfShares; },
      .tile = [](int) { return std::string("warp"); },
      .reason = [](int) { return std::string_view("shares of any tile"); },
      .footprint = [](const Specialization&) { return Footprint{32, 0}; },
-     .render = render_planner}};
+     .render = render_planner},
+    {.family = &kPlanAttention,
+     .path = "shares",
+     .file = "attention/sm90/plan_shares.cuh",
+     .means = "a warp for each thread block of the planned launch of sm_90a",
+     .row_fields = kPlannerFields,
+     .row = [](int) -> const void* { return &kOfPieces; },
+     .tile = [](int) { return std::string("warp for sm_90a"); },
+     .reason = [](int) { return std::string_view("pieces of query tiles"); },
+     .why_not = why_no_shares,
+     .footprint = [](const Specialization&) { return Footprint{32, 0}; },
+     .render = render_shares_planner}};
 
 void settle_plan(Traits& words, const UserTexts&, int) {
   words = std::bit_cast<Traits>(planner_traits(as<AttentionTraits>(words)));
 }
 
 std::vector<Specialization> plan_kernels(const Traits& words, int arch, Kernels) {
-  return {Specialization(kAttentionPlanner, arch, kOnlyRow, as<AttentionTraits>(words))};
+  const auto traits = as<AttentionTraits>(words);
+  std::vector<Specialization> specs = {Specialization(kAttentionPlanner, arch, 0, traits)};
+  if (why_no_shares(words, arch).empty()) {
+    specs.emplace_back(kAttentionSharesPlanner, arch, 0, traits);
+  }
+  return specs;
 }
 
 std::vector<Specialization> plan_samples(int arch) {
@@ -78,7 +127,10 @@ std::vector<Specialization> plan_samples(int arch) {
       traits.mask = static_cast<Mask>(mask.value);
       if (spread && traits.mask == Mask::tree) continue;  // as attention's samples
       traits.spread = spread;
-      specs.emplace_back(kAttentionPlanner, arch, kOnlyRow, traits);
+      for (const Specialization& spec :
+           plan_kernels(std::bit_cast<Traits>(traits), arch, Kernels::all)) {
+        specs.push_back(spec);
+      }
     }
   }
   return specs;
@@ -87,6 +139,7 @@ std::vector<Specialization> plan_samples(int arch) {
 }  // namespace
 
 constinit const Template& kAttentionPlanner = kPlanTemplates[0];
+constinit const Template& kAttentionSharesPlanner = kPlanTemplates[1];
 
 AttentionTraits planner_traits(const AttentionTraits& call) {
   AttentionTraits traits;

@@ -261,7 +261,8 @@ std::string render_attention_varlen(const Specialization& spec, const UserTexts&
   const auto traits = spec.traits_as<AttentionTraits>();
   std::string fields = std::string("  static constexpr bool kPaged = ") +
                        boolean(traits.storage == Storage::paged) +
-                       ", kSpread = " + boolean(traits.spread) + ";\n";
+                       ", kSpread = " + boolean(traits.spread) +
+                       ", kOverlaps = " + boolean(may_overlap(spec.arch())) + ";\n";
   fields += quantized_source(traits, spec.arch());
   return render_portable(
       spec, texts, "varlen/flash_attention.cuh", fields,

@@ -51,16 +51,21 @@ constexpr int kMostGroup = 64;
 
 // The query tiles of a row have rows of one head of the call, or of all that share a KV head.
 struct TileForm {
-  int heads = 1, queries = 0;  // rows of a tile: queries of each head
-  std::int64_t columns = 0;    // tiles of the same queries
-  double tiles = 0;            // of all sequences, if each has as many queries as it may have
+  int heads = 1, queries = 0;     // rows of a tile: queries of each head
+  std::int64_t columns = 0;       // tiles of the same queries
+  double tiles = 0;               // of all sequences, if each has as many queries as it may have
+  std::int64_t tiles_of_few = 0;  // if one of them has the tokens that are left over
 
   TileForm(const AttentionProblem& problem, int tile_heads, int block_q)
       : heads(tile_heads),
         queries(block_q / tile_heads),
-        columns(tile_heads > 1 ? problem.heads_kv : problem.heads),
-        tiles(static_cast<double>(tiles_of(problem.len_q, queries) * columns) *
-              static_cast<double>(problem.tokens) / std::max(problem.len_q, 1)) {}
+        columns(tile_heads > 1 ? problem.heads_kv : problem.heads) {
+    const std::int64_t each = std::max(problem.len_q, 1), of_each = tiles_of(each, queries);
+    tiles = static_cast<double>(of_each * columns) * static_cast<double>(problem.tokens) /
+            static_cast<double>(each);
+    tiles_of_few =
+        columns * (problem.tokens / each * of_each + tiles_of(problem.tokens % each, queries));
+  }
 };
 
 // Rows of all heads where that makes fewer tiles: few queries of one head fill no tile. Sequences
@@ -75,7 +80,12 @@ TileForm form_of(const AttentionProblem& problem, const AttentionSm90Config& con
   const auto pieces = static_cast<double>(tiles_of(problem.keys, kLeastSplitKeys));
   if (config.splits && alone.tiles * pieces <= sm_count) return alone;
   const TileForm grouped(problem, group, config.block_q);
-  return grouped.tiles < alone.tiles ? grouped : alone;
+  // Tokens that are left over may also be those of many sequences that decode, which have no tiles
+  // here. Rows of all heads then take up to 2.5 % longer.
+  const bool has_fewer =
+      grouped.tiles < alone.tiles ||
+      (problem.batch > 1 && 20 * grouped.tiles_of_few <= 17 * alone.tiles_of_few);
+  return has_fewer ? grouped : alone;
 }
 
 // Bounds the query tiles of a row, in rounds of the multiprocessors.
@@ -136,7 +146,7 @@ int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, 
   return best;
 }
 
-// How the tiles of a launch of one sequence are cut, see sm90/sequence_alone.cuh.
+// How the tiles of a launch of one sequence are cut, see sm90/known_pieces.cuh.
 struct AloneCut {
   std::int64_t whole = 0;   // the first tiles, which are not: so many for each CTA
   std::int64_t pieces = 0;  // of each of the others, at most; 0: see sm90/sequence_shares.cuh

@@ -8,6 +8,7 @@
 #include "jit/attention/paths.h"
 #include "jit/attention/plan.h"
 #include "jit/attention/sequence_tensors.h"
+#include "jit/attention/sm90_rows.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -56,7 +57,10 @@ void fill(Step& step, AttentionProblem& problem, int arch, int row, int least, i
   const AttentionTraits& traits = problem.traits;
   step.spec = Specialization(kFlashAttentionVarlen, arch, row, traits);
   const long long tiles = tiles_of(problem, config.block_q);
-  const Ctas ctas = ctas_of(config, sm_count);
+  Ctas ctas = ctas_of(config, sm_count);
+  // Where multiprocessors become free one by one, each gets as many neighbouring CTAs as fit: of
+  // CTAs of which the first half has all the work, half of the multiprocessors would have none.
+  if (step.programmatic) ctas.few = ctas.all;
   // Four tiles for each CTA that runs at a time even out by themselves.
   const bool is_many = config.teams == 1 && tiles >= 4 * ctas.all;
   const bool whole = problem.whole_tiles || !may_split || is_many;
@@ -71,9 +75,11 @@ void fill(Step& step, AttentionProblem& problem, int arch, int row, int least, i
   set_alone(arguments, problem, config, ctas.few);
   const auto bytes = static_cast<std::size_t>(
       attention_varlen_workspace_bytes(step.blocks, config.block_q, traits.head_dim_v));
-  problem.recipe.workspace_bytes = std::max(problem.recipe.workspace_bytes, bytes);
+  // Behind the workspace of the launch before, beside which this one may run.
+  const std::size_t begin = (problem.recipe.workspace_bytes + 15) / 16 * 16;
+  problem.recipe.workspace_bytes = begin + bytes;
   arguments.want_workspace(
-      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, workspace), 0, bytes,
+      offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, workspace), begin, bytes,
       offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
 }
 
@@ -119,14 +125,22 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
   // All sequences may have as many queries as the bound says: one of them, or those of a tensor
   // with a batch dimension, have. Where a result may not depend on the bound, sequences of so many
   // rows have one kernel, and others another.
-  const bool all_are_long =
-      !problem.whole_tiles && problem.tokens >= std::int64_t{problem.batch} * problem.len_q;
+  const std::int64_t most_tokens = std::int64_t{problem.batch} * problem.len_q;
+  const bool all_are_long = !problem.whole_tiles && problem.tokens >= most_tokens;
   if (fill_varlen_sm90(first, problem, device, may_split, problem.recipe.workspace_bytes)) {
-    if (all_are_long) return true;
+    // Where most sequences have many rows, another launch takes longer than tiles of few rows,
+    // whose keys CTAs share as those of others.
+    const bool shares = sm90_config_at(first.spec.row()).splits;
+    const bool is_alone = all_are_long || (shares && 2 * problem.tokens >= most_tokens);
+    if (!is_alone) {
+      first.arguments.set_int(offsetof(AttentionVarlenParams, least_rows), kDecodedRows + 1);
+    }
+    set_plan_sm90(first, problem);
+    if (is_alone) return true;
     Step& second = problem.recipe.add();
     second = first;
-    first.arguments.set_int(offsetof(AttentionVarlenParams, least_rows), kDecodedRows + 1);
-    add(second, row_of_kind(RowKind::decode, traits, arch), 0, kDecodedRows);
+    second.programmatic = may_overlap(arch);
+    add(second, decode_row(problem, arch, sm_count), 0, kDecodedRows);
     return true;
   }
   const int few = row_of_kind(RowKind::few, traits, arch);
@@ -137,6 +151,7 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
   Step& second = problem.recipe.add();
   second = first;
   add(first, few, 17, kUnbounded);
+  second.programmatic = may_overlap(arch);
   add(second, row_of_kind(RowKind::decode, traits, arch), 0, 16);
   return true;
 }

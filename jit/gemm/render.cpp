@@ -78,8 +78,7 @@ std::string render_gemm(const Specialization& spec, const UserTexts& texts) {
        << ", kWarpsN = " << config.warps_n << ";\n"
        << "  static constexpr bool kAlignedLoads = " << boolean(traits.loads == Access::vectors)
        << ", kAlignedStores = " << boolean(traits.stores == Access::vectors) << ";\n"
-       << "  static constexpr bool kOverlaps = "
-       << boolean(arch_table()[static_cast<std::size_t>(spec.arch())].number >= 90) << ";\n"
+       << "  static constexpr bool kOverlaps = " << boolean(may_overlap(spec.arch())) << ";\n"
        << epilogue_constants(traits) << "};\n"
        << gemm_epilogue(traits, texts) << "\n"
        << "extern \"C\" __global__ void __launch_bounds__(Config::kWarpsM * Config::kWarpsN * 32, "

@@ -31,7 +31,7 @@ void resolve(PermuteProblem& problem, const runtime::Device& device, bool may_sp
   Step& second = problem.recipe.add();
   second = first;
   first.spec = Specialization(permute_template(PermuteLaunch::count), arch, 0, problem.traits);
-  second.programmatic = arch_table()[static_cast<std::size_t>(arch)].number >= 90;
+  second.programmatic = may_overlap(arch);
 }
 
 double flops_of(const PermuteProblem& problem) {

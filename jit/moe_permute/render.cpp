@@ -9,7 +9,7 @@ namespace {
 
 std::string render_launch(const Specialization& spec, const char* function) {
   const auto traits = spec.traits_as<PermuteTraits>();
-  const bool overlaps = arch_table()[static_cast<std::size_t>(spec.arch())].number >= 90;
+  const bool overlaps = may_overlap(spec.arch());
   SourceText text;
   text << "#include \"/kiln/moe_permute/permute.cuh\"\n\n"
        << "struct Config {\n"

@@ -143,7 +143,7 @@ void resolve_split(NormProblem& problem, int arch, int row) {
       Specialization(norm_template(family, NormTemplate::partial), arch, row, problem.traits);
   second.spec =
       Specialization(norm_template(family, NormTemplate::apply), arch, row, problem.traits);
-  second.programmatic = arch_table()[static_cast<std::size_t>(arch)].number >= 90;
+  second.programmatic = may_overlap(arch);
 }
 
 }  // namespace

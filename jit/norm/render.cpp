@@ -7,9 +7,7 @@
 namespace kiln {
 namespace {
 
-bool overlaps(const Specialization& spec) {
-  return arch_table()[static_cast<std::size_t>(spec.arch())].number >= 90;
-}
+bool overlaps(const Specialization& spec) { return may_overlap(spec.arch()); }
 
 std::string render(const Specialization& spec, const char* file, const char* function,
                    const NormConfig& config, int stages, bool split) {

@@ -38,6 +38,8 @@ std::string known_archs() {
 
 std::span<const Arch> arch_table() { return kArchs; }
 
+bool may_overlap(int arch) { return kArchs[arch].number >= 90; }
+
 int arch_index(Capability capability) {
   int found = -1;
   for (int i = 0; i < static_cast<int>(std::size(kArchs)); ++i) {

@@ -23,6 +23,9 @@ struct Arch {
   std::string_view name;    // "sm_90": the portable templates ask for no suffix
 };
 std::span<const Arch> arch_table();
+// Says whether launches may be programmatic ones, see templates/base/launches.cuh. `arch`: an index
+// into the table.
+bool may_overlap(int arch);
 
 // Index into arch_table(). Throws std::invalid_argument for devices before 8.0 or unknown ones.
 int arch_index(Capability capability);

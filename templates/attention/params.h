@@ -135,7 +135,8 @@ struct AttentionVarlenParams {
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
   AttentionSpread spread;
   const float* out_scale;  // of quantised outputs, which are divided by it
-  // The words of another launch: kAttentionPlanWords for each CTA, from plan_begin on; or null.
+  // What another launch has written: entries of kAttentionPlanWords for each CTA, from plan_begin
+  // on; or null.
   // The key stands for all that shares depend on beside the lengths.
   unsigned* plan;
   unsigned long long plan_key;
@@ -170,8 +171,11 @@ constexpr int kAttentionLeastAloneKeys = 384;
 // What a query tile costs beside its keys, in steps of keys, where CTAs get equal shares of all.
 constexpr int kAttentionVarlenEnds = 4;
 
-// The words of a plan that a CTA reads, aligned to 16 bytes.
+// The words of an entry of a plan, aligned to 16 bytes. A CTA reads one; where CTAs of the sm_90a
+// kernel share keys, one for each of its pieces, of which so many have one: two that others share,
+// and whole tiles between them.
 constexpr int kAttentionPlanWords = 16;
+constexpr int kAttentionPlannedPieces = 4;
 
 // The workspace of a launch of `ctas` CTAs: a CTA has at most two partial results, of the query
 // tile that it begins with and of the one that it ends with. See varlen/work.cuh.

@@ -4,8 +4,11 @@
 // What a kernel does ahead of wait_for_launches() must not need those launches: it may set up
 // shared memory, and read its parameters and memory that nobody writes. It must not write global
 // memory, which they may still read, nor touch its workspace, which may be theirs, too (see
-// ticket.cuh). Every role that accesses global memory waits on its own, and so does at least one
-// thread of every CTA before that ends: who waits for this launch then waits for earlier ones, too.
+// ticket.cuh). An exception is the second of two launches of one call that share neither outputs
+// nor workspace, of which the first is an ordinary one: all before that have ended, and the second
+// may do all of its work ahead of the wait, see attention/varlen/flash_attention.cuh. Every role
+// that accesses global memory waits on its own, and so does at least one thread of every CTA before
+// that ends: who waits for this launch then waits for earlier ones, too.
 //
 // If the launch is an ordinary one, the wait returns at once, so the same kernel serves both.
 #pragma once

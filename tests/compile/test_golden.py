@@ -118,6 +118,7 @@ SPECS = {
         "scale_power_of_two": True, "counts": True, "lanes": 16,
     },
     "plan_attention": {"op": "plan_attention", "mask": "window", "context_parallel": True},
+    "plan_attention_pieces": {"op": "plan_attention", "mask": "causal", "pieces": True},
     "bound_elements": {"op": "bound_elements"},
     "gemm_expression": {**GEMM, "bias": "bfloat16", "epilogue": "acc * bias + 0.5f * row"},
 }  # fmt: skip

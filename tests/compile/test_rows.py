@@ -31,7 +31,7 @@ TILE = {
     "moe_permute": ("launch",),
     "moe_unpermute": (),
     "quantize": ("lanes", "vectors", "groups"),
-    "plan_attention": (),
+    "plan_attention": ("pieces",),
     "bound_elements": (),
 }
 

@@ -255,6 +255,12 @@ std::string_view why_not_modelled(const Specialization& spec, const Mutant& muta
       !is_after_copies_of_partials(mutant, ptx)) {
     return "order of global memory, which the device keeps and does not check for races";
   }
+  const bool is_second =
+      &spec.kernel() == &kFlashAttentionVarlen || &spec.kernel() == &kAttentionPlanner;
+  if (is_second && starts(mutant, "griddepcontrol.wait")) {
+    return "whoever waits for the launch has waited for the one before it, too: launches run one "
+           "after the other here";
+  }
   if (&spec.kernel() == &kGemmSm90) {
     return why_not_modelled_sm90(spec.traits_as<GemmTraits>(), mutant, ptx);
   }

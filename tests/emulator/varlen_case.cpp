@@ -11,6 +11,7 @@
 #include "jit/attention/family.h"
 #include "jit/attention/plan.h"
 #include "jit/attention/sm90_config.h"
+#include "jit/attention/sm90_rows.h"
 #include "jit/attention/varlen.h"
 #include "templates/attention/params.h"
 #include "tests/emulator/kernel_case.h"
@@ -267,20 +268,20 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
     const std::vector<double> part = reference(problem);
     expected.insert(expected.end(), part.begin(), part.end());
   }
+  const auto fill = [&](Recipe& recipe) {
+    recipe.first().spec = spec;
+    if (!tile.is_sm90) return fill_portable(recipe, tile, traits, tokens, size);
+    fill_sm90(recipe.first(), tile, is_paged ? page_size : 0, !traits.byte_queries, size);
+    recipe.workspace_bytes = size == 1 ? 0 : kAttentionDrawBytes;
+  };
   AttentionProblem call(kVarlenNames);
   check_varlen(q.view, k.view, v.view, out.view, TensorView{}, options, call);
-  Step& step = call.recipe.first();
-  step.spec = spec;
-  if (tile.is_sm90) {
-    fill_sm90(step, tile, traits.storage == Storage::paged ? page_size : 0, !traits.byte_queries,
-              size);
-    call.recipe.workspace_bytes = size == 1 ? 0 : kAttentionDrawBytes;
-  } else {
-    fill_portable(call.recipe, tile, traits, tokens, size);
-  }
+  fill(call.recipe);
   recipe_ = call.recipe;
   if (planned) {
-    Tensor& plan = tensor(DType::i32, {static_cast<int>(step.blocks) * kAttentionPlanWords});
+    const int entries = tile.is_sm90 ? kAttentionPlannedPieces : 1;
+    Tensor& plan = tensor(
+        DType::i32, {static_cast<int>(recipe_.first().blocks) * entries * kAttentionPlanWords});
     // Both launches know the plan by what their calls say.
     options.plan = plan.view;
     AttentionProblem planning(kVarlenNames), attending(kVarlenNames);
@@ -288,14 +289,17 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
     for (AttentionProblem* const problem_of : {&planning, &attending}) {
       check_varlen(q.view, k.view, v.view, out.view, TensorView{}, options, *problem_of);
       Step& of_step = problem_of->recipe.first();
-      fill_portable(problem_of->recipe, tile, traits, tokens, size);
-      set_plan(of_step, attention_config(spec.row()), *problem_of);
+      fill(problem_of->recipe);
+      if (tile.is_sm90) {
+        set_plan_sm90(of_step, *problem_of);
+      } else {
+        set_plan(of_step, attention_config(spec.row()), *problem_of);
+      }
     }
     recipe_ = planning.recipe;
     recipe_.workspace_bytes = attending.recipe.workspace_bytes;
     recipe_.first().spec = spec_;
     recipe_.first().arguments.want_workspace(0, 0, 0);
-    attending.recipe.first().spec = spec;
     recipe_.add() = attending.recipe.first();
   }
   double tolerance = 2 * epsilon(traits.q);
@@ -315,8 +319,12 @@ void KernelCase::make_plan(int size) {
   auto traits = spec_.traits_as<AttentionTraits>();
   traits.storage = Storage::ragged;
   traits.head_dim = traits.head_dim_v = 64;
-  const int row = row_of_kind(RowKind::decode, traits, spec_.arch());
-  make_varlen(Specialization(kFlashAttentionVarlen, spec_.arch(), row, traits), size, true);
+  const int arch = spec_.arch();
+  const bool lists_pieces = &spec_.kernel() == &kAttentionSharesPlanner;
+  const int row = lists_pieces ? first_sm90_row(traits, arch, {}, {.splits = true})
+                               : row_of_kind(RowKind::decode, traits, arch);
+  const Template& kernel = lists_pieces ? kFlashAttentionSm90 : kFlashAttentionVarlen;
+  make_varlen(Specialization(kernel, arch, row, traits), size, true);
 }
 
 }  // namespace kiln::testing

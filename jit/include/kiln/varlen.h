@@ -130,15 +130,16 @@ Status try_flash_attention_with_kvcache(const TensorView& q, const TensorView& k
                                         const TensorView& lse, const KvCacheOptions& options,
                                         void* stream = nullptr) noexcept;
 
-// Writes the plan of calls with such arguments: where the share of each thread block begins, which
-// it would otherwise work out by itself from the lengths of all sequences, in each layer of a step.
-// One launch, after which calls with this `plan`, the same lengths and, of the options, the same
+// Writes the plan of calls with such arguments: what each thread block computes, which it would
+// otherwise work out by itself from the lengths of all sequences, in each layer of a step. One or
+// two launches, after which calls with this `plan`, the same lengths and, of the options, the same
 // masks, softcap, alibi_slopes, variant, num_splits and tensors that are given or left out may be
 // made, of any layer whose q, k and v have these shapes, dtypes and alignments. Of q, k and v
 // nothing is read, so that their data may be null; scales and sinks play no part. It reads no
 // length on the host and does not synchronise; captured in a graph with the calls, it plans each
 // replay anew. attention.workspace must be given where calls are given one, and is not used:
-// without one, their launches are others. Prefill of sm_90a draws its tiles and needs no plan.
+// without one, their launches are others. Prefill of sm_90a needs no plan, and has no launch here,
+// where it draws its tiles and where one sequence is alone.
 void plan_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                     const TensorView& plan, const VarlenOptions& options, void* stream = nullptr);
 void plan_attention(const TensorView& q, const TensorView& k, const TensorView& v,

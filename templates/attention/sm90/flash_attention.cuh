@@ -22,6 +22,7 @@
 #include "/kiln/attention/sm90/scaled_queries.cuh"
 #include "/kiln/attention/sm90/store.cuh"
 #include "/kiln/attention/sm90/transpose.cuh"
+#include "/kiln/base/launches.cuh"
 
 namespace kiln {
 
@@ -166,6 +167,9 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   constexpr int kGroups = Shape::kGroups;
   const CopyingWarps copying = copying_warps<Config>(args);
   if (threadIdx.x == 0) {
+    // Such as decoding of the same call, see varlen/flash_attention.cuh. This launch is an ordinary
+    // one: all before it have ended.
+    if constexpr (Config::Storage::kPrecedesOthers) let_dependents_begin();
     Shape::init_barriers(copying.keys, copying.values);
     fence_barrier_init();
   }

@@ -17,10 +17,10 @@
 //   CTA          0      |1      |2      |3      |4
 //
 // Heads that share keys stand side by side. Lengths are read from device memory, and each CTA finds
-// its share from all of them.
+// its share from all of them. With a plan, a few words say what it has instead, see
+// plan_shares.cuh.
 #pragma once
 #include "/kiln/attention/sm90/sequence_tile.cuh"
-#include "/kiln/attention/sm90/shape.cuh"
 
 namespace kiln {
 
@@ -39,24 +39,26 @@ struct SequenceCosts {
   }
 };
 
-// All functions are called by the scheduler warp.
-template <class Config, class Variant>
-class SequenceShares {
-  using Shape = AttentionSm90Shape<Config>;
-  using WholeTile = typename Config::Storage::WholeTile;
-  static constexpr int kBlockQ = Shape::kBlockQ, kBlockKv = Shape::kBlockKv;
-  // Units of an equal share are steps of keys. The ends of a tile take as long as 320 keys, writing
-  // and joining partial results as 640 more. No cut is so near to the ends of a tile that less than
-  // two steps would be left, and no piece has less than 640 keys.
-  static constexpr u32 kEnds = ceil_div(320, kBlockKv), kNear = kEnds + 2;
-  static constexpr u32 kLeast = ceil_div(640, kBlockKv), kJoins = kLeast;
+// The sizes of a tile: kernels that compute know theirs when they are compiled.
+template <class Config>
+struct SharedTileSize {
+  __device__ __forceinline__ static constexpr int block_q() { return 64 * Config::kGroups; }
+  __device__ __forceinline__ static constexpr int block_kv() { return Config::kBlockKv; }
+};
+
+// All functions are called by the scheduler warp, or by one that makes the plan.
+template <class TileSize, class Variant>
+class SequenceShares : TileSize {
+  using WholeTile = GroupedTile;
+  using TileSize::block_kv;
+  using TileSize::block_q;
 
  public:
   static constexpr bool kDraws = false;
 
   __device__ __forceinline__ SequenceShares(const AttentionVarlenParams& params,
-                                            const Variant& variant)
-      : p_(params), variant_(variant) {
+                                            const Variant& variant, TileSize size = {})
+      : TileSize(size), p_(params), variant_(variant) {
     own_ = measure(0);
     const u32 all = settle();
     // Not unrolled, as this code comes from memory.
@@ -77,13 +79,20 @@ class SequenceShares {
   __device__ __forceinline__ void advance() const {}
 
  private:
+  // Units of an equal share are steps of keys. The ends of a tile take as long as 320 keys, writing
+  // and joining partial results as 640 more. No cut is so near to the ends of a tile that less than
+  // two steps would be left, and no piece has less than 640 keys.
+  __device__ __forceinline__ u32 tile_ends() const { return ceil_div(320, block_kv()); }
+  __device__ __forceinline__ u32 least_piece() const { return ceil_div(640, block_kv()); }
+  __device__ __forceinline__ u32 joins() const { return least_piece(); }
+
   __device__ __forceinline__ void take() {
     const Found found = find(at_);
     const Sequence s = sequence_at(p_, found.b);
     const u32 end = found.begin + found.cost, stop = min(end, end_);
     const u32 first_cta = (found.begin + near() - 1) / share_;
     const u32 last_cta = max((end - min(end, near())) / share_, first_cta);
-    static_cast<SequencePlace&>(taken_) = columns_.place(s, found.column, found.tile, kBlockQ);
+    static_cast<SequencePlace&>(taken_) = columns_.place(s, found.column, found.tile, block_q());
     taken_.piece = static_cast<int>(blockIdx.x - first_cta);
     taken_.pieces = static_cast<int>(last_cta - first_cta + 1);
     taken_.first_cta = first_cta;
@@ -110,18 +119,18 @@ class SequenceShares {
   };
 
   __device__ __forceinline__ static int lane() { return threadIdx.x % 32; }
-  __device__ __forceinline__ int queries() const { return columns_.queries(kBlockQ); }
+  __device__ __forceinline__ int queries() const { return columns_.queries(block_q()); }
   __device__ __forceinline__ u32 units_of(const SequenceCosts& costs) const {
     return costs.before(costs.tiles) * columns_.count();
   }
 
   __device__ __forceinline__ u32 steps_of(const WholeTile& tile) const {
-    return steps_of_keys<kBlockQ, kBlockKv>(variant_, tile);
+    return steps_of_keys(variant_, tile, block_q(), block_kv());
   }
 
   // Units that a tile has beside its steps, and that a cut has on both sides.
-  __device__ __forceinline__ u32 ends() const { return longest_ == 0 ? kEnds : 0; }
-  __device__ __forceinline__ u32 near() const { return longest_ == 0 ? kNear : 1; }
+  __device__ __forceinline__ u32 ends() const { return longest_ == 0 ? tile_ends() : 0; }
+  __device__ __forceinline__ u32 near() const { return longest_ == 0 ? tile_ends() + 2 : 1; }
 
   struct Tally {
     u32 units = 0, tiles = 0, longest = 0;
@@ -146,10 +155,10 @@ class SequenceShares {
   // Decides how tiles are cut; returns the units of all.
   __device__ __forceinline__ u32 settle() {
     const Tally all = tally();
-    share_ = max(static_cast<u32>(ceil_div(all.units, gridDim.x)), kLeast + kEnds);
+    share_ = max(static_cast<u32>(ceil_div(all.units, gridDim.x)), least_piece() + tile_ends());
     if (all.tiles == 0 || all.tiles > gridDim.x) return all.units;
     // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
-    u32 least = max(share_ - min(share_, kEnds), kLeast);
+    u32 least = max(share_ - min(share_, tile_ends()), least_piece());
     u32 serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
     u32 pieces = 0;
     if (p_.call.batch == 1) least = serves;  // lengths are equal
@@ -165,7 +174,7 @@ class SequenceShares {
       }
     }
     // Equal shares begin anywhere, so that CTAs read the same keys at different times.
-    if (serves <= share_ + share_ / 8 + kJoins) {
+    if (serves <= share_ + share_ / 8 + joins()) {
       share_ = 1;
       return pieces;
     }
@@ -195,7 +204,7 @@ class SequenceShares {
                                      s.first_q, s.len_q, s.first_k, s.len_kv}));
     };
     const u32 first_steps = steps(0), last_steps = steps(costs.tiles - 1);
-    costs.first = kEnds + first_steps;
+    costs.first = tile_ends() + first_steps;
     costs.longest = max(first_steps, last_steps);
     costs.slope = static_cast<int>(last_steps - first_steps) * 64 /
                   static_cast<int>(max(costs.tiles - 1, 1u));

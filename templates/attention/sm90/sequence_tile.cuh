@@ -151,10 +151,11 @@ struct SequencePiece : SequencePiecePlace {
 };
 
 // Counts the steps of keys that a tile sees.
-template <int kBlockQ, int kBlockKv, class Variant, class Tile>
-__device__ __forceinline__ u32 steps_of_keys(const Variant& variant, const Tile& tile) {
-  const Range keys = visible_range(variant, tile.rows(0, kBlockQ));
-  return ceil_div(keys.end - keys.begin / kBlockKv * kBlockKv, kBlockKv);
+template <class Variant, class Tile>
+__device__ __forceinline__ u32 steps_of_keys(const Variant& variant, const Tile& tile, int block_q,
+                                             int block_kv) {
+  const Range keys = visible_range(variant, tile.rows(0, block_q));
+  return ceil_div(keys.end - keys.begin / block_kv * block_kv, block_kv);
 }
 
 template <class Base>

@@ -1,8 +1,8 @@
 // The ways in which the rows of a call are stored: what a kernel's Config names as its Storage.
 #pragma once
 #include "/kiln/attention/sm90/drawn_schedule.cuh"
+#include "/kiln/attention/sm90/known_pieces.cuh"
 #include "/kiln/attention/sm90/schedule.cuh"
-#include "/kiln/attention/sm90/sequence_alone.cuh"
 #include "/kiln/attention/sm90/sequence_schedule.cuh"
 #include "/kiln/attention/sm90/sequence_shares.cuh"
 
@@ -31,6 +31,7 @@ struct DenseStorage {
   static constexpr bool kPaged = false;
   static constexpr bool kHasShares = false;
   static constexpr bool kGroupsHeads = false;
+  static constexpr bool kPrecedesOthers = false;  // launches of the same call
 };
 
 // Each sequence has its own, of queries that are packed or padded. kShares: CTAs may share the keys
@@ -40,11 +41,13 @@ struct SequenceStorage {
   using WholeTile = conditional<kGroups, GroupedTile, SequenceTile>;
   using Tile = conditional<kShares, SequencePieceTile<WholeTile>, WholeTile>;
   template <class Config, class Variant>
-  using Tiles = conditional<kShares, SequenceShares<Config, Variant>, SequenceTiles<Config>>;
+  using Tiles =
+      conditional<kShares, SequenceShares<SharedTileSize<Config>, Variant>, SequenceTiles<Config>>;
   static constexpr bool kEndsInZeros = false;
   static constexpr bool kPaged = kInPages;
   static constexpr bool kHasShares = kShares;
   static constexpr bool kGroupsHeads = kGroups;
+  static constexpr bool kPrecedesOthers = true;
 };
 using RaggedStorage = SequenceStorage<false, false, false>;
 using PagedStorage = SequenceStorage<true, false, false>;

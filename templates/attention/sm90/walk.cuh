@@ -249,8 +249,8 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
   const auto& params = args.call.params();
   if constexpr (!Config::Storage::kHasShares) {
     publish_tiles<Config>(args, Tiles(params));
-  } else if (params.alone.by != 0) {
-    publish_tiles<Config>(args, SequenceAlone<Config, Variant>(params, args.call.variant()));
+  } else if (KnownPieces<Config, Variant>::serves(params)) {
+    publish_tiles<Config>(args, KnownPieces<Config, Variant>(params, args.call.variant()));
   } else {
     publish_tiles<Config>(args, Tiles(params, args.call.variant()));
   }

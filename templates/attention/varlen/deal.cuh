@@ -21,6 +21,7 @@
 // A CTA reads all lengths to find its share. With a plan, which another launch made of the same
 // lengths, it reads 64 bytes instead.
 #pragma once
+#include "/kiln/attention/varlen/plan_entry.cuh"
 #include "/kiln/attention/varlen/sequences.cuh"
 
 namespace kiln {
@@ -47,11 +48,6 @@ struct SequenceShare {
   __device__ __forceinline__ u32 units() const { return count * cost; }
 };
 
-// A plan's entry for a CTA, in 16-byte words.
-struct PlanEntry {
-  uint4 words[kAttentionPlanWords / 4];
-};
-
 template <class Shape, class Variant>
 class Deal : Shape {
  public:
@@ -68,7 +64,7 @@ class Deal : Shape {
   __device__ __forceinline__ void begin(const PlanEntry& entry) {
     const uint4 head = entry.words[0], place = entry.words[1], lengths = entry.words[2],
                 cut = entry.words[3];
-    check_key(head);
+    check_plan_key(p_, head);
     longest_ = head.z, share_ = head.w;
     ends_ = longest_ == 0 ? kAttentionVarlenEnds : 0;
     end_ = place.x, before_ = place.y;
@@ -88,7 +84,7 @@ class Deal : Shape {
     const auto word = [](int number) { return static_cast<u32>(number); };
     // begin() finds no share where it ends at 0.
     const u32 end = at_ < end_ ? end_ : 0;
-    return {{{static_cast<u32>(p_.plan_key), static_cast<u32>(p_.plan_key >> 32), longest_, share_},
+    return {{{plan_key_word(p_, 0), plan_key_word(p_, 1), longest_, share_},
              {end, before_, current_.tiles, current_.cost},
              {word(s.b), word(s.first_q), word(s.len_q), word(s.first_k)},
              {word(current_.unit_steps), word(s.len_kv), word(s.total), 0}}};
@@ -98,14 +94,6 @@ class Deal : Shape {
   __device__ __forceinline__ Deal(const AttentionVarlenParams& params, const Variant& variant,
                                   Shape shape = {})
       : Shape(shape), p_(params), variant_(variant) {}
-
-  // Requires that the launch that made the plan was told of the same heads, masks, bounds and
-  // tiles. `head`: of an entry.
-  __device__ __forceinline__ void check_key(const uint4& head) const {
-    if (head.x != static_cast<u32>(p_.plan_key) || head.y != static_cast<u32>(p_.plan_key >> 32)) {
-      __trap();
-    }
-  }
 
   // Rounded up, and at least one.
   __device__ __forceinline__ static u32 share_of(u32 all, u32 parts) {

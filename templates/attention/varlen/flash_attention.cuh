@@ -8,12 +8,18 @@
 //   combine.cuh     joins teams and, through the workspace, CTAs
 //
 // A CTA computes its pieces one after the other.
+//
+// Config::kOverlaps, from sm_90 on: where another launch of the same call computes the sequences of
+// many rows, this one is a programmatic dependent launch after it. Neither needs what the other
+// writes, and they have parts of the workspace of their own, so that it begins at once, and waits
+// before it ends.
 #pragma once
 #include "/kiln/attention/flash_attention.cuh"
 #include "/kiln/attention/varlen/addressing.cuh"
 #include "/kiln/attention/varlen/sequences.cuh"
 #include "/kiln/attention/varlen/spread.cuh"
 #include "/kiln/attention/varlen/work.cuh"
+#include "/kiln/base/launches.cuh"
 
 namespace kiln {
 
@@ -89,6 +95,7 @@ __device__ __forceinline__ void flash_attention_varlen(const AttentionVarlenArgs
   } else {
     compute_sequences<Config>(params, args.variant());
   }
+  wait_for_launches<Config::kOverlaps>();
 }
 
 }  // namespace kiln

@@ -2,12 +2,13 @@
 // of the same lengths then read a few words of it instead of all lengths, in every layer of a step.
 //
 // A rendered kernel calls plan_attention<Config>(args) with a Config of
-//   kSpread   as flash_attention.cuh's
+//   kSpread, kOverlaps   as flash_attention.cuh's
 // The grid is that of the launch that will read the plan, with a warp for each of its CTAs.
 #pragma once
 #include "/kiln/attention/builtin_variants.cuh"
 #include "/kiln/attention/varlen/deal.cuh"
 #include "/kiln/attention/varlen/spread.cuh"
+#include "/kiln/base/launches.cuh"
 
 namespace kiln {
 
@@ -32,12 +33,7 @@ __device__ __forceinline__ void plan_shares(const AttentionVarlenParams& params,
                                             const Variant& variant) {
   Planner<Config, Variant> planner(params, variant);
   planner.begin();
-  if (threadIdx.x != 0) return;
-  const PlanEntry entry = planner.entry();
-  uint4* const words = reinterpret_cast<uint4*>(params.plan) +
-                       (params.plan_begin + blockIdx.x) * (kAttentionPlanWords / 4);
-#pragma unroll
-  for (int i = 0; i < kAttentionPlanWords / 4; ++i) words[i] = entry.words[i];
+  if (threadIdx.x == 0) store_plan_entry(params, blockIdx.x, planner.entry());
 }
 
 template <class Config, class Variant>
@@ -48,6 +44,7 @@ __device__ __forceinline__ void plan_attention(const AttentionVarlenArgs<Variant
   } else {
     plan_shares<Config>(params, args.variant());
   }
+  wait_for_launches<Config::kOverlaps>();
 }
 
 }  // namespace kiln

@@ -35,7 +35,7 @@ class Work : Deal<DealtTile<Config>, Variant> {
     } else if (p_.plan == nullptr) {
       Base::begin();
     } else {
-      Base::begin(load_entry());
+      Base::begin(load_plan_entry(p_, blockIdx.x));
     }
   }
 
@@ -80,7 +80,7 @@ class Work : Deal<DealtTile<Config>, Variant> {
   // sequences. Pieces differ by a step at most.
   __device__ __forceinline__ bool take_alone(Piece& piece) {
     at_ = end_;
-    if (p_.plan != nullptr) Base::check_key(load_entry().words[0]);
+    if (p_.plan != nullptr) check_plan_key(p_, __ldg(plan_entry_at(p_, blockIdx.x)));
     const int most = p_.alone.by;
     piece.h_kv = quotient(blockIdx.x, p_.alone);
     piece.first_cta = piece.h_kv * most;
@@ -106,12 +106,6 @@ class Work : Deal<DealtTile<Config>, Variant> {
   __device__ __forceinline__ static u32 share_quotient(u32 x, u32 divisor) {
     if constexpr (Config::kBlockQ > 32) return x / divisor;
     return divisor == 1 ? x : x / divisor;
-  }
-
-  __device__ __forceinline__ PlanEntry load_entry() const {
-    const uint4* const words = reinterpret_cast<const uint4*>(p_.plan) +
-                               (p_.plan_begin + blockIdx.x) * (kAttentionPlanWords / 4);
-    return {{__ldg(words), __ldg(words + 1), __ldg(words + 2), __ldg(words + 3)}};
   }
 
   bool is_alone_ = false;

@@ -9,7 +9,7 @@ struct Config {
   static constexpr int kWarps = 4, kTeams = 4, kPartners = 1, kStages = 3;
   static constexpr bool kPacked = true, kSplits = true;
   static constexpr bool kAligned = true;
-  static constexpr bool kPaged = true, kSpread = false;
+  static constexpr bool kPaged = true, kSpread = false, kOverlaps = true;
   using QueryElement = kiln::bf16;
   using CacheElement = kiln::f8_e4m3;
   static constexpr bool kHardware = true;

@@ -9,7 +9,7 @@ struct Config {
   static constexpr int kWarps = 4, kTeams = 4, kPartners = 1, kStages = 3;
   static constexpr bool kPacked = true, kSplits = true;
   static constexpr bool kAligned = true;
-  static constexpr bool kPaged = false, kSpread = false;
+  static constexpr bool kPaged = false, kSpread = false, kOverlaps = true;
   using OutElement = kiln::f8_e4m3;
   static constexpr bool kHardware = true;
 };

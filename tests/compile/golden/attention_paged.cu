@@ -9,7 +9,7 @@ struct Config {
   static constexpr int kWarps = 4, kTeams = 4, kPartners = 1, kStages = 3;
   static constexpr bool kPacked = true, kSplits = true;
   static constexpr bool kAligned = true;
-  static constexpr bool kPaged = true, kSpread = false;
+  static constexpr bool kPaged = true, kSpread = false, kOverlaps = true;
 };
 using Variant = kiln::Variants<kiln::Causal>;
 

@@ -1,7 +1,7 @@
 #include "/kiln/attention/varlen/plan.cuh"
 
 struct Config {
-  static constexpr bool kSpread = true;
+  static constexpr bool kSpread = true, kOverlaps = true;
 };
 using Variant = kiln::Variants<kiln::Window>;
 

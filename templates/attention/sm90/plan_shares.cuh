@@ -1,0 +1,38 @@
+// Makes the plan of a launch of the sm_90a kernel whose CTAs share the keys of query tiles: the
+// pieces that each CTA has. Launches of the same lengths then read a few words of it instead of all
+// lengths, in every layer of a step.
+//
+// A rendered kernel calls plan_attention_shares<Variant>(args). The grid is that of the launch that
+// will read the plan, with a warp for each of its CTAs.
+#pragma once
+#include "/kiln/attention/builtin_variants.cuh"
+#include "/kiln/attention/sm90/planned_piece.cuh"
+#include "/kiln/attention/sm90/sequence_shares.cuh"
+#include "/kiln/base/launches.cuh"
+
+namespace kiln {
+
+struct PlannedTileSize {
+  const AttentionVarlenParams& p;
+  __device__ __forceinline__ int block_q() const { return p.plan_block_q; }
+  __device__ __forceinline__ int block_kv() const { return p.plan_block_kv; }
+};
+
+template <class Variant>
+__device__ __forceinline__ void plan_attention_shares(const AttentionVarlenArgs<Variant>& args) {
+  let_dependents_begin();  // such as the launch that plans the call's decoding
+  const AttentionVarlenParams& params = args.params();
+  SequenceShares<PlannedTileSize, Variant> shares(params, args.variant(), {params});
+  const bool leads = threadIdx.x == 0;
+  u32 count = 0;
+#pragma unroll 1
+  for (; count <= kAttentionPlannedPieces && shares.has_tile(); shares.advance()) {
+    if (leads && count < kAttentionPlannedPieces) {
+      store_planned_piece(params, count, shares.tile());
+    }
+    ++count;
+  }
+  if (leads) store_planned_count(params, count);
+}
+
+}  // namespace kiln
