@@ -118,4 +118,12 @@ def serving(short=False):
     add("mixed", "2k prefill + 63 x 2k decode", [2048] + [1] * 63, [2048] * 64, (64,))
     add("mixed", "2k prefill alone", [2048], [2048], (64,))
     add("mixed", "63 x 2k decode alone", [1] * 63, [2048] * 63, (64,))
+    for label, heads, lens_q, lens_k in (
+        ("1k of 8k + 100 decode", (32, 8), [1024] + [1] * 100, [8192] + [2048] * 100),
+        ("512 of 20k + 40 x 8 of 4k", (32, 8), [512] + [8] * 40, [20000] + [4096] * 40),
+        ("17 of 3k and of 2500", (8, 1), [17, 17], [3000, 2500]),
+    ):
+        for plan in ("", "planned", "with its plan"):
+            add("mixed in a graph", label, lens_q, lens_k, (0, 64), graph=True, plan=plan,
+                heads=heads[0], heads_kv=heads[1])  # fmt: skip
     return [[cell] for cell in cells]

@@ -1,6 +1,7 @@
 // The choices of the sm_90a kernels share this: which rows of their table a call may have.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -72,6 +73,29 @@ inline bool is_narrow_window(const AttentionProblem& problem) {
   return problem.keys < problem.len_kv;
 }
 
+inline std::int64_t tiles_of(std::int64_t length, std::int64_t tile) {
+  return (length + tile - 1) / tile;
+}
+
+// Beside a launch of sm_90a of whole tiles, sequences of up to so many rows of all heads that share
+// a KV head take less time with the kernel for decoding, and beside one whose CTAs share keys.
+constexpr int kDecodedRows = 64, kDecodedRowsBesideShares = 16;
+
+// Query heads of a KV head.
+inline std::int64_t group_of(const AttentionProblem& problem) {
+  return problem.heads / std::max(problem.heads_kv, 1);
+}
+
+// What the host knows of a call's sequences: one may have as many queries as the bound says. The
+// others have so many on average, rounded up.
+inline std::int64_t queries_of_others(const AttentionProblem& problem) {
+  if (problem.batch < 2) return 0;
+  return tiles_of(std::max<std::int64_t>(problem.tokens - problem.len_q, 0), problem.batch - 1);
+}
+inline std::int64_t rows_of_others(const AttentionProblem& problem) {
+  return queries_of_others(problem) * group_of(problem);
+}
+
 inline AttentionLengths lengths_of(const AttentionProblem& problem) {
   return {problem.len_q, problem.keys, is_narrow_window(problem)};
 }
@@ -104,10 +128,6 @@ inline bool is_map(const RowsShape& shape, long long entry, long long row, long 
   return is_map_stride(entry, shape.entries, element_bytes) &&
          is_map_stride(row, shape.rows, element_bytes) &&
          is_map_stride(head, shape.heads, element_bytes);
-}
-
-inline std::int64_t tiles_of(std::int64_t length, std::int64_t tile) {
-  return (length + tile - 1) / tile;
 }
 
 }  // namespace kiln

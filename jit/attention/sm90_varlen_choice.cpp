@@ -49,48 +49,47 @@ bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
 // Larger groups have one query in a tile, or none.
 constexpr int kMostGroup = 64;
 
+// Whether another launch computes all sequences but one, see varlen_choice.cpp.
+bool decodes_others(const AttentionProblem& problem, const AttentionSm90Config& config) {
+  return rows_of_others(problem) <= (config.splits ? kDecodedRowsBesideShares : kDecodedRows);
+}
+
 // The query tiles of a row have rows of one head of the call, or of all that share a KV head.
 struct TileForm {
-  int heads = 1, queries = 0;     // rows of a tile: queries of each head
-  std::int64_t columns = 0;       // tiles of the same queries
-  double tiles = 0;               // of all sequences, if each has as many queries as it may have
-  std::int64_t tiles_of_few = 0;  // if one of them has the tokens that are left over
+  int heads = 1, queries = 0;  // rows of a tile: queries of each head
+  std::int64_t columns = 0;    // tiles of the same queries
+  std::int64_t tiles = 0;      // of all sequences, see queries_of_others()
 
-  TileForm(const AttentionProblem& problem, int tile_heads, int block_q)
+  TileForm(const AttentionProblem& problem, int tile_heads, const AttentionSm90Config& config)
       : heads(tile_heads),
-        queries(block_q / tile_heads),
+        queries(config.block_q / tile_heads),
         columns(tile_heads > 1 ? problem.heads_kv : problem.heads) {
-    const std::int64_t each = std::max(problem.len_q, 1), of_each = tiles_of(each, queries);
-    tiles = static_cast<double>(of_each * columns) * static_cast<double>(problem.tokens) /
-            static_cast<double>(each);
-    tiles_of_few =
-        columns * (problem.tokens / each * of_each + tiles_of(problem.tokens % each, queries));
+    tiles = tiles_of(std::min<std::int64_t>(problem.len_q, problem.tokens), queries);
+    if (!decodes_others(problem, config)) {
+      tiles += (problem.batch - 1) * tiles_of(queries_of_others(problem), queries);
+    }
+    tiles *= columns;
   }
 };
 
-// Rows of all heads where that makes fewer tiles: few queries of one head fill no tile. Sequences
-// with fewer queries than the bound are counted by these.
+// Rows of all heads where that makes fewer tiles: few queries of one head fill no tile.
 TileForm form_of(const AttentionProblem& problem, const AttentionSm90Config& config, int sm_count) {
-  const TileForm alone(problem, 1, config.block_q);
-  const int group = problem.heads / std::max(problem.heads_kv, 1);
+  const TileForm alone(problem, 1, config);
+  const auto group = static_cast<int>(group_of(problem));
   const bool may_group =
       groups_heads(config) && may_group_heads(problem.traits) && group > 1 && group <= kMostGroup;
   if (!may_group) return alone;
   // Shares are then as short as any, and tiles that are mostly empty take a tenth less.
-  const auto pieces = static_cast<double>(tiles_of(problem.keys, kLeastSplitKeys));
-  if (config.splits && alone.tiles * pieces <= sm_count) return alone;
-  const TileForm grouped(problem, group, config.block_q);
-  // Tokens that are left over may also be those of many sequences that decode, which have no tiles
-  // here. Rows of all heads then take up to 2.5 % longer.
-  const bool has_fewer =
-      grouped.tiles < alone.tiles ||
-      (problem.batch > 1 && 20 * grouped.tiles_of_few <= 17 * alone.tiles_of_few);
-  return has_fewer ? grouped : alone;
+  if (config.splits && alone.tiles * tiles_of(problem.keys, kLeastSplitKeys) <= sm_count) {
+    return alone;
+  }
+  const TileForm grouped(problem, group, config);
+  return grouped.tiles < alone.tiles ? grouped : alone;
 }
 
-// Bounds the query tiles of a row, in rounds of the multiprocessors.
+// The query tiles of a row, in rounds of the multiprocessors.
 double rounds_of(const AttentionProblem& problem, const AttentionSm90Config& config, int sm_count) {
-  return form_of(problem, config, sm_count).tiles / sm_count;
+  return static_cast<double>(form_of(problem, config, sm_count).tiles) / sm_count;
 }
 
 // A key costs a row so many products of rows.
@@ -108,11 +107,19 @@ bool is_triangle(const AttentionProblem& problem) {
 // The time of a row's whole tiles, in products of rows and keys of a multiprocessor.
 double cost_of(const AttentionProblem& problem, int row, int sm_count) {
   const AttentionSm90Config& config = sm90_config_at(row);
-  double rounds = rounds_of(problem, config, sm_count);
-  if (!evens_out(problem)) rounds = std::ceil(rounds);
+  const double rounds = rounds_of(problem, config, sm_count), rows = rows_of(config);
   // The longest tile of a triangle takes twice as long as the mean.
-  if (is_triangle(problem)) rounds = std::max(1.0, rounds / 2);
-  return rounds * problem.keys * rows_of(config);
+  if (is_triangle(problem)) return std::max(1.0, rounds / 2) * problem.keys * rows;
+  if (evens_out(problem)) return rounds * problem.keys * rows;
+  // Multiprocessors that the last round leaves begin to decode other sequences, of which half of
+  // the bound's keys are expected. Reading them takes as long as the products of 170 rows.
+  constexpr double kDecodingRows = 170 * 0.5;
+  double decoding = 0;
+  if (problem.batch > 1 && decodes_others(problem, config)) {
+    const std::int64_t tiles = std::int64_t{problem.batch - 1} * problem.heads_kv;
+    decoding = kDecodingRows * static_cast<double>(tiles) / sm_count;
+  }
+  return std::max(std::ceil(rounds) * rows - decoding, rounds * rows) * problem.keys;
 }
 
 // The row of the fastest whole tiles. -1: none.
@@ -122,7 +129,7 @@ int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, 
   if (best < 0) return best;
   const auto work_of_tiles = [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
-    return form_of(problem, config, sm_count).tiles * rows_of(config);
+    return static_cast<double>(form_of(problem, config, sm_count).tiles) * rows_of(config);
   };
   const int grouped = first_sm90_row(problem.traits, arch, lengths, {.grouped = true});
   const bool groups = grouped >= 0 &&

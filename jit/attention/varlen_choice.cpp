@@ -16,9 +16,6 @@ namespace kiln {
 namespace {
 
 constexpr int kUnbounded = 0x7fffffff;
-// Beside tiles of 128 rows and more of each head, a sequence of up to so many rows of all heads
-// that share a KV head takes less time with the kernel for decoding.
-constexpr int kDecodedRows = 64;
 
 // How many CTAs keep all multiprocessors busy, and how many run at a time: a decoding one has
 // enough loads under way for its multiprocessor, but where there is much to do, a second one hides
@@ -36,12 +33,15 @@ long long tiles_of(const AttentionProblem& problem, int block_q) {
                                 block_q);
 }
 
+std::int64_t most_tokens(const AttentionProblem& problem) {
+  return std::int64_t{problem.batch} * problem.len_q;
+}
+
 // A launch of one sequence of up to a tile's rows: how many CTAs its keys are cut for is known
 // here.
 void set_alone(CallArguments& arguments, const AttentionProblem& problem,
                const AttentionConfig& config, long long few) {
-  const std::int64_t rows =
-      std::int64_t{problem.len_q} * (problem.heads / std::max(problem.heads_kv, 1));
+  const std::int64_t rows = problem.len_q * group_of(problem);
   const bool serves = config.teams > 1 && config.block_q <= 32 && rows <= config.block_q;
   if (problem.batch != 1 || !serves || problem.heads_kv == 0 || problem.heads_kv > few) return;
   long long most = few / problem.heads_kv;
@@ -92,6 +92,53 @@ int decode_row(const AttentionProblem& problem, int arch, int sm_count) {
   return alone >= 0 ? alone : row_of_kind(RowKind::decode, problem.traits, arch);
 }
 
+// The row for sequences of up to so many rows; -1: none, they are many.
+int short_row(const AttentionProblem& problem, std::int64_t rows, int arch, int sm_count) {
+  if (rows <= 16) return decode_row(problem, arch, sm_count);
+  if (rows > 64 || problem.whole_tiles) return -1;
+  return row_of_kind(rows <= 32 ? RowKind::decode_32 : RowKind::decode_64, problem.traits, arch);
+}
+
+// Whether such a row is the fastest where all sequences have so many rows at most. From 33 on,
+// tiles of sm_90a that have rows of all heads take less time, though they are half empty.
+bool prefers_short_row(const AttentionProblem& problem, std::int64_t rows, int arch) {
+  if (rows <= 32) return true;
+  const AttentionTraits& traits = problem.traits;
+  return traits.has_quantized_cache() ||
+         first_sm90_row(traits, arch, lengths_of(problem), {.grouped = true}) < 0;
+}
+
+// Completes the recipe by the sm_90a kernel and, for short sequences beside long ones, by another
+// launch; false if it does not serve the call.
+bool resolve_varlen_sm90(AttentionProblem& problem, const runtime::Device& device, bool may_split,
+                         bool all_are_long) {
+  const int arch = arch_of(device), sm_count = device.info().sm_count;
+  Step& first = problem.recipe.first();
+  if (!fill_varlen_sm90(first, problem, device, may_split, problem.recipe.workspace_bytes)) {
+    return false;
+  }
+  const bool shares = sm90_config_at(first.spec.row()).splits;
+  const int decoded = shares ? kDecodedRowsBesideShares : kDecodedRows;
+  const std::int64_t others = rows_of_others(problem);
+  // Where most sequences have many rows, another launch takes longer than tiles of few rows, whose
+  // keys CTAs share as those of others.
+  const bool are_many = others > decoded && 2 * problem.tokens >= most_tokens(problem);
+  const bool is_alone = all_are_long || (shares && are_many);
+  if (!is_alone) {
+    first.arguments.set_int(offsetof(AttentionVarlenParams, least_rows), decoded + 1);
+  }
+  set_plan_sm90(first, problem);
+  if (is_alone) return true;
+  Step& second = problem.recipe.add();
+  second = first;
+  second.programmatic = may_overlap(arch);
+  // Of others with many rows, those that are left for this launch may have any number.
+  const int row = others > decoded ? -1 : short_row(problem, others, arch, sm_count);
+  fill(second, problem, arch, row >= 0 ? row : decode_row(problem, arch, sm_count), 0, decoded,
+       sm_count, may_split);
+  return true;
+}
+
 }  // namespace
 
 std::vector<int> varlen_rows(const AttentionTraits& traits, int arch) {
@@ -108,39 +155,17 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
   const auto add = [&](Step& step, int row, int least, int most) {
     fill(step, problem, arch, row, least, most, sm_count, may_split);
   };
-  const std::int64_t most_rows =
-      std::int64_t{problem.len_q} * (problem.heads / std::max(problem.heads_kv, 1));
-  Step& first = problem.recipe.first();
-  if (most_rows <= 16) {
-    add(first, decode_row(problem, arch, sm_count), 0, kUnbounded);
-    return true;
-  }
-  if (most_rows <= 64 && !problem.whole_tiles) {
-    const RowKind kind = most_rows <= 32 ? RowKind::decode_32 : RowKind::decode_64;
-    if (const int row = row_of_kind(kind, traits, arch); row >= 0) {
-      add(first, row, 0, kUnbounded);
-      return true;
-    }
-  }
   // All sequences may have as many queries as the bound says: one of them, or those of a tensor
   // with a batch dimension, have. Where a result may not depend on the bound, sequences of so many
   // rows have one kernel, and others another.
-  const std::int64_t most_tokens = std::int64_t{problem.batch} * problem.len_q;
-  const bool all_are_long = !problem.whole_tiles && problem.tokens >= most_tokens;
-  if (fill_varlen_sm90(first, problem, device, may_split, problem.recipe.workspace_bytes)) {
-    // Where most sequences have many rows, another launch takes longer than tiles of few rows,
-    // whose keys CTAs share as those of others.
-    const bool shares = sm90_config_at(first.spec.row()).splits;
-    const bool is_alone = all_are_long || (shares && 2 * problem.tokens >= most_tokens);
-    if (!is_alone) {
-      first.arguments.set_int(offsetof(AttentionVarlenParams, least_rows), kDecodedRows + 1);
-    }
-    set_plan_sm90(first, problem);
-    if (is_alone) return true;
-    Step& second = problem.recipe.add();
-    second = first;
-    second.programmatic = may_overlap(arch);
-    add(second, decode_row(problem, arch, sm_count), 0, kDecodedRows);
+  const bool all_are_long = !problem.whole_tiles && problem.tokens >= most_tokens(problem);
+  const std::int64_t rows = problem.len_q * group_of(problem);
+  const int of_short = short_row(problem, rows, arch, sm_count);
+  const bool is_short = of_short >= 0 && prefers_short_row(problem, rows, arch);
+  if (!is_short && resolve_varlen_sm90(problem, device, may_split, all_are_long)) return true;
+  Step& first = problem.recipe.first();
+  if (of_short >= 0) {
+    add(first, of_short, 0, kUnbounded);
     return true;
   }
   const int few = row_of_kind(RowKind::few, traits, arch);

@@ -102,11 +102,11 @@ def test_shapes(name):
 
 @pytest.mark.emulated  # a round is of its 132 multiprocessors
 @pytest.mark.parametrize(
-    "lens_q, splits", [((512, 300, 17, 2048), True), ((719, 719, 719, 719), False)]
+    "lens_q, splits", [((512, 300, 17, 1700), True), ((719, 719, 719, 719), False)]
 )
 def test_tiles_of_one_round_are_cut_where_lengths_differ(lens_q, splits):
     """The longest tile of a round decides its time, and others may be much shorter."""
-    case = case_of(head_dim=128, lens_q=lens_q, lens_k=(5000,) * 4, heads=8, page=16)
+    case = case_of(head_dim=128, lens_q=lens_q, lens_k=(5000,) * 4, heads=8, heads_kv=8, page=16)
     call = case.call(case.inputs())
     assert call.explain()["config"].endswith("split") == splits
 
@@ -202,6 +202,37 @@ def test_tiles_that_fill_the_gpu_stay_whole(shape):
     assert explained["config"].endswith("split") == (shape in SHARED)
     explained = kiln.explain("flash_attention_with_kvcache", q, k, k, **options, num_splits=1)
     assert not explained["config"].endswith("split")
+
+
+SHORT = dict(lens_k=(9000,) * 16, page=64, head_dim=128)
+LAUNCHES = {
+    # All have as many rows: up to 32 are decoded, and 64 where nothing else serves them.
+    "32-rows": (dict(SHORT, lens_q=(8,) * 16, heads=8, heads_kv=2), ["varlen"]),
+    "64-rows": (dict(SHORT, lens_q=(16,) * 16, heads=8, heads_kv=2), ["sm_90a"]),
+    "64-rows-of-bytes": (
+        dict(SHORT, lens_q=(16,) * 16, heads=8, heads_kv=2, stored="e4m3"), ["varlen"]),
+    # Two launches, unless most sequences have many rows.
+    "decoding": (dict(SHORT, lens_q=(300, *(1,) * 15), heads=8), ["sm_90a", "varlen"]),
+    "few-tokens": (dict(SHORT, lens_q=(300, *(8,) * 15), heads=8), ["sm_90a", "varlen"]),
+    "many-tokens": (dict(SHORT, lens_q=(300, *(200,) * 14, 1), heads=1), ["sm_90a"]),
+}  # fmt: skip
+
+
+@pytest.mark.emulated  # its 132 multiprocessors decide
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_which_launches_a_call_has(name):
+    shape, paths = LAUNCHES[name]
+    explained = case_of(**shape).explain()
+    assert [launch["path"] for launch in explained.get("launches", [explained])] == paths
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("tokens, rows", [(1, 16), (6, 32), (12, 64)])
+def test_decoding_beside_whole_tiles_has_tiles_for_the_rows_that_others_have(tokens, rows):
+    shape = dict(SHORT, lens_q=(4000, *(tokens,) * 15), heads=32, heads_kv=8)
+    whole, decoding = case_of(**shape).explain()["launches"]
+    assert not whole["config"].endswith("split")
+    assert decoding["config"].startswith(f"{rows}x")
 
 
 @pytest.mark.parametrize("length, tile", [(4096, "128x128x2"), (16384, "192x80x2")])
