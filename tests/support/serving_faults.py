@@ -115,7 +115,7 @@ SERVING_FAULTS = [
           "item = min(at_, whole) + of_rest", "item = at_ + of_rest",
           f"{SHARES}test_tiles_that_fill_a_round_stay_whole -k packed"),
     fault("alone-tiles-behind-the-bound-are-left-out", f"{SM90_FOLDER}known_pieces.cuh",
-          "{ at_ += gridDim.x; }", "{ at_ = 1u << 24; }",
+          "    at_ += gridDim.x;\n", "    at_ = 1u << 24;\n",
           f"{SHARES}test_one_sequence_of_other_lengths_than_the_bounds_say"),
     fault("alone-tiles-behind-the-bound-are-cut", f"{SM90_FOLDER}known_pieces.cuh",
           "of_rest * most + most > gridDim.x", "at_ >= whole + gridDim.x",
