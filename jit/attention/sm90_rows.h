@@ -86,7 +86,7 @@ inline std::int64_t group_of(const AttentionProblem& problem) {
   return problem.heads / std::max(problem.heads_kv, 1);
 }
 
-// What the host knows of a call's sequences: one may have as many queries as the bound says. The
+// The host knows this of a call's sequences: one may have as many queries as the bound says. The
 // others have so many on average, rounded up.
 inline std::int64_t queries_of_others(const AttentionProblem& problem) {
   if (problem.batch < 2) return 0;

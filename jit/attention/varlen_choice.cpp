@@ -132,7 +132,7 @@ bool resolve_varlen_sm90(AttentionProblem& problem, const runtime::Device& devic
   Step& second = problem.recipe.add();
   second = first;
   second.programmatic = may_overlap(arch);
-  // Of others with many rows, those that are left for this launch may have any number.
+  // Where the others have many rows, those that are left for this launch may have any number.
   const int row = others > decoded ? -1 : short_row(problem, others, arch, sm_count);
   fill(second, problem, arch, row >= 0 ? row : decode_row(problem, arch, sm_count), 0, decoded,
        sm_count, may_split);

@@ -7,8 +7,6 @@
 namespace kiln {
 namespace {
 
-bool overlaps(const Specialization& spec) { return may_overlap(spec.arch()); }
-
 std::string render(const Specialization& spec, const char* file, const char* function,
                    const NormConfig& config, int stages, bool split) {
   const auto traits = spec.traits_as<NormTraits>();
@@ -31,7 +29,7 @@ std::string render(const Specialization& spec, const char* file, const char* fun
        << "  static constexpr int kRowsPerBlock = " << config.rows_per_block
        << ", kCluster = " << config.cluster << ", kStages = " << stages << ";\n"
        << "  static constexpr bool kEarlyWeights = " << boolean(config.early_weights);
-  if (split) text << ", kOverlaps = " << boolean(overlaps(spec));
+  if (split) text << ", kOverlaps = " << boolean(may_overlap(spec.arch()));
   text << ";\n};\n\n"
        << "extern \"C\" __global__ void "
        << "__launch_bounds__(Config::kThreadsPerRow * Config::kRowsPerBlock, "

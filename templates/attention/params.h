@@ -135,8 +135,8 @@ struct AttentionVarlenParams {
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
   AttentionSpread spread;
   const float* out_scale;  // of quantised outputs, which are divided by it
-  // What another launch has written: entries of kAttentionPlanWords for each CTA, from plan_begin
-  // on; or null.
+  // Another launch has written entries of kAttentionPlanWords for each CTA here, from plan_begin
+  // on. Null: the call has no plan.
   // The key stands for all that shares depend on beside the lengths.
   unsigned* plan;
   unsigned long long plan_key;

@@ -8,7 +8,7 @@ import grid
 import kiln
 import pytest
 import torch
-from plan_case import bits, compare_planned, plan_of, planned_words
+from plan_case import bits, check_trap, compare_planned, plan_of, planned_words
 from storage import DEVICE
 from varlen_case import VarlenCase
 
@@ -98,13 +98,7 @@ def test_a_plan_of_another_group_is_a_trap(changes):
     case = CASES["one-by-one"]
     call, _ = call_of(case)
     other, _ = call_of(dataclasses.replace(case, **changes))
-    of_another = plan_of(other)
-    long_enough = torch.zeros([1 << 16], dtype=torch.int32, device=DEVICE)
-    long_enough[: len(of_another)] = of_another
-    for plan in (long_enough, torch.zeros_like(long_enough)):
-        call.keywords["plan"] = plan
-        with pytest.raises(kiln.EmulatorError, match="the kernel executed trap"):
-            call.run()
+    check_trap(call, other)
 
 
 def test_a_plan_of_new_lengths_takes_the_place_of_the_old():

@@ -167,8 +167,8 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   constexpr int kGroups = Shape::kGroups;
   const CopyingWarps copying = copying_warps<Config>(args);
   if (threadIdx.x == 0) {
-    // Such as decoding of the same call, see varlen/flash_attention.cuh. This launch is an ordinary
-    // one: all before it have ended.
+    // Decoding of the same call may begin, see varlen/flash_attention.cuh. This launch is an
+    // ordinary one: all before it have ended.
     if constexpr (Config::Storage::kPrecedesOthers) let_dependents_begin();
     Shape::init_barriers(copying.keys, copying.values);
     fence_barrier_init();

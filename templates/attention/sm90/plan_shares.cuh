@@ -20,7 +20,7 @@ struct PlannedTileSize {
 
 template <class Variant>
 __device__ __forceinline__ void plan_attention_shares(const AttentionVarlenArgs<Variant>& args) {
-  let_dependents_begin();  // such as the launch that plans the call's decoding
+  let_dependents_begin();  // the launch that plans the call's decoding is one
   const AttentionVarlenParams& params = args.params();
   SequenceShares<PlannedTileSize, Variant> shares(params, args.variant(), {params});
   const bool leads = threadIdx.x == 0;

@@ -1,5 +1,5 @@
-// What a plan says to a CTA that shares the keys of query tiles with others: how many pieces it
-// has, and up to kAttentionPlannedPieces of these. A CTA that has more finds them by itself.
+// A plan tells a CTA that shares the keys of query tiles with others how many pieces it has, and up
+// to kAttentionPlannedPieces of these. A CTA that has more finds them by itself.
 //
 //   an entry     words 0 and 1   2       3   4  5  6          7
 //   of a piece   key             count   -   b  h  first_row  first_q

@@ -2,8 +2,11 @@
 
 import math
 
+import kiln
+import pytest
 import torch
 from kiln import jit
+from storage import DEVICE
 
 # Options of a call that say nothing to its plan.
 OF_CALLS = ("scale", "sinks", "q_scale", "k_scale", "v_scale")
@@ -42,3 +45,14 @@ def compare_planned(call, given, plan=None):
     call.run()
     call.judge(given)
     assert torch.equal(bits(call), expected), f"{call.case}: other bits with a plan"
+
+
+def check_trap(call, other):
+    """A call with the plan of another one, or with a plan of zeros, ends in a trap."""
+    of_another = plan_of(other)
+    long_enough = torch.zeros([1 << 16], dtype=torch.int32, device=DEVICE)
+    long_enough[: len(of_another)] = of_another
+    for plan in (long_enough, torch.zeros_like(long_enough)):
+        call.keywords["plan"] = plan
+        with pytest.raises(kiln.EmulatorError, match="the kernel executed trap"):
+            call.run()
