@@ -53,17 +53,17 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .reason = "masks, up to 1.5k keys, unless 192 rows pad no more: 1344 causal queries take "
                "1.11 times as long as with 192x80x2, 1536 1.04, 1408 0.92; documents with a bias by "
                "distance up to 8k"},
-    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 64, .stages = 2,
-     .q_stages = 2, .staged_output = false, .turns = true, .work = Work::medium,
-     .pages = Pages::only, .min_keys = 4096, .min_page = 16,
-     .reason = "from 4k keys in pages of 16 on: 8k x 64k 698 TFLOP/s, with 128x128x3 669; 1k and 2k "
-               "keys take 1.02 and 1.04 times as long, rows of pages of 1, which warps gather, 1.15 "
-               "to 1.3 times"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
+     .q_stages = 2, .staged_output = true, .turns = true, .work = Work::medium,
+     .pages = Pages::only, .min_keys = 1537, .min_page = 16,
+     .reason = "pages of 16 keys and more, of which 80 are a multiple: 2k, 3k and 8k x 64k take 1.04, "
+               "1.06 and 1.05 times as long with 128x128x3, 1k 0.96; smaller boxes would take longer "
+               "than the products, gathered rows 1.15 to 1.3 times as long"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .work = Work::medium,
-     .pages = Pages::only, .speed = 95,
-     .reason = "boxes of 64 keys, which 80 are no multiple of; two stages and Q twice take 1.05 "
-               "times as long, and 1.10 where pages are gathered"},
+     .pages = Pages::only, .speed = 94,
+     .reason = "few keys, and small pages; two stages and Q twice take 1.05 times as long, and 1.10 "
+               "where pages are gathered"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
      .q_stages = 2, .staged_output = true, .turns = true, .work = Work::medium, .pages = Pages::none,
      .reason = "three warpgroups: 717 TFLOP/s at 16k causal, two of 128 keys 650"},
@@ -88,8 +88,8 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .reason = "few queries of many keys that 192 rows would pad"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .splits = true, .work = Work::medium,
-     .pages = Pages::only, .speed = 95,
-     .reason = "few queries of many keys in pages: the tile of many"},
+     .pages = Pages::only, .speed = 94,
+     .reason = "few queries of many keys in pages"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
      .q_stages = 2, .staged_output = false, .turns = true, .splits = true, .work = Work::medium,
      .reason = "few queries of many keys: 192 rows, where these pad little"},
@@ -104,7 +104,7 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .reason = "few queries of many wide keys"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .grouped = true, .work = Work::medium,
-     .pages = Pages::only, .speed = 93,
+     .pages = Pages::only, .speed = 92,
      .reason = "few queries: those of all heads that share a KV head fill a tile together"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 2,
      .q_stages = 2, .staged_output = false, .turns = false, .grouped = true, .work = Work::medium,

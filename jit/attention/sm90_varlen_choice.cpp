@@ -24,11 +24,9 @@ bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
          is_map(keys, p.v_batch, p.v_row, p.v_head, element_bytes);
 }
 
-// The copy engine takes as long as the products for boxes of about so many rows, and longer for
-// smaller ones: their keys are gathered, as are those of a quantised cache.
+// The copy engine takes hardly longer than the products for boxes of so many rows, and far longer
+// for smaller ones: their keys are gathered, as are those of a quantised cache.
 constexpr int kLeastBoxRows = 8;
-// With smaller boxes, values are gathered while the copy engine brings the keys.
-constexpr int kLeastValueBoxRows = 32;
 
 // Whether rows can be gathered: the kernel counts pieces of 16 bytes in 32 bits.
 bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
@@ -134,13 +132,17 @@ int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, 
   const int grouped = first_sm90_row(problem.traits, arch, lengths, {.grouped = true});
   const bool groups = grouped >= 0 &&
                       form_of(problem, sm90_config_at(grouped), sm_count).heads > 1 &&
-                      work_of_tiles(grouped) < work_of_tiles(best);
+                      work_of_tiles(grouped) < 0.99 * work_of_tiles(best);
   if (groups) best = grouped;
-  // Fewer rows may make one round less of many keys, and shorten the longest tile of few.
+  // Fewer rows may make one round less of many keys, and shorten the longest tile of few. Where all
+  // sequences are as long as the bound, more or fewer rows may pad them less; up to 1k keys, the
+  // table's order is by measurements.
   const bool is_uneven = !evens_out(problem) && problem.keys >= 4096;
   const bool has_few =
       is_triangle(problem) && rounds_of(problem, sm90_config_at(best), sm_count) < 2;
-  if (!is_uneven && !has_few) return best;
+  const bool are_equal =
+      problem.keys > 1024 && problem.tokens == std::int64_t{problem.batch} * problem.len_q;
+  if (!is_uneven && !has_few && !are_equal) return best;
   for_each_sm90_row(problem.traits, arch, {}, [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
     // The speed of rows for windows is that with few keys.
@@ -260,10 +262,10 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
     box_rows = static_cast<int>(both & -both);
     if (box_rows < kLeastBoxRows) box_rows = 0;
   }
-  if (are_bytes && box_rows == 0) return false;  // no warps are left that gather
-  const int value_box_rows = box_rows < kLeastValueBoxRows && !are_bytes ? 0 : box_rows;
-  if (value_box_rows == 0 && !can_gather(params, size_of(problem.traits.k))) return false;
-  step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows), value_box_rows);
+  if (box_rows == 0) {
+    if (are_bytes) return false;  // no warps are left that gather
+    if (!can_gather(params, size_of(problem.traits.k))) return false;
+  }
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), form.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor),

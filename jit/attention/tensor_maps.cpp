@@ -86,9 +86,8 @@ AttentionVarlenMaps<runtime::TensorMap> varlen_maps(const AttentionVarlenParams&
   maps.k = encode({p.k, traits.k, traits.head_dim, params.rows_k, p.heads_kv, params.entries_k,
                    p.k_row, p.k_head, p.k_batch, params.box_rows},
                   device);
-  if (params.value_box_rows == 0) return maps;
   maps.v = encode({p.v, traits.v, traits.head_dim_v, params.rows_k, p.heads_kv, params.entries_k,
-                   p.v_row, p.v_head, p.v_batch, params.value_box_rows},
+                   p.v_row, p.v_head, p.v_batch, params.box_rows},
                   device);
   return maps;
 }

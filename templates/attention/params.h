@@ -124,10 +124,9 @@ struct AttentionVarlenParams {
   int alone_whole;  // on sm_90a, the first tiles of such a launch, which are not: some for each CTA
   int new_keys;     // of each sequence, beside seqused_k
   int packed_keys;  // k and v are packed: cu_seqlens_k also tells where they are
-  // The copy engine copies so many rows of a page at a time to the sm_90a kernel, of keys and of
-  // values: a power of two that divides page_size and the tile. 0: warps gather them, see
-  // sm90/gather.cuh. Values are gathered wherever keys are.
-  int box_rows, value_box_rows;
+  // The copy engine copies so many rows of a page at a time to the sm_90a kernel: a power of two
+  // that divides page_size and the tile. 0: warps gather them, see sm90/gather.cuh.
+  int box_rows;
   // The tensor maps alone are made from these: the number of all packed queries; the rows of a
   // batch entry or page of the keys, or all packed keys; the number of batch entries or pages.
   int tokens, rows_k, entries_k;
@@ -190,8 +189,8 @@ struct AttentionMaps {
   Map q, k, v, out;
 };
 // Where sequences have lengths of their own: as [batch or 1, heads, rows, columns] or, paged,
-// [pages, heads, rows, columns], whose boxes have box_rows or value_box_rows rows. Outputs are
-// written from registers, because the copy engine would write rows behind a sequence too.
+// [pages, heads, rows, columns], whose boxes have box_rows rows. Outputs are written from
+// registers, because the copy engine would write rows behind a sequence too.
 template <class Map>
 struct AttentionVarlenMaps {
   Map q, k, v;

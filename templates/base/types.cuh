@@ -49,6 +49,11 @@ __device__ __forceinline__ u32 opaque(u32 value) {
   asm volatile("" : "+r"(value));
   return value;
 }
+template <class T>
+__device__ __forceinline__ T* opaque(T* pointer) {
+  asm volatile("" : "+l"(pointer));
+  return pointer;
+}
 
 // --- conversions; round to nearest even ---
 

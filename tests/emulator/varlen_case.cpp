@@ -103,11 +103,9 @@ int total_of(int len_kv) {
 // CTAs draw the six query tiles, or have them dealt. Where they may share keys, no CTA of two has
 // more tiles than the ring of steps holds, of which none would then have to be released: one has
 // all of them in size 2.
-void fill_sm90(Step& step, const Tile& tile, int page_size, bool gathers, int size) {
+void fill_sm90(Step& step, const Tile& tile, int page_size, int size) {
   const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
-  step.arguments.set_int(offsetof(AttentionVarlenParams, value_box_rows),
-                         page_size == 0 || !gathers ? box_rows : 0);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor), 65536 / tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_queries), tile.rows);
@@ -271,7 +269,7 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
   const auto fill = [&](Recipe& recipe) {
     recipe.first().spec = spec;
     if (!tile.is_sm90) return fill_portable(recipe, tile, traits, tokens, size);
-    fill_sm90(recipe.first(), tile, is_paged ? page_size : 0, !traits.byte_queries, size);
+    fill_sm90(recipe.first(), tile, is_paged ? page_size : 0, size);
     recipe.workspace_bytes = size == 1 ? 0 : kAttentionDrawBytes;
   };
   AttentionProblem call(kVarlenNames);

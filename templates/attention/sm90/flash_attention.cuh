@@ -141,22 +141,11 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   if (Config::kStagedOutput && threadIdx.x % 32 == 0) wait_stores_read<0>();
 }
 
-// Counts the warps that copy keys, and that copy or transpose values: none if the copy engine does.
-struct CopyingWarps {
-  u32 keys = 0, values = 0;
-};
+// Whether warps gather the keys and values: the copy engine does not copy boxes of few rows.
 template <class Config, class Args>
-__device__ __forceinline__ CopyingWarps copying_warps(const Args& args) {
-  using Shape = AttentionSm90Shape<Config>;
-  if constexpr (Shape::kConverts) {
-    return {Shape::kConvertingWarps, Shape::kConvertingWarps};
-  } else if constexpr (Shape::kMultipliesBytes) {
-    return {0, Shape::kTransposingWarps};
-  } else if constexpr (Config::Storage::kPaged) {
-    const AttentionVarlenParams& p = args.call.params();
-    return {p.box_rows == 0 ? kGatheringWarps : 0, p.value_box_rows == 0 ? kGatheringWarps : 0};
-  }
-  return {};
+__device__ __forceinline__ bool gathers_keys(const Args& args) {
+  if constexpr (AttentionSm90Shape<Config>::kCopiesPages) return args.call.params().box_rows == 0;
+  return false;
 }
 
 template <class Config, class Args>
@@ -165,12 +154,12 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   // The shuffle makes `warp` uniform to the compiler, which cannot infer it from the index.
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
   constexpr int kGroups = Shape::kGroups;
-  const CopyingWarps copying = copying_warps<Config>(args);
+  const bool gathers = gathers_keys<Config>(args);
   if (threadIdx.x == 0) {
     // Decoding of the same call may begin, see varlen/flash_attention.cuh. This launch is an
     // ordinary one: all before it have ended.
     if constexpr (Config::Storage::kPrecedesOthers) let_dependents_begin();
-    Shape::init_barriers(copying.keys, copying.values);
+    Shape::init_barriers(gathers);
     fence_barrier_init();
   }
   if constexpr (Config::kTilts) write_places<Config>();
@@ -200,16 +189,20 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
       } else if constexpr (Shape::kScalesQueries) {
         scale_queries<Config>(args, role - 2);
       }
-    } else if constexpr (Shape::kMultipliesBytes) {
-      if (role == 0) {
-        load_tiles<Config>(args, false, false);
-      } else {
-        transpose_values<Config>(role - 2);
+    } else if constexpr (Shape::kCopiesPages) {
+      if (gathers && role != 0) {
+        gather_tiles<Config>(args, role - 2);
+      } else if constexpr (Shape::kSlabs == Shape::kSlabsV) {
+        if (role != 3) load_pages<Config, Args, Shape::kSlabs>(args, role == 2, gathers);
+      } else if (role == 0) {
+        load_pages<Config, Args, Shape::kSlabs>(args, false, gathers);
+      } else if (role == 2) {
+        load_pages<Config, Args, Shape::kSlabsV>(args, true, false);
       }
     } else if (role == 0) {
-      load_tiles<Config>(args, copying.keys != 0, copying.values != 0);
-    } else if constexpr (Config::Storage::kPaged) {
-      if (copying.values != 0) gather_tiles<Config>(args, role - 2, copying.keys != 0);
+      load_tiles<Config>(args);
+    } else if constexpr (Shape::kMultipliesBytes) {
+      transpose_values<Config>(role - 2);
     }
   } else {
     if constexpr (kGroups > 1) {

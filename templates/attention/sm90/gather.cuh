@@ -1,13 +1,10 @@
 // The warps that copy keys and values from pages of few rows. The copy engine takes some 70 cycles
 // for each box, so that it would take ten times as long as the products where a page is one row;
-// the threads of two warps copy such rows 16 bytes at a time instead. From pages of some more rows
-// they copy the values alone, beside the copy engine.
+// the threads of two warps copy such rows 16 bytes at a time instead.
 #pragma once
 #include "/kiln/attention/sm90/load.cuh"
 
 namespace kiln {
-
-constexpr u32 kGatheringWarps = 2;
 
 // Copies one warp's share of the rows of each tile. Every function is called by a whole warp. While
 // a tile's rows are under way, those of the tiles before it are waited for and announced.
@@ -17,8 +14,8 @@ class TileGatherer {
   using Element = typename Config::Element;
   using Ring = typename Shape::KvRing;
   // A warp copies kTogether rows at a time, and leaves as many to each of the others.
-  static constexpr u32 kTogether = 4, kStep = kTogether * kGatheringWarps;
-  static constexpr u32 kRows = Shape::kBlockKv / kGatheringWarps;
+  static constexpr u32 kTogether = 4, kStep = kTogether * Shape::kGatheringWarps;
+  static constexpr u32 kRows = Shape::kBlockKv / Shape::kGatheringWarps;
   static_assert(Shape::kBlockKv % kStep == 0, "gather: the warps must have equal shares of a tile");
 
  public:
@@ -92,20 +89,32 @@ class TileGatherer {
     wait(empty, at.parity);
   }
 
-  // Rows that no query sees are zeros: they may be NaN, which a weight of 0 would not hide. A lane
-  // finds out where its rows are, in pieces of 16 bytes, and tells the others.
+  // Rows that no query sees are zeros: they may be NaN, which a weight of 0 would not hide.
   template <int kSlabs, int kDim>
+  __device__ __forceinline__ void copy_rows(u32 destination, const SequenceTile& tile,
+                                            const Pages& pages, const Tensor& tensor, int kv_first,
+                                            Range seen) const {
+    if (seen.begin <= kv_first && kv_first + Shape::kBlockKv <= seen.end) {
+      copy_rows<kSlabs, kDim, true>(destination, tile, pages, tensor, kv_first, seen);
+    } else {
+      copy_rows<kSlabs, kDim, false>(destination, tile, pages, tensor, kv_first, seen);
+    }
+  }
+  // A lane finds out where its rows are, in pieces of 16 bytes, and tells the others. What is
+  // opaque keeps the address of a row a single multiplication, and what K and V have in common out
+  // of registers: math warps lose each instruction that is issued here.
+  template <int kSlabs, int kDim, bool kAllSeen>
   __device__ __forceinline__ void copy_rows(u32 destination, const SequenceTile& tile,
                                             const Pages& pages, const Tensor& tensor, int kv_first,
                                             Range seen) const {
     const u32 lane = threadIdx.x % 32, chunk = lane % 8;
     const u32 page_stride = static_cast<u32>(tensor.page / 8);
     const u32 row_stride = static_cast<u32>(tensor.row / 8);
-    const Element* const head =
-        static_cast<const Element*>(tensor.data) + opaque(tile.h_kv) * tensor.head + chunk * 8;
+    const Element* const head = opaque(static_cast<const Element*>(tensor.data) +
+                                       opaque(tile.h_kv) * tensor.head + chunk * 8);
     // A lane's rows are 8 apart, so that it has one place in the swizzle.
     const u32 row = tile_row(lane / 8), to = destination + SwizzledRows<8>::offset(row, chunk);
-    const u32 first_seen = seen.begin - kv_first - row, seen_rows = seen.end - seen.begin;
+    const u32 first_seen = opaque(seen.begin - kv_first - row), seen_rows = seen.end - seen.begin;
 #pragma unroll
     for (u32 word = 0; word < kWords; ++word) {
       const PagePlace place = page_place(tile.p, lane_key(tile, kv_first, word));
@@ -114,7 +123,7 @@ class TileGatherer {
       for (u32 i = 0; i < min(32u, kRows - word * 32); i += kTogether) {
         const u32 tile_row = (word * 32 + i) / kTogether * kStep;
         const Element* const source = head + u64{__shfl_sync(~0u, at, i + lane / 8)} * 8;
-        const int bytes = tile_row - first_seen < seen_rows ? 16 : 0;
+        const int bytes = kAllSeen || tile_row - first_seen < seen_rows ? 16 : 0;
 #pragma unroll
         for (int slab = 0; slab < kSlabs; ++slab) {
           const bool exists = kDim % 64 == 0 || slab * 64 + static_cast<int>(chunk) * 8 < kDim;
@@ -149,10 +158,10 @@ class TileGatherer {
   u32 under_way_ = 0;
 };
 
-// V of all tiles, and K unless the copy engine brings it: of a tile together. Pages are looked up a
-// tile ahead, as far as that is the next one.
+// K and V of all tiles: of a tile together. Pages are looked up a tile ahead, as far as that is the
+// next one.
 template <class Config, class Args>
-__device__ __forceinline__ void gather_tiles(const Args& args, u32 warp, bool gathers_keys) {
+__device__ __forceinline__ void gather_tiles(const Args& args, u32 warp) {
   TileGatherer<Config> gatherer(warp);
   WalkReader<Config> walk(0);
   u32 tiles = 0;
@@ -172,24 +181,9 @@ __device__ __forceinline__ void gather_tiles(const Args& args, u32 warp, bool ga
       constexpr int kBlockKv = AttentionSm90Shape<Config>::kBlockKv;
       expected = Config::kTilts ? max(kv_first - kBlockKv, 0) : kv_first + kBlockKv;
       ahead = gatherer.look_up(tile, expected);
-      if (gathers_keys) gatherer.load_k(tiles, tile, pages, kv_first, seen);
+      gatherer.load_k(tiles, tile, pages, kv_first, seen);
       gatherer.load_v(tiles++, tile, pages, kv_first, seen);
     }
-  }
-}
-
-// Q of all query tiles, where other warps copy the keys.
-template <class Config, class Args>
-__device__ __forceinline__ void load_queries(const Args& args) {
-  using Loader = TileLoader<Config, Args>;
-  Loader loader(args);
-  WalkReader<Config> walk(0);
-#pragma unroll 1
-  while (walk.next_query_tile()) {
-    const typename Loader::Tile tile(args.call.params(), walk.place());
-    loader.start_q(tile);
-    loader.finish_q(tile);
-    walk.skip_keys();
   }
 }
 

@@ -35,6 +35,10 @@ struct AttentionSm90Shape {
   // As wgmma takes them.
   using Key = conditional<kConverts, f16, typename Keys::Element>;
   using Weight = conditional<kMultipliesBytes, f8_e4m3, Key>;
+  // Keys in pages: two warps gather rows from pages of few, and from larger ones the copy engine
+  // brings boxes, whose pages one warp looks up for the keys and another one for the values.
+  static constexpr bool kCopiesPages = Config::Storage::kPaged && !kConverts && !kMultipliesBytes;
+  static constexpr u32 kGatheringWarps = 2;
   // Queries must be f16 then too: see scaled_queries.cuh.
   static constexpr bool kScalesQueries = kConverts && !is_same<Element, f16>;
   static constexpr u32 kScalingWarps = 2;
@@ -132,27 +136,43 @@ struct AttentionSm90Shape {
     return base() + kWalkAt + stage * kAttentionWalkBytes;
   }
   __device__ __forceinline__ static u32 schedule() { return base() + kScheduleAt; }
-  __device__ __forceinline__ static u32 landed() { return base() + kLandedAt; }
+  // Two barriers: those of the stages of Q where other warps scale queries, else one of Q and one
+  // of V. They tell the warp that has copied rows, and that clears some, that all are there.
   static_assert(Config::kQStages <= 2, "attention sm_90a: one or two stages of Q");
-  __device__ __forceinline__ static u32 landed_q(u32 stage) { return landed() + stage * 8; }
+  __device__ __forceinline__ static u32 landed_q(u32 stage) {
+    return base() + kLandedAt + stage * 8;
+  }
+  __device__ __forceinline__ static u32 landed_v() { return landed_q(1); }
   __device__ __forceinline__ static QRing q_ring() { return {base() + kBarriersAt}; }
   __device__ __forceinline__ static KvRing k_ring() { return {base() + kKRingAt}; }
   __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
   __device__ __forceinline__ static RawRing raw_ring() { return {base() + kRawRingAt}; }
+  // Where the copy engine brings values: those that other warps transpose have stages of their own.
+  using LoadedVRing = conditional<kMultipliesBytes, RawRing, KvRing>;
+  __device__ __forceinline__ static LoadedVRing loaded_v_ring() {
+    if constexpr (kMultipliesBytes)
+      return raw_ring();
+    else
+      return v_ring();
+  }
+  __device__ __forceinline__ static u32 loaded_v() { return kMultipliesBytes ? raw_v(0) : v(0); }
   __device__ __forceinline__ static WalkRing walk_ring() { return {base() + kWalkRingAt}; }
 
-  // Called by one thread, which then calls fence_barrier_init(). Keys, and values, are copied by
-  // the copy engine, or by so many warps, each of which announces its own, as are transposed
-  // values.
-  __device__ __forceinline__ static void init_barriers(u32 key_warps, u32 value_warps) {
+  // Called by one thread, which then calls fence_barrier_init(). Keys and values are announced by
+  // the thread that asks the copy engine for them, or by each warp that copies or transposes some.
+  __device__ __forceinline__ static void init_barriers(bool gathers) {
     constexpr u32 kMathWarps = 4 * kGroups;
+    const u32 key_warps = kConverts ? kConvertingWarps : gathers ? kGatheringWarps : 1;
+    const u32 value_warps = kMultipliesBytes ? kTransposingWarps : key_warps;
+    constexpr bool kOneWarpCopies = !kCopiesPages && !kConverts && !kMultipliesBytes;
     q_ring().init(kMathWarps, kScalesQueries ? kScalingWarps : 1);
-    k_ring().init(kMathWarps, max(key_warps, 1u));
-    v_ring().init(kMathWarps, max(value_warps, 1u));
+    k_ring().init(kMathWarps, key_warps);
+    v_ring().init(kMathWarps, value_warps);
     if constexpr (kMultipliesBytes) raw_ring().init(kTransposingWarps);
-    walk_ring().init(kMathWarps + 1 + value_warps + (kScalesQueries ? kScalingWarps : 0));
-    constexpr u32 kLanded = kScalesQueries ? Config::kQStages : 1;
-    for (u32 stage = 0; stage < kLanded; ++stage) init_barrier(landed_q(stage), 1);
+    walk_ring().init(kMathWarps + 1 + (kOneWarpCopies ? 0 : value_warps) +
+                     (kScalesQueries ? kScalingWarps : 0));
+    init_barrier(landed_q(0), 1);
+    init_barrier(landed_q(1), 1);
   }
 };
 
