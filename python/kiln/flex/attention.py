@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from .. import _core
-from .blocks import tables_of
+from .again import known_variant, remember
+from .blocks import block_size_of, tables_of
 from .maxima import with_maxima
 from .plan import bound_variant
 
@@ -37,19 +38,27 @@ def attention(
             query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
             return_aux, mask_mod,
         )  # fmt: skip
-    _check_tensors(query, key, value, enable_gqa)
-    _check_options(score_mod, block_mask, mask_mod)
+    callables, variant = (score_mod, mask_mod, block_mask), None
+    if block_mask is None:
+        if score_mod is not None or mask_mod is not None:
+            variant = known_variant(query, key, value, enable_gqa, callables)
+    elif mask_mod is None:
+        callables = (score_mod, getattr(block_mask, "mask_mod", None), block_mask)
+        variant = known_variant(query, key, value, enable_gqa, callables)
+    if variant is None:
+        _check_tensors(query, key, value, enable_gqa)
+        _check_options(score_mod, block_mask, mask_mod)
     wants_lse, wants_maxima = _wants_lse(return_lse, return_aux), _wants_maxima(return_aux)
     if kernel_options:
         _warn_once("kernel_options are of PyTorch's kernels and have no effect here", UserWarning)
-    if query.shape[0] != key.shape[0]:
+    given = key, value
+    if query.size(0) != key.size(0):
         key, value = (_with_batch(x, query, name) for x, name in ((key, "key"), (value, "value")))
-    if block_mask is None:
-        variant = bound_variant(score_mod, mask_mod)
-    else:
-        tables = tables_of(block_mask, query, key)
-        size = (int(block_mask.BLOCK_SIZE[0]), int(block_mask.BLOCK_SIZE[1]))
-        variant = bound_variant(score_mod, block_mask.mask_mod, size, tables)
+    if variant is None:
+        tables = None if block_mask is None else tables_of(block_mask, query, key)
+        variant = _bound_variant(callables, tables)
+        if variant is not None:
+            remember(query, *given, enable_gqa, callables, tables)
     maxima = None
     if wants_maxima:
         variant, maxima = with_maxima(variant, query)
@@ -62,6 +71,13 @@ def attention(
 
     out, lse = result if wants_lse else (result, None)
     return out, AuxOutput(lse=lse, max_scores=maxima)
+
+
+def _bound_variant(callables: tuple[Any, Any, Any], tables: Any) -> Any:
+    score_mod, mask_mod, block_mask = callables
+    if block_mask is None:
+        return bound_variant(score_mod, mask_mod)
+    return bound_variant(score_mod, mask_mod, block_size_of(block_mask), tables)
 
 
 def _check_tensors(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:

@@ -68,6 +68,11 @@ def tables_of(block_mask: Any, query: Any, key: Any) -> Tables:
     return tables
 
 
+def block_size_of(block_mask: Any) -> tuple[int, int]:
+    """Rows and keys of a block."""
+    return int(block_mask.BLOCK_SIZE[0]), int(block_mask.BLOCK_SIZE[1])
+
+
 def check_blocks(block_mask: Any, query: Any, key: Any) -> None:
     """Refuses a BlockMask that was made for other queries and keys than these."""
     counts = block_mask.kv_num_blocks

@@ -46,7 +46,7 @@ class Bound:
         if self.tables() is not tables:
             return False
         for known, memory, tensor in zip(self.read, self.memory, read, strict=True):
-            if known() is not tensor or _memory(tensor) != memory:
+            if known() is not tensor or memory_of(tensor) != memory:
                 return False
         return True
 
@@ -67,19 +67,19 @@ class Plan:
         read = [tensors[place] for place in self.places]
         last = self.last
         if last is not None and last.is_of(read, tables):
-            _check_grad(read)
+            check_grad(read)
             return last.variant
         variant = self.new_bound(read, tables)
         # A bound variant keeps the memory of its tensors, which must not outlive them here.
         given = [*read, *(value for value in tables.values() if isinstance(value, torch.Tensor))]
         ends = [weakref.ref(tensor, self._forget) for tensor in given]
-        memory = [_memory(tensor) for tensor in read]
+        memory = [memory_of(tensor) for tensor in read]
         self.last = Bound(ends[: len(read)], memory, weakref.ref(tables), ends, variant)
         return variant
 
     def new_bound(self, read: list[torch.Tensor], tables: Tables) -> Any:
         """The variant with these tensors."""
-        _check_grad(read)
+        check_grad(read)
         values: dict[str, Any] = {**self.params, **tables}
         values.update((f"t{i}", x if x.dim() else x.reshape(1)) for i, x in enumerate(read))
         bound = [
@@ -94,11 +94,13 @@ class Plan:
         self.last = None
 
 
-def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+def memory_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Where the elements of a tensor are."""
     return tensor.data_ptr(), tensor.stride()
 
 
-def _check_grad(tensors: list[torch.Tensor]) -> None:
+def check_grad(tensors: list[torch.Tensor]) -> None:
+    """Refuses tensors that callables read and that require a gradient."""
     if tensors and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise ValueError(
             "flex_attention: a tensor that score_mod or mask_mod reads requires grad, and Kiln "
@@ -119,7 +121,7 @@ def bound_variant(
         return None
     reads = reads_of(score_mod, mask_mod)
     key = (tuple(reads.key), block_size) if reads.is_stable else None
-    plan = _plans.get(key) if key is not None else None
+    plan = kept_plan(reads, block_size)
     if plan is not None:
         return plan.bound(reads.tensors, tables)
     traced = trace(score_mod, mask_mod, reads.numbers_in_code(), hides=block_size is None)
@@ -134,6 +136,11 @@ def bound_variant(
         _plans.clear()
     _plans[key] = plan
     return plan.bound(reads.tensors, tables)
+
+
+def kept_plan(reads: Reads, block_size: tuple[int, int] | None) -> Plan | None:
+    """The plan of callables that read these values, if one has been made."""
+    return _plans.get((tuple(reads.key), block_size)) if reads.is_stable else None
 
 
 def _place(reads: Reads, tensor: torch.Tensor) -> int | None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+# Nothing of an object of these can change.
+PLAIN_TYPES = (int, bool, float, str, bytes, types.NoneType, torch.dtype, torch.device)
 MOST_ITEMS = 256  # of a container; what is in a longer one is not compared
 STABLE_MODULES = ("torch", "math", "operator", "builtins", "functools", "numpy")
 
@@ -35,7 +37,9 @@ class Reads:
         look = _LOOKS.get(type(value))
         if look is not None:
             look(self, value)
-        elif not self._is_fixed(value):
+        elif is_fixed(value):
+            self.key.append(value)
+        else:
             self.is_stable = False
 
     def _plain(self, value: Any) -> None:
@@ -75,7 +79,7 @@ class Reads:
             return
         self.within.append(function)
         code = function.__code__
-        names, is_open = _globals_of(code)
+        names, is_open = globals_of(code)
         self.key.append(id(code))
         self.codes.append(code)
         if is_open:
@@ -95,20 +99,6 @@ class Reads:
                 self.key.append("no global")
         self.within.pop()
 
-    def _is_fixed(self, value: Any) -> bool:
-        """Whether nothing that the value has can change. It becomes part of the key."""
-        if isinstance(value, types.ModuleType):
-            fixed = value.__name__.partition(".")[0] in STABLE_MODULES
-        elif isinstance(value, types.BuiltinFunctionType):
-            fixed = value.__self__ is None or isinstance(value.__self__, types.ModuleType)
-        else:
-            fixed = isinstance(value, types.MethodDescriptorType) or (
-                isinstance(value, type) and value.__module__.partition(".")[0] in STABLE_MODULES
-            )
-        if fixed:
-            self.key.append(value)
-        return fixed
-
     def numbers_in_code(self) -> frozenset[tuple[type, Any]]:
         """The numbers that stand in the code of the functions that were found."""
         found: set[tuple[type, Any]] = set()
@@ -118,9 +108,7 @@ class Reads:
 
 
 _LOOKS: dict[type, Any] = {
-    **dict.fromkeys(
-        (int, bool, str, bytes, types.NoneType, torch.dtype, torch.device), Reads._plain
-    ),
+    **dict.fromkeys(PLAIN_TYPES, Reads._plain),
     **dict.fromkeys((torch.Tensor, torch.nn.Parameter), Reads._tensor),
     **dict.fromkeys((tuple, list), Reads._items),
     float: Reads._float,
@@ -128,6 +116,17 @@ _LOOKS: dict[type, Any] = {
     functools.partial: Reads._partial,
     types.FunctionType: Reads._function,
 }
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether nothing that the module, type or function of C has is expected to change."""
+    if isinstance(value, types.ModuleType):
+        return value.__name__.partition(".")[0] in STABLE_MODULES
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__self__ is None or isinstance(value.__self__, types.ModuleType)
+    if isinstance(value, types.MethodDescriptorType):
+        return True
+    return isinstance(value, type) and value.__module__.partition(".")[0] in STABLE_MODULES
 
 
 def reads_of(*callables: Any) -> Reads:
@@ -139,7 +138,7 @@ def reads_of(*callables: Any) -> Reads:
 
 
 @functools.lru_cache(maxsize=4096)
-def _globals_of(code: types.CodeType) -> tuple[tuple[str, ...], bool]:
+def globals_of(code: types.CodeType) -> tuple[tuple[str, ...], bool]:
     """The globals that a code object reads, and whether it reads what cannot be known here."""
     names: dict[str, None] = {}
     is_open = False
@@ -149,7 +148,7 @@ def _globals_of(code: types.CodeType) -> tuple[tuple[str, ...], bool]:
         is_open |= instruction.opname == "IMPORT_NAME"
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            inner, inner_is_open = _globals_of(constant)
+            inner, inner_is_open = globals_of(constant)
             names.update(dict.fromkeys(inner))
             is_open |= inner_is_open
     return tuple(names), is_open
