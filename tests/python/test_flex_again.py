@@ -136,6 +136,19 @@ def test_lists_that_are_read_are_compared_at_every_call():
         check(None, mask_mod)
 
 
+def test_callables_that_no_weak_reference_takes():
+    class Slotted:
+        __slots__ = ("reach",)
+
+        def __call__(self, b, h, q_idx, kv_idx):
+            return q_idx - kv_idx < self.reach
+
+    mask_mod, (score_mod, *_) = Slotted(), make()
+    for mask_mod.reach in (3, 3, 3, 9):
+        check(None, mask_mod)
+        check(score_mod, mask_mod)
+
+
 def test_what_changes_at_every_call_is_looked_at_no_more():
     score_mod, set_cap, _ = make()
     for number in range(3 * again.MOST_CHANGES):

@@ -16,6 +16,7 @@ from .reads import reads_of
 
 MOST_CALLABLES, MOST_SIZES = 1024, 64  # when there are more, all are forgotten
 MOST_CHANGES = 8  # of what callables hold: then they are not looked at again
+_KINDS = (types.FunctionType, types.NoneType)
 
 Three = tuple[Any, Any, Any]  # score_mod, mask_mod and block_mask
 
@@ -95,7 +96,8 @@ def remember(
     global _before
     score_mod, mask_mod, block_mask = callables
     function = mask_mod if score_mod is None else score_mod
-    if type(function) is not types.FunctionType or type(query) is not torch.Tensor:
+    # Other callables may hold anything, and some cannot be referred to weakly.
+    if type(score_mod) not in _KINDS or type(mask_mod) not in _KINDS or function is None:
         return
     sizes = (query.shape, key.shape, value.shape, enable_gqa)
     if _before is None or _before[0]() is not function or _before[1] != sizes:
