@@ -1,5 +1,5 @@
-"""The variants of calls that come again: where the callables hold the same objects and the tensors
-have the same sizes, nothing of a call is checked or looked up a second time."""
+"""Calls that come again have their variants from here: where the callables hold the same objects
+and the tensors have the same sizes, nothing of a call is checked or looked up a second time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ Three = tuple[Any, Any, Any]  # score_mod, mask_mod and block_mask
 
 
 class _Call:
-    """What decided the variant of a call with certain sizes: the places where its callables hold
-    what they read, the tensors among that with their sizes and memory, and a BlockMask's tables."""
+    """A call with certain sizes keeps all that decided its variant: the places where its callables
+    hold what they read, the tensors among that with their sizes and memory, and a BlockMask's
+    tables."""
 
     __slots__ = ("bound", "places", "tables", "tensors")
 
@@ -73,7 +74,7 @@ class _Callables:
 
 
 _known: dict[tuple[int, int, int], _Callables] = {}
-# Of the last call that was not known: a function, and the sizes.
+# The last call that was not known had this function and these sizes.
 _before: tuple[weakref.ref[Any], Any] | None = None
 
 

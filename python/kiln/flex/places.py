@@ -1,5 +1,5 @@
-"""The places where callables hold what they read: cells of closures and globals. As long as these
-hold the same objects, and none of the objects can change, the callables read the same values."""
+"""Callables hold what they read in places: cells of closures and globals. As long as these hold the
+same objects, and none of the objects can change, the callables read the same values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _WEAK_TYPES = (torch.Tensor, torch.nn.Parameter, types.FunctionType)
 
 
 class _Function:
-    """What one function holds. Tensors and functions are referred to weakly: whoever looks must not
-    keep them alive. An object that is compared by identity must be alive, or another one might have
-    its address: numbers and the like are kept."""
+    """One function's places keep what they held. Tensors and functions are referred to weakly:
+    whoever looks must not keep them alive. An object that is compared by identity must be alive, or
+    another one might have its address: numbers and the like are kept."""
 
     __slots__ = ("cells", "code", "function", "names", "weak_cells", "weak_names")
 

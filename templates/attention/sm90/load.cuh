@@ -16,8 +16,7 @@ __device__ __forceinline__ void load_rows(u32 destination, const TensorMap& map,
   }
 }
 
-// Where the keys of a tile begin, as the tensor maps of K and V count: in pages, those of a lane's
-// box.
+// A tile of keys begins here, as the tensor maps of K and V count; in pages, a lane's box does.
 struct KeyPlace {
   int row, batch;
 };
@@ -190,7 +189,7 @@ __device__ __forceinline__ Range seen_keys(const Variant& variant, const Tile& t
   return intersection(all, variant.binding_range(tile.all_rows()));
 }
 
-// The queries alone, where a warpgroup brings keys and values.
+// One warp copies the queries alone where a warpgroup brings keys and values.
 template <class Config, class Args>
 __device__ __forceinline__ void load_queries(const Args& args) {
   if (elect_lane()) prefetch_map(args.q);
@@ -207,9 +206,9 @@ __device__ __forceinline__ void load_queries(const Args& args) {
   }
 }
 
-// What is in pages, and the queries beside it: one warp copies queries and keys, and another one
-// values. Both run this code, as a call that follows other kernels finds none of it in a cache.
-// `gathers`: other warps copy keys and values.
+// Two warps copy what is in pages, and the queries beside it: one the queries and keys, the other
+// one the values. Both run this code, as a call that follows other kernels finds none of it in a
+// cache. `gathers`: other warps copy keys and values.
 template <class Config, class Args, int kSlabs>
 __device__ __forceinline__ void load_pages(const Args& args, bool are_values, bool gathers) {
   using Shape = AttentionSm90Shape<Config>;
@@ -256,7 +255,7 @@ __device__ __forceinline__ void load_pages(const Args& args, bool are_values, bo
   }
 }
 
-// All tiles by one warp. K of a tile is copied before V of the tile before it, in the order in
+// One warp copies all tiles. K of a tile is copied before V of the tile before it, in the order in
 // which they are used.
 template <class Config, class Args>
 __device__ __forceinline__ void load_tiles(const Args& args) {

@@ -35,7 +35,7 @@ struct AttentionSm90Shape {
   // As wgmma takes them.
   using Key = conditional<kConverts, f16, typename Keys::Element>;
   using Weight = conditional<kMultipliesBytes, f8_e4m3, Key>;
-  // Keys in pages: two warps gather rows from pages of few, and from larger ones the copy engine
+  // Two warps gather the keys of pages of few rows, and from larger ones the copy engine
   // brings boxes, whose pages one warp looks up for the keys and another one for the values.
   static constexpr bool kCopiesPages = Config::Storage::kPaged && !kConverts && !kMultipliesBytes;
   static constexpr u32 kGatheringWarps = 2;
@@ -136,8 +136,9 @@ struct AttentionSm90Shape {
     return base() + kWalkAt + stage * kAttentionWalkBytes;
   }
   __device__ __forceinline__ static u32 schedule() { return base() + kScheduleAt; }
-  // Two barriers: those of the stages of Q where other warps scale queries, else one of Q and one
-  // of V. They tell the warp that has copied rows, and that clears some, that all are there.
+  // There are two barriers: those of the stages of Q where other warps scale queries, else one of Q
+  // and one of V. They tell the warp that has copied rows, and that clears some, that all are
+  // there.
   static_assert(Config::kQStages <= 2, "attention sm_90a: one or two stages of Q");
   __device__ __forceinline__ static u32 landed_q(u32 stage) {
     return base() + kLandedAt + stage * 8;
@@ -147,7 +148,7 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static KvRing k_ring() { return {base() + kKRingAt}; }
   __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
   __device__ __forceinline__ static RawRing raw_ring() { return {base() + kRawRingAt}; }
-  // Where the copy engine brings values: those that other warps transpose have stages of their own.
+  // The copy engine brings values here: those that other warps transpose have stages of their own.
   using LoadedVRing = conditional<kMultipliesBytes, RawRing, KvRing>;
   __device__ __forceinline__ static LoadedVRing loaded_v_ring() {
     if constexpr (kMultipliesBytes)
