@@ -125,7 +125,8 @@ std::string_view why_equivalent_sm90(const Specialization& spec, const Mutant& m
     return "a stage that is full already is waited for all the same";
   }
   if (gemm_sm90_configs()[static_cast<std::size_t>(spec.row())].splits) {
-    if (starts(mutant, "mbarrier.arrive.shared::cta")) {
+    if (starts(mutant, "mbarrier.arrive.shared::cta") ||
+        starts(mutant, "mbarrier.arrive.shared::cluster")) {
       return "the CTA has one tile: nobody waits for the release of its last stages";
     }
     if (starts(mutant, "cp.async.bulk.wait_group") || starts(mutant, "bar.sync")) {
