@@ -186,15 +186,21 @@ bool is_wait_for_values_before_keys(const Mutant& mutant, std::string_view ptx) 
          (starts(mutant, "cp.async.wait_group") || starts(mutant, "fence.proxy.async"));
 }
 
-// The fence behind the last plain stores: zeros in the place of values that no query sees.
+// The fence behind stores of zeros in the place of values that no query sees. The compiler may copy
+// the code, so that the kernel has several of these fences.
 bool is_fence_of_zeros(const Mutant& mutant, std::string_view ptx) {
-  const std::size_t stores = ptx.rfind("st.shared.v4.b32 [");
-  if (stores == std::string_view::npos) return false;
-  const auto last = static_cast<std::uint32_t>(std::ranges::count(ptx.substr(0, stores), '\n'));
-  for (const std::uint32_t line : lines_of(ptx, "fence.proxy.async")) {
-    if (line > last) return line == mutant.line;
-  }
-  return false;
+  if (!starts(mutant, "fence.proxy.async")) return false;
+  constexpr std::string_view kStore = "st.shared.v4.b32 [";
+  std::size_t begin = 0;  // of the fence's line
+  for (std::uint32_t line = 1; line < mutant.line; ++line) begin = ptx.find('\n', begin) + 1;
+  const std::size_t store = ptx.substr(0, begin).rfind(kStore);
+  if (store == std::string_view::npos) return false;
+  const std::string_view behind = ptx.substr(store, begin - store);
+  constexpr int kLinesFromStoreToFence = 20;
+  if (std::ranges::count(behind, '\n') > kLinesFromStoreToFence) return false;
+  const std::size_t open = behind.find('{') + 1;
+  const std::string first(behind.substr(open, behind.find(',', open) - open));
+  return behind.substr(open).starts_with(first + ", " + first + ", " + first + ", " + first + "}");
 }
 
 // The barrier of all warps behind the last one where partners meet, if they are all warps.

@@ -172,7 +172,7 @@ struct AttentionSm90Shape {
     if constexpr (kMultipliesBytes) raw_ring().init(kTransposingWarps);
     walk_ring().init(kMathWarps + 1 + (kOneWarpCopies ? 0 : value_warps) +
                      (kScalesQueries ? kScalingWarps : 0));
-    init_barrier(landed_q(0), 1);
+    if constexpr (!Config::Storage::kEndsInZeros || kScalesQueries) init_barrier(landed_q(0), 1);
     init_barrier(landed_q(1), 1);
   }
 };
