@@ -140,6 +140,7 @@ MASKS = {
     "natten": neighbourhood(10, 2),
     "transfusion": of_pictures(whole(10, 33), whole(50, 34)),
     "chosen_tiles": chosen_tiles,
+    "any_of_three": lambda b, h, q, kv: torch.stack([q == kv, q - kv > 9, kv < 5]).any(dim=0),
     "pictures_in_window": and_masks(of_pictures(whole(10, 33), whole(50, 34)), window(30)),
 }
 

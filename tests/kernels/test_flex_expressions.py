@@ -110,6 +110,31 @@ def vectors():
     ]
 
 
+def stacks():
+    """What becomes of scalars that torch.stack() joins: no loop."""
+    generator = torch.Generator().manual_seed(3)
+    rows = torch.randn(64, 3, generator=generator)
+    numbers = torch.randn(64, generator=generator).half()
+    bound = 40
+
+    def ordered(s, q, k):
+        first, *others = torch.stack([s, s + q, s - k])
+        return first + others[-1] + torch.stack([q, k])[-1]
+
+    return [
+        lambda s, q, k: torch.stack([q >= k, q - k < 9, k == bound]).any() * s,
+        lambda s, q, k: torch.where(torch.stack((q >= k, q % 3 == k % 3), dim=-1).all(0), s, -1.0),
+        lambda s, q, k: torch.stack([q, k]).amax() + torch.stack([s, numbers[q], k / 7]).min(),
+        lambda s, q, k: (torch.stack([s, numbers[k], numbers[0]]) * rows[q] * bound).sum(),
+        lambda s, q, k: torch.dot(torch.stack([s, s * s, s / 3]), rows[k] + rows[q]),
+        lambda s, q, k: torch.isin(q, torch.stack([k, k + 5, q * 0 + 7])) + s,
+        lambda s, q, k: rows[torch.stack([q, k]), torch.stack([k % 3, q % 3])].mean(),
+        lambda s, q, k: torch.stack([q, k]).float().sum(-1, keepdim=True).squeeze(0) + s,
+        lambda s, q, k: (torch.stack([s]) + rows[q]).sum() + torch.stack([q > k, k > 3]).sum(),
+        lambda s, q, k: ordered(s, q, k),
+    ]
+
+
 def statement(index, function, tensors):
     """One expression of a thread, and what its names stand for."""
 
@@ -133,7 +158,7 @@ def statement(index, function, tensors):
 
 
 @pytest.mark.emulated
-@pytest.mark.parametrize("expressions", [operators, formulas, vectors])
+@pytest.mark.parametrize("expressions", [operators, formulas, vectors, stacks])
 def test_expressions_mean_what_they_mean_in_pytorch(expressions):
     functions, tensors = expressions(), {}
     body = "".join(statement(i, f, tensors) for i, f in enumerate(functions))
@@ -156,3 +181,17 @@ def test_expressions_mean_what_they_mean_in_pytorch(expressions):
         each = zip(scores, rows, keys, strict=True)
         meant = torch.stack([function(*scalars).float() for scalars in each])
         torch.testing.assert_close(found, meant, rtol=1e-5, atol=1e-5)
+
+
+def test_a_stack_hides_the_tiles_that_operators_hide():
+    """Its reductions are the operators themselves, whose values over intervals are known."""
+
+    def stacked(b, h, q_idx, kv_idx):
+        return torch.stack([q_idx >= kv_idx, q_idx - kv_idx < 100]).all()
+
+    def operated(b, h, q_idx, kv_idx):
+        return (q_idx >= kv_idx) & (q_idx - kv_idx < 100)
+
+    first, second = (trace(None, f, reads_of(f).numbers_in_code()) for f in (stacked, operated))
+    assert expression(first.mask) == expression(second.mask)
+    assert first.tracer.params == second.tracer.params

@@ -58,6 +58,11 @@ CALLS = [
     (scored(lambda s, q, kv: s + TABLE[q].int().mean()), TypeError, "of torch.int32; convert it w"),
     (scored(lambda s, q, kv: s + TABLE[q].unsqueeze(0)), TypeError, "unsqueeze() of what has a d"),
     (scored(lambda s, q, kv: torch.isin(TABLE[q], WIDE[q])), TypeError, "isin() of what has a di"),
+    (scored(lambda s, q, kv: torch.stack([s, TABLE[q]])), TypeError, "calls stack() of what has "
+     "a dimension or is a number; join scalar tensors alone"),
+    (scored(lambda s, q, kv: s + torch.stack([s, s])), TypeError, "scalar tensor, got one of"),
+    (scored(lambda s, q, kv: torch.stack([s, s])[q]), TypeError, "indexes a computed tensor of"),
+    (scored(lambda s, q, kv: (torch.stack([s, s]) * WIDE[q]).sum()), TypeError, "of 2 and 7 elem"),
     (scored(lambda s, q, kv: TABLE[s, 0]), TypeError, "indexes a tensor of shape [3, 5] by torch."),
     (scored(lambda s, q, kv: TABLE[q, 1:]), TypeError, "every index must be a whole number"),
     (scored(lambda s, q, kv: TABLE[q, 5]), IndexError, "score_mod reads index 5 of dimension 1 of"),

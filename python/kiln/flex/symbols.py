@@ -198,9 +198,16 @@ class Rows(Stub):
 def read(tracer: Tracer, tensor: torch.Tensor, known: tuple[Node, ...], index: Any) -> Any:
     """The value of tensor[*known][index], for an index of integers, stubs and tensors of one
     dimension."""
-    from .vectors import Vector, vector_of
+    from .vectors import Stack, Vector, stack, vector_of
 
     items = index if isinstance(index, tuple) else (index,)
+    stacks = [item for item in items if isinstance(item, Stack)]
+    if stacks and len({len(item) for item in stacks}) == 1:
+        chosen = [
+            tuple(item[place] if isinstance(item, Stack) else item for item in items)
+            for place in range(len(stacks[0]))
+        ]
+        return stack(tracer, [read(tracer, tensor, known, each) for each in chosen])
     if len(known) + len(items) > tensor.dim():
         raise IndexError(
             f"flex_attention: {tracer.what} gives {len(known) + len(items)} indices to a tensor of "

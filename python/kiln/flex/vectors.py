@@ -3,13 +3,16 @@ it has to a scalar, by a loop in the kernel."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from . import arithmetic
-from .nodes import INDEX, Node, constant, convert
+from .nodes import INDEX, Node, constant, convert, promoted
 from .symbols import Rows, Stub, Symbol, is_number
 from .tracer import Tracer
 
@@ -52,6 +55,23 @@ class Vector(Stub):
         )
 
 
+class Stack(Vector):
+    """A tensor of one dimension of which each element is an expression of its own. No loop is
+    needed to reduce it, and masks that it decides are known over intervals as `|` and `&` are."""
+
+    def __init__(self, tracer: Tracer, nodes: list[Node]) -> None:
+        super().__init__(tracer, nodes[0], len(nodes))
+        self.nodes = nodes
+
+    def __iter__(self) -> Any:
+        return (Symbol(self.tracer, node) for node in self.nodes)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, int) and -self.length <= index < self.length:
+            return Symbol(self.tracer, self.nodes[index])
+        return super().__getitem__(index)
+
+
 def vector_of(tracer: Tracer, value: Any) -> Vector | None:
     """The vector that a row of a tensor, or a captured tensor of one dimension, is."""
     if isinstance(value, Vector):
@@ -74,22 +94,51 @@ def each(
 ) -> Vector | Node:
     """The operation of scalars on each element: of its vectors and scalars, one of which a vector
     of one element stands for."""
-    vectors: list[Vector] = []
-
-    def scalar(value: Any) -> Any:
-        vector = vector_of(tracer, value)
-        if vector is None:
-            return value
-        vectors.append(vector)
-        return Symbol(tracer, vector.node)
-
-    node = operation(tracer, *map(scalar, args), **{k: scalar(v) for k, v in kwargs.items()})
+    values: dict[int | str, Vector | None] = {
+        place: vector_of(tracer, value) for place, value in enumerate(args)
+    }
+    values |= {name: vector_of(tracer, value) for name, value in kwargs.items()}
+    vectors = [vector for vector in values.values() if vector is not None]
     if not vectors:
-        return node
+        return operation(tracer, *args, **kwargs)
     lengths = sorted({vector.length for vector in vectors} - {1})
     if len(lengths) > 1:
         raise _lengths_differ(tracer, *lengths)
-    return Vector(tracer, node, lengths[0] if lengths else 1)
+
+    def with_scalars(node_of: Callable[[Vector], Node]) -> Node:
+        def scalar(place: int | str, value: Any) -> Any:
+            vector = values[place]
+            return value if vector is None else Symbol(tracer, node_of(vector))
+
+        own = {name: scalar(name, value) for name, value in kwargs.items()}
+        return operation(tracer, *itertools.starmap(scalar, enumerate(args)), **own)
+
+    if not any(isinstance(vector, Stack) for vector in vectors):
+        return Vector(tracer, with_scalars(lambda vector: vector.node), max(lengths, default=1))
+    parts = [functools.partial(node_at, place=place) for place in range(lengths[0])]
+    return Stack(tracer, [with_scalars(part) for part in parts])
+
+
+def _pairwise(
+    tracer: Tracer, operation: Callable[[Node, Node], Node], first: Stub, second: Stub
+) -> Vector:
+    made = each(tracer, lambda _, x, y: operation(x.node, y.node), (first, second), {})
+    assert isinstance(made, Vector)  # as one of both is
+    return made
+
+
+def node_at(vector: Vector, place: int) -> Node:
+    """One element of a vector."""
+    if isinstance(vector, Stack):
+        return vector.nodes[place]
+    done = {id(INDEX): constant(place, torch.int32)}
+
+    def at(node: Node) -> Node:
+        if id(node) not in done and node.args:
+            done[id(node)] = replace(node, args=tuple(map(at, node.args)))
+        return done.get(id(node), node)
+
+    return at(vector.node)
 
 
 def _lengths_differ(tracer: Tracer, first: int, second: int, *_: int) -> TypeError:
@@ -136,16 +185,19 @@ def _dot(tracer: Tracer, input: Any, other: Any) -> Any:
     first, second = _along(tracer, "dot", input, None), _along(tracer, "dot", other, None)
     if first.length != second.length:
         raise _lengths_differ(tracer, first.length, second.length)
-    product = arithmetic.multiply(first.node, second.node)
-    return _joined(Vector(tracer, product, first.length), "sum_of", product.dtype, False)
+    products = _pairwise(tracer, arithmetic.multiply, first, second)
+    return _joined(products, "sum_of", products.dtype, False)
 
 
 def _isin(tracer: Tracer, elements: Any, test_elements: Any, *, invert: bool = False) -> Any:
     vector = _along(tracer, "isin", test_elements, None)
     if not isinstance(elements, Symbol):
         raise tracer.refuse("calls isin() of what has a dimension; look for one scalar")
-    pair = arithmetic.common(elements.node, vector.node)
-    found = Vector(tracer, arithmetic.order("!=" if invert else "==", *pair), vector.length)
+
+    def compare(first: Node, second: Node) -> Node:
+        return arithmetic.order("!=" if invert else "==", *arithmetic.common(first, second))
+
+    found = _pairwise(tracer, compare, elements, vector)
     return _joined(found, "all_of" if invert else "any_of", torch.bool, False)
 
 
@@ -176,7 +228,29 @@ def squeeze(tracer: Tracer, input: Any, dim: int = -1) -> Any:
     return input if vector is None or vector.length > 1 else Symbol(tracer, vector.node)
 
 
-SHAPES: dict[str, Callable[..., Any]] = {"unsqueeze": unsqueeze, "squeeze": squeeze}
+def stack(tracer: Tracer, tensors: Any, dim: int = 0) -> Any:
+    """A vector of these scalars, of the dtype that they have in common."""
+    from .functions import node_of
+
+    if not tensors or dim not in (0, -1) or any(is_number(x) or x.dim() != 0 for x in tensors):
+        raise tracer.refuse(
+            "calls stack() of what has a dimension or is a number; join scalar tensors alone"
+        )
+    nodes = [node_of(tracer, tensor) for tensor in tensors]
+    dtype = functools.reduce(promoted, (node.dtype for node in nodes))
+    nodes = [convert(node, dtype) for node in nodes]
+    return Stack(tracer, nodes) if len(nodes) > 1 else Vector(tracer, nodes[0], 1)
+
+
+SHAPES: dict[str, Callable[..., Any]] = {
+    "unsqueeze": unsqueeze, "squeeze": squeeze, "stack": stack,
+}  # fmt: skip
+# How two elements of a stack are joined, by the function that reduces others in a loop.
+JOINS: dict[str, Callable[[Node, Node], Node]] = {
+    "sum_of": arithmetic.add, "max_of": arithmetic.maximum, "min_of": arithmetic.minimum,
+    "any_of": functools.partial(arithmetic.bits, "|"),
+    "all_of": functools.partial(arithmetic.bits, "&"),
+}  # fmt: skip
 
 
 def _along(tracer: Tracer, name: str, value: Any, dim: Any) -> Vector:
@@ -196,7 +270,9 @@ def _along(tracer: Tracer, name: str, value: Any, dim: Any) -> Vector:
 
 def _joined(vector: Vector, function: str, dtype: torch.dtype, keeps: bool) -> Any:
     node = convert(vector.node, dtype)
-    if vector.length > 1:
+    if isinstance(vector, Stack):
+        node = functools.reduce(JOINS[function], (convert(x, dtype) for x in vector.nodes))
+    elif vector.length > 1:
         form = f"kiln::{function}({{0}}, [&](int i) {{{{ return {{body}}; }}}})"
         low = 0 if node.is_never_negative else None
         count = vector.tracer.count(vector.length)
