@@ -183,7 +183,7 @@ TEST_CASE("each row is compiled for one of the archs that share rows, in the end
 TEST_CASE("each row of attention and GEMM gets its turn, and waits otherwise") {
   std::map<std::string, int> turns;  // of each row
   std::set<std::string> turning;     // rows of attention and GEMM
-  constexpr int kSeeds = 40;
+  constexpr int kSeeds = 64;
   const auto all = all_samples(arch_index({9, 0}));
   for (int seed = 0; seed < kSeeds; ++seed) {
     const TestSettings settings(std::to_string(seed).c_str(), false);
