@@ -194,7 +194,7 @@ void test_kernel(const Specialization& spec, const Arguments& arguments, Totals&
       continue;
     }
     ++run;
-    // One that has a reason to survive mostly does, after as many runs as there are seeds.
+    // A mutant that has a reason mostly survives all of its runs, so it gets fewer.
     const std::string_view reason = why_equivalent(spec, mutant, ptx);
     const int seeds =
         reason.empty() ? arguments.seeds : std::min(arguments.seeds, kSeedsOfExplained);

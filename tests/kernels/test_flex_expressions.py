@@ -111,7 +111,7 @@ def vectors():
 
 
 def stacks():
-    """What becomes of scalars that torch.stack() joins: no loop."""
+    """Functions that join scalars by torch.stack(), whose reductions are no loops."""
     generator = torch.Generator().manual_seed(3)
     rows = torch.randn(64, 3, generator=generator)
     numbers = torch.randn(64, generator=generator).half()

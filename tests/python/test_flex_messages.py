@@ -59,7 +59,7 @@ CALLS = [
     (scored(lambda s, q, kv: s + TABLE[q].unsqueeze(0)), TypeError, "unsqueeze() of what has a d"),
     (scored(lambda s, q, kv: torch.isin(TABLE[q], WIDE[q])), TypeError, "isin() of what has a di"),
     (scored(lambda s, q, kv: torch.stack([s, TABLE[q]])), TypeError, "calls stack() of what has "
-     "a dimension or is a number; join scalar tensors alone"),
+     "a dimension; join scalar tensors alone"),
     (scored(lambda s, q, kv: s + torch.stack([s, s])), TypeError, "scalar tensor, got one of"),
     (scored(lambda s, q, kv: torch.stack([s, s])[q]), TypeError, "indexes a computed tensor of"),
     (scored(lambda s, q, kv: (torch.stack([s, s]) * WIDE[q]).sum()), TypeError, "of 2 and 7 elem"),

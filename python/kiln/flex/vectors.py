@@ -232,10 +232,9 @@ def stack(tracer: Tracer, tensors: Any, dim: int = 0) -> Any:
     """A vector of these scalars, of the dtype that they have in common."""
     from .functions import node_of
 
-    if not tensors or dim not in (0, -1) or any(is_number(x) or x.dim() != 0 for x in tensors):
-        raise tracer.refuse(
-            "calls stack() of what has a dimension or is a number; join scalar tensors alone"
-        )
+    # PyTorch itself refuses what is no tensor.
+    if dim not in (0, -1) or any(tensor.dim() != 0 for tensor in tensors):
+        raise tracer.refuse("calls stack() of what has a dimension; join scalar tensors alone")
     nodes = [node_of(tracer, tensor) for tensor in tensors]
     dtype = functools.reduce(promoted, (node.dtype for node in nodes))
     nodes = [convert(node, dtype) for node in nodes]
