@@ -28,14 +28,19 @@ namespace kiln {
 // first and the last, and between them costs grow evenly.
 struct SequenceCosts {
   u32 tiles = 0;
-  u32 first = 0;    // of the first tile
-  int slope = 0;    // from tile to tile, in 1/64
-  u32 longest = 0;  // steps of keys of the longest tile
+  u32 first = 0;  // of the first tile
+  int slope = 0;  // from tile to tile, in 1/64
 
   // Returns the units of the tiles before the i-th.
   __device__ __forceinline__ u32 before(u32 i) const {
     const i64 grown = i64{slope} * (i64{i} * (i64{i} - 1) / 2) >> 6;
     return i * first + static_cast<u32>(grown);
+  }
+  // Returns the steps of keys of the longest tile, each of which costs `ends` units beside them. It
+  // is not kept: three math warpgroups leave the scheduler warp no register for it (D64).
+  __device__ __forceinline__ u32 longest(u32 ends) const {
+    if (tiles == 0) return 0;
+    return first - ends + ceil_div(static_cast<u32>(max(slope, 0)) * (tiles - 1), 64u);
   }
 };
 
@@ -144,7 +149,7 @@ class SequenceShares : TileSize {
       const SequenceCosts costs = cut(own);
       all.units += units_of(costs);
       all.tiles += costs.tiles * columns_.count();
-      all.longest = max(all.longest, costs.longest);
+      all.longest = max(all.longest, own.longest(tile_ends()));
       if ((first += 32) >= p_.call.batch) break;
       own = measure(first);
     }
@@ -185,7 +190,8 @@ class SequenceShares : TileSize {
   // As longest_ says.
   __device__ __forceinline__ SequenceCosts cut(SequenceCosts costs) const {
     if (longest_ != 0) {
-      costs.first = max(static_cast<u32>(ceil_div(costs.longest, longest_)), 1u), costs.slope = 0;
+      const u32 longest = costs.longest(tile_ends());
+      costs.first = max(static_cast<u32>(ceil_div(longest, longest_)), 1u), costs.slope = 0;
     }
     return costs;
   }
@@ -205,7 +211,6 @@ class SequenceShares : TileSize {
     };
     const u32 first_steps = steps(0), last_steps = steps(costs.tiles - 1);
     costs.first = tile_ends() + first_steps;
-    costs.longest = max(first_steps, last_steps);
     costs.slope = static_cast<int>(last_steps - first_steps) * 64 /
                   static_cast<int>(max(costs.tiles - 1, 1u));
     return costs;
