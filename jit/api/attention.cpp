@@ -15,6 +15,12 @@ namespace kiln {
 namespace {
 
 ExplainedCall explained(const AttentionProblem& problem) {
+  const AttentionTraits& traits = problem.traits;
+  if (traits.storage != Storage::dense && !traits.byte_queries) {
+    return {problem.op, "",
+            "few queries of many keys, of heads that share KV heads: computed as sequences of one "
+            "length"};
+  }
   const TunedAttention* entry = problem.measured;
   if (entry == nullptr) return {problem.op};
   return {problem.op, "",

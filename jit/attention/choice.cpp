@@ -208,6 +208,17 @@ std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int
   return specs;
 }
 
+std::vector<Specialization> kernels_of_calls(const AttentionTraits& traits, int arch) {
+  std::vector<Specialization> specs = attention_kernels(traits, arch);
+  if (!may_be_sequences(traits)) return specs;
+  AttentionTraits of_sequences = traits;
+  of_sequences.storage = Storage::ragged;
+  for (int row : rows_as_sequences(of_sequences, arch)) {
+    specs.emplace_back(kFlashAttentionSm90, arch, row, of_sequences);
+  }
+  return specs;
+}
+
 double flops_of(const AttentionProblem& problem) {
   const AttentionTraits& traits = problem.traits;
   const double queries = traits.storage == Storage::dense

@@ -265,8 +265,11 @@ void settle(Traits& words, const UserTexts&, int) {
   words = std::bit_cast<Traits>(traits);
 }
 
-std::vector<Specialization> kernels(const Traits& words, int arch, Kernels) {
-  return attention_kernels(as<AttentionTraits>(words), arch);
+// A tile is one of the spec's own storage.
+std::vector<Specialization> kernels(const Traits& words, int arch, Kernels which) {
+  const auto traits = as<AttentionTraits>(words);
+  return which == Kernels::chosen ? kernels_of_calls(traits, arch)
+                                  : attention_kernels(traits, arch);
 }
 
 constexpr Template kTemplates[] = {

@@ -197,6 +197,10 @@ bool resolve_attention_sm90(AttentionProblem& problem, const runtime::Device& de
   Step& step = problem.recipe.first();
   std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
   if (!have_maps(params, size_of(traits.q))) return false;
+  const bool may_choose = may_split && launch.measured == nullptr;
+  if (may_choose && resolve_as_sequences(problem, device, cost_of(problem, launch, sm_count))) {
+    return true;
+  }
   const std::int64_t tiles = launch.heads * launch.tiles * launch.splits;
   if (tiles > 0x7fffffff - 2 * sm_count) return false;
   step.spec = Specialization(kFlashAttentionSm90, arch, launch.row, traits);

@@ -58,12 +58,14 @@ int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) 
   return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
 }
 
-int most_fill(const AttentionSm90Config& config, const AttentionTraits& traits) {
-  return config.splits && traits.storage != Storage::dense ? 0 : config.unless_fills;
-}
-
 bool serves_page(const AttentionSm90Config& config, int page) {
   return page % config.min_page == 0;
+}
+
+bool serves_keys(const AttentionSm90Config& config, const AttentionLengths& lengths) {
+  const int least =
+      lengths.is_narrow ? std::max(config.min_keys, config.min_window) : config.min_keys;
+  return lengths.keys >= least && serves_page(config, lengths.page);
 }
 
 bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
@@ -74,14 +76,14 @@ bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
   if (config.windows && !is_window && !(config.reads && is_read)) return false;
   const int most = most_keys(config, traits);
   if (most != 0 && lengths.keys > most) return false;
-  if (lengths.keys < config.min_keys || !serves_page(config, lengths.page)) return false;
+  if (!serves_keys(config, lengths)) return false;
   const auto padded = [&](std::int64_t rows) { return (lengths.queries + rows - 1) / rows * rows; };
   const bool is_even = traits.storage == Storage::dense && !lengths.is_narrow && !is_read;
   if (config.unless_fits != 0 && is_even && lengths.queries > 512 &&
       padded(config.unless_fits) <= padded(config.block_q)) {
     return false;
   }
-  const int fills = most_fill(config, traits);
+  const int fills = config.unless_fills;
   return fills == 0 || lengths.queries * 100 < padded(fills) * 95;
 }
 

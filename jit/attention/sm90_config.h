@@ -30,6 +30,9 @@ struct AttentionSm90Config {
   bool turns;             // warpgroups issue their products in turns
   bool splits = false;    // two or more CTAs share the keys of a query tile
   bool grouped = false;   // see groups_heads()
+  // Only where sequences have lengths of their own: one of several rows that the cost decides
+  // among.
+  bool by_cost = false;
   // For quantised caches: a warpgroup more widens the elements, or two warps transpose values.
   AttentionFactors factors = AttentionFactors::halves;
   Work work;  // the heaviest that it serves
@@ -41,6 +44,7 @@ struct AttentionSm90Config {
   int max_keys = 0;              // for calls in which a query sees at most so many; 0: any
   int max_keys_read = max_keys;  // the same where only_masks_read()
   int min_keys = 0;              // for calls in which a query may see so many; 0: any
+  int min_window = 0;            // for windows in which a query may see so many
   int min_page = 1;              // for pages of a multiple of so many keys
   // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.
   int unless_fills = 0;
@@ -78,13 +82,11 @@ struct AttentionLengths {
   bool is_narrow;              // of more than it sees
   int page = 0;                // keys of a page whose rows the copy engine may bring; 0: no pages
 };
-// Whether the row's kernel is meant for such pages.
+// Whether the row's kernel is meant for such pages, and for so many keys in such pages.
 bool serves_page(const AttentionSm90Config& config, int page);
+bool serves_keys(const AttentionSm90Config& config, const AttentionLengths& lengths);
 // The most keys that a query may see in calls that a row admits; 0: any.
 int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits);
-// A row's unless_fills as far as it counts: no tile of 192 rows has splits where sequences have
-// lengths of their own.
-int most_fill(const AttentionSm90Config& config, const AttentionTraits& traits);
 bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
             const AttentionLengths& lengths);
 int thread_count(const AttentionSm90Config& config);

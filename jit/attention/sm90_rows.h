@@ -30,6 +30,17 @@ inline bool may_group_heads(const AttentionTraits& traits) {
          !traits.variant_has_distance_bias();
 }
 
+// Says whether a row's kernel has registers for cuts that the device makes. Three math warpgroups
+// have none for code at every logit beside them. Where keys or values have up to 64 columns, those
+// of windows and of flags of sequences spill 28 to 36 bytes.
+inline bool has_registers_for_shares(const AttentionSm90Config& config,
+                                     const AttentionTraits& traits, Work work) {
+  if (traits.storage == Storage::dense || config.block_q <= 128) return true;
+  const bool has_plain_mask = traits.mask == Mask::none || traits.mask == Mask::causal;
+  const bool is_wide = std::min(traits.head_dim, traits.head_dim_v) > 64;
+  return work == Work::light && (is_wide || has_plain_mask);
+}
+
 // Calls `use(row)` for the rows of the form among which calls choose, the first of which may admit
 // some lengths only and the last of which admits all; stops where it returns true.
 template <class Use>
@@ -52,8 +63,8 @@ void for_each_sm90_row(const AttentionTraits& traits, int arch, Sm90Form form, U
   const auto serves = [&](const AttentionSm90Config& config) {
     if (config.pages == (is_paged ? Pages::none : Pages::only)) return false;
     if (config.windows && traits.mask != Mask::window && !traits.variant_masks()) return false;
-    // Three math warpgroups have no registers for cuts that the device makes.
-    if (splits && traits.storage != Storage::dense && config.block_q > 128) return false;
+    if (traits.storage == Storage::dense && config.by_cost) return false;
+    if (splits && !has_registers_for_shares(config, traits, work)) return false;
     return splits == config.splits && form.grouped == config.grouped && factors == config.factors &&
            traits.head_dim >= config.min_dim && traits.head_dim <= config.max_dim &&
            traits.head_dim_v <= config.max_dim_v && work <= config.work &&
@@ -62,8 +73,8 @@ void for_each_sm90_row(const AttentionTraits& traits, int arch, Sm90Form form, U
   const auto configs = attention_sm90_configs();
   for (std::size_t row = 0; row < configs.size(); ++row) {
     if (!serves(configs[row])) continue;
-    const bool admits_all = most_keys(configs[row], traits) == 0 &&
-                            most_fill(configs[row], traits) == 0 && configs[row].min_keys == 0;
+    const bool admits_all = most_keys(configs[row], traits) == 0 && !configs[row].by_cost &&
+                            configs[row].unless_fills == 0 && configs[row].min_keys == 0;
     if (use(static_cast<int>(row)) || admits_all) return;
   }
 }

@@ -47,9 +47,15 @@ bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
 // Larger groups have one query in a tile, or none.
 constexpr int kMostGroup = 64;
 
+// Whether all sequences have as many queries as the bound says.
+bool have_equal_queries(const AttentionProblem& problem) {
+  return problem.tokens == std::int64_t{problem.batch} * problem.len_q;
+}
+
 // Whether another launch computes all sequences but one, see varlen_choice.cpp.
 bool decodes_others(const AttentionProblem& problem, const AttentionSm90Config& config) {
-  return rows_of_others(problem) <= (config.splits ? kDecodedRowsBesideShares : kDecodedRows);
+  return !have_equal_queries(problem) &&
+         rows_of_others(problem) <= (config.splits ? kDecodedRowsBesideShares : kDecodedRows);
 }
 
 // The query tiles of a row have rows of one head of the call, or of all that share a KV head.
@@ -120,6 +126,21 @@ double cost_of(const AttentionProblem& problem, int row, int sm_count) {
   return std::max(std::ceil(rounds) * rows - decoding, rounds * rows) * problem.keys;
 }
 
+// The row of the form of least cost. -1: none.
+template <class Cost>
+int least_row(const AttentionTraits& traits, int arch, const AttentionLengths& lengths,
+              Sm90Form form, Cost cost_of_row) {
+  int best = -1;
+  double least = 0;
+  for_each_sm90_row(traits, arch, form, [&](int row) {
+    if (!serves_keys(sm90_config_at(row), lengths)) return false;
+    const double cost = cost_of_row(row);
+    if (best < 0 || cost < least) best = row, least = cost;
+    return false;
+  });
+  return best;
+}
+
 // The row of the fastest whole tiles. -1: none.
 int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, int arch,
               int sm_count) {
@@ -129,19 +150,20 @@ int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, 
     const AttentionSm90Config& config = sm90_config_at(row);
     return static_cast<double>(form_of(problem, config, sm_count).tiles) * rows_of(config);
   };
-  const int grouped = first_sm90_row(problem.traits, arch, lengths, {.grouped = true});
-  const bool groups = grouped >= 0 &&
-                      form_of(problem, sm90_config_at(grouped), sm_count).heads > 1 &&
-                      work_of_tiles(grouped) < 0.99 * work_of_tiles(best);
-  if (groups) best = grouped;
+  const int grouped = least_row(problem.traits, arch, lengths, {.grouped = true}, work_of_tiles);
+  const bool may_group =
+      grouped >= 0 && form_of(problem, sm90_config_at(grouped), sm_count).heads > 1;
+  // Beside a launch that decodes other sequences, 0.92 to 0.98 of the work took 1.02 of the time.
+  const bool has_others = problem.batch > 1 && decodes_others(problem, sm90_config_at(best));
+  const double least = (has_others ? 0.9 : 0.99) * work_of_tiles(best);
+  if (may_group && work_of_tiles(grouped) < least) best = grouped;
   // Fewer rows may make one round less of many keys, and shorten the longest tile of few. Where all
   // sequences are as long as the bound, more or fewer rows may pad them less; up to 1k keys, the
   // table's order is by measurements.
   const bool is_uneven = !evens_out(problem) && problem.keys >= 4096;
   const bool has_few =
       is_triangle(problem) && rounds_of(problem, sm90_config_at(best), sm_count) < 2;
-  const bool are_equal =
-      problem.keys > 1024 && problem.tokens == std::int64_t{problem.batch} * problem.len_q;
+  const bool are_equal = problem.keys > 1024 && have_equal_queries(problem);
   if (!is_uneven && !has_few && !are_equal) return best;
   for_each_sm90_row(problem.traits, arch, {}, [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
@@ -187,27 +209,52 @@ bool is_mixed(const AttentionProblem& problem) {
   return 4 * problem.tokens < std::int64_t{3} * problem.batch * problem.len_q;
 }
 
+// The time of shares of a row's tiles, cut one by one or end to end, as cost_of().
+double cost_of_shares(const AttentionProblem& problem, int row, int sm_count) {
+  const AttentionSm90Config& config = sm90_config_at(row);
+  const TileForm form = form_of(problem, config, sm_count);
+  const AloneCut cut = cut_alone(problem, config, form, sm_count);
+  const double keys = problem.keys, rows = rows_of(config);
+  // What shares cost beside their products, in products of rows and keys. A tile of three math
+  // warpgroups is joined row by row, see templates/attention/sm90/combine_rows.cuh: that takes 3 us
+  // longer, and 0.5 to 1 us for each piece of a tile.
+  double ends = 333e3;
+  if (config.block_q > 128) {
+    const std::int64_t tiles = std::max<std::int64_t>(form.tiles, 1);
+    ends += 50e3 + 8e3 * static_cast<double>(cut.pieces > 0 ? cut.pieces : sm_count / tiles + 1);
+  }
+  if (cut.pieces > 0) return cut.rounds * keys * rows + ends;
+  // Equal shares read the same keys at different times, and each head its own. Whole tiles of
+  // several sequences even out better than their rounds say.
+  const double traffic = form.heads == 1 ? 1.1 : problem.batch > 1 ? 1.03 : 1.0;
+  return (rounds_of(problem, config, sm_count) * keys * rows + ends) * traffic;
+}
+
+// The row of the fastest shares. -1: none.
+int shared_row(const AttentionProblem& problem, const AttentionLengths& lengths, int arch,
+               int sm_count) {
+  return least_row(problem.traits, arch, lengths, {.splits = true}, [&](int row) {
+    // The longest tile of a triangle decides: 2k, 8/1 heads, take 35 us with 128 rows, 43 with 192.
+    if (evens_out(problem)) return rows_of(sm90_config_at(row));
+    return cost_of_shares(problem, row, sm_count);
+  });
+}
+
 // Whether CTAs share the keys of query tiles, as templates/attention/sm90/sequence_shares.cuh says:
 // where the whole tiles of row `whole` leave multiprocessors without work for longer than it takes
 // to find, begin and join shares.
 bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_count) {
   if (problem.keys < 2 * kLeastSplitKeys) return false;
-  const AttentionSm90Config& of_shares = sm90_config_at(shared);
-  const double rounds = rounds_of(problem, of_shares, sm_count);
-  // Lengths that differ leave even more without work than is seen here.
-  if (rounds <= 1) return true;
+  const double rounds = rounds_of(problem, sm90_config_at(shared), sm_count);
+  // Lengths that differ leave even more without work than is seen here. Equal ones may fill the
+  // round well enough: of one sequence, 0.67 of it did not, 0.91 did.
+  const double least_fill = problem.batch == 1 ? 0.85 : 0.5;
+  const bool may_fill = !evens_out(problem) && !is_mixed(problem) && rounds > least_fill;
+  if (rounds <= 1 && !may_fill) return true;
   if (evens_out(problem)) return false;
   // A single round takes as long as the longest tile, while the others' multiprocessors wait.
   if (is_mixed(problem) && rounds_of(problem, sm90_config_at(whole), sm_count) <= 1) return true;
-  // In keys: what shares cost beside theirs. They also read the same keys at different times, if
-  // they are equal.
-  constexpr double kEnds = 2600, kTraffic = 1.08;
-  const AloneCut alone =
-      cut_alone(problem, of_shares, form_of(problem, of_shares, sm_count), sm_count);
-  const double taken = alone.pieces > 0 ? alone.rounds * problem.keys + kEnds
-                                        : (rounds * problem.keys + kEnds) * kTraffic;
-  const double shares = taken * rows_of(of_shares);
-  return shares < 0.95 * cost_of(problem, whole, sm_count);
+  return cost_of_shares(problem, shared, sm_count) < 0.97 * cost_of(problem, whole, sm_count);
 }
 
 // -1: none.
@@ -220,22 +267,16 @@ int varlen_row(const AttentionProblem& problem, int page, int arch, int sm_count
   lengths.page = page;
   const int whole = whole_row(problem, lengths, arch, sm_count);
   if (whole < 0 || !may_split) return whole;
-  const int shared = first_sm90_row(problem.traits, arch, lengths, {.splits = true});
+  const int shared = shared_row(problem, lengths, arch, sm_count);
   return shared >= 0 && shares_keys(problem, whole, shared, sm_count) ? shared : whole;
 }
 
-}  // namespace
-
-bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
-                      bool may_split, std::size_t& workspace) {
+// Completes a step of whichever row; false if it does not serve the call.
+bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device& device, int row,
+              int page, bool may_split, std::size_t& workspace) {
   const int arch = arch_of(device), sm_count = device.info().sm_count;
   AttentionVarlenParams params;
   std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
-  const bool is_paged = problem.traits.storage == Storage::paged;
-  // Padding moves the keys of a tile, so that its boxes would straddle pages.
-  const int page = !is_paged ? 0 : problem.padded_keys ? 1 : params.page_size;
-  const int row = varlen_row(problem, page, arch, sm_count, may_split);
-  if (row < 0) return false;
   const AttentionSm90Config& config = sm90_config_at(row);
   const bool are_bytes = config.factors == AttentionFactors::bytes;
   if (!have_maps(params, are_bytes ? 1 : size_of(problem.traits.q))) return false;
@@ -256,7 +297,7 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   int box_rows = config.block_kv;
   if (config.factors == AttentionFactors::widened) {
     box_rows = 0;
-  } else if (is_paged) {
+  } else if (page > 0) {
     // The largest power of two that divides both.
     const auto both = static_cast<unsigned>(page | config.block_kv);
     box_rows = static_cast<int>(both & -both);
@@ -283,6 +324,64 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
       offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, workspace), 0, bytes,
       offsetof(AttentionVarlenParams, call) + offsetof(AttentionParams, nonce));
   return true;
+}
+
+}  // namespace
+
+bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
+                      bool may_split, std::size_t& workspace) {
+  AttentionVarlenParams params;
+  std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
+  const bool is_paged = problem.traits.storage == Storage::paged;
+  // Padding moves the keys of a tile, so that its boxes would straddle pages.
+  const int page = !is_paged ? 0 : problem.padded_keys ? 1 : params.page_size;
+  const int row = varlen_row(problem, page, arch_of(device), device.info().sm_count, may_split);
+  return row >= 0 && fill_row(step, problem, device, row, page, may_split, workspace);
+}
+
+bool may_be_sequences(const AttentionTraits& traits) {
+  AttentionTraits plain;
+  plain.set_dtype(traits.q);
+  plain.mask = traits.mask == Mask::causal ? Mask::causal : Mask::none;
+  plain.head_dim = traits.head_dim, plain.head_dim_v = traits.head_dim_v;
+  return traits == plain;
+}
+
+std::vector<int> rows_as_sequences(const AttentionTraits& traits, int arch) {
+  std::vector<int> rows;
+  for_each_sm90_row(traits, arch, {.splits = true}, [&](int row) {
+    rows.push_back(row);
+    return false;
+  });
+  return rows;
+}
+
+bool resolve_as_sequences(AttentionProblem& problem, const runtime::Device& device, double cost) {
+  // Few queries of many keys: of 4k keys, four batch entries of 512 queries took 1.17 times as
+  // long.
+  const bool has_few = problem.keys >= std::max(4 * problem.len_q, 8192);
+  if (!has_few || group_of(problem) == 1 || !may_be_sequences(problem.traits)) return false;
+  const int arch = arch_of(device), sm_count = device.info().sm_count;
+  problem.traits.storage = Storage::ragged;
+  problem.tokens = std::int64_t{problem.batch} * problem.len_q;
+  Step& step = problem.recipe.first();
+  AttentionVarlenParams params{};
+  std::memcpy(&params.call, step.arguments.bytes().data(), sizeof params.call);
+  const int row = shared_row(problem, lengths_of(problem), arch, sm_count);
+  if (row >= 0 && cost_of_shares(problem, row, sm_count) < 0.97 * cost) {
+    params.group = divisor_of(static_cast<int>(group_of(problem)));
+    params.most_rows = 0x7fffffff;
+    params.tokens = static_cast<int>(problem.tokens);
+    params.rows_k = problem.len_kv, params.entries_k = problem.batch;
+    // The places of the call's tensors stay the same.
+    static_assert(offsetof(AttentionVarlenParams, call) == 0);
+    const AttentionParams before = params.call;
+    step.arguments.set_params(params);
+    if (fill_row(step, problem, device, row, 0, true, problem.recipe.workspace_bytes)) return true;
+    step.arguments.set_params(before);
+  }
+  problem.traits.storage = Storage::dense, problem.tokens = 0;
+  return false;
 }
 
 }  // namespace kiln

@@ -27,6 +27,10 @@ CASES = {
     "window": VarlenCase(lens_q=(140, 66), lens_k=(LONG + 700, 80), window=(1500, 3)),
     "flags": VarlenCase(lens_q=(70, 65), lens_k=(LONG, 600), causal=(True, False)),
     "alibi": VarlenCase(lens_q=(70, 65), lens_k=(LONG, 600), alibi="h", sinks="bf16"),
+    "rows-of-192": VarlenCase(
+        lens_q=(48, 41, 48, 33, 48, 20), lens_k=(700, 90, 1300, 33, 0, 400), heads=8, heads_kv=2,
+        head_dim=128, page=64, loose=50000,
+    ),
     "leftpad": VarlenCase(
         op="kvcache", lens_q=(70, 70), lens_k=(LONG, 700), entries="shuffled", leftpad=(37, 0)
     ),
@@ -46,10 +50,10 @@ CASES = {
     "few-tokens": VarlenCase(
         lens_q=(8, 7, 1, 8, 5), lens_k=(LONG, 300, 900, 8, 1400), heads=32, heads_kv=4, page=16
     ),
-    # More tiles than multiprocessors: all are laid end to end.
+    # More tiles than multiprocessors, of 128 rows: all are laid end to end.
     "end-to-end": VarlenCase(
         head_dim=8, page=64, lens_q=(65,) * 68 + (130,), loose=3000, heads=2, heads_kv=1,
-        lens_k=(*(1300 if b % 8 == 3 else 65 + 9 * b % 50 for b in range(68)), 900),
+        softcap=3.0, lens_k=(*(1300 if b % 8 == 3 else 65 + 9 * b % 50 for b in range(68)), 900),
     ),
 }  # fmt: skip
 # Blocks have up to six pieces, which are more than the plan says of one.

@@ -23,7 +23,7 @@ PRINTS = {
     "00_demo": r"(?s)(cold cache: compiled.*){2}(once more: cached.*){2}(registers a thread.*){2}"
     r"attention .* s, relative error \S+ from fp32.*gemm .* s, relative error \S+ from fp32",
     "01_first_call": r"first call .* ms, compiled",
-    "04_prewarm_strict": r"11 compiled, 0 cached(?s:.*)refused, as it should be",
+    "04_prewarm_strict": r"13 compiled, 0 cached(?s:.*)refused, as it should be",
     "07_sdpa_drop_in": r"eager: differs .*\ncompiled: differs",
     "08_read_inspect": r"why: sm_90a path",
     "09_debug_a_kernel": r"race on shared memory: (?s:.*)out-of-bounds access: read of 4 bytes",

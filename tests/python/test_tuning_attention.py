@@ -184,6 +184,19 @@ def test_the_rows_of_a_spec():
     assert {tile.path for tile in tiles} == {"sm_90a"}
 
 
+def test_a_call_that_is_computed_as_sequences_has_a_tile_of_its_own():
+    """A table names rows of dense calls alone, whose tiles may have the same numbers."""
+    few = AttentionCase(1, 20, 8, 16, 1, 30000, "float16", causal=True, window=None)
+    found = explained(few)
+    tile = Tile.of(found)
+    assert found["path"] == "sm_90a" and (tile.path, tile.splits) == ("as sequences", 1)
+    assert str(tile).endswith("as sequences")
+    rows = list(attention_timing.rows_of(found["spec"], "sm_90"))
+    assert rows and all(row.path == "sm_90a" for row in rows)
+    best = Measured({tile: 1.0, rows[0]: 2.0}, tile)
+    assert tune_attention._entry(few, best) is None
+
+
 def test_a_problem_that_no_row_serves_is_an_error():
     few = AttentionCase(1, 16, 2, 64, 2, 100, "float16", causal=True, window=None)
     with (

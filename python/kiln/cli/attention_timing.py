@@ -19,6 +19,7 @@ from .bench_cases import AttentionCase
 from .turns import check_results, take_turns
 
 _PATH = "sm_90a"
+_SEQUENCES = "as sequences"  # of one length: tables do not name the rows of such calls
 _TILE = ("block_q", "block_kv", "stages")
 _ROW_FIELDS = (*_TILE, "warps", "splits")  # of a spec; the others say which rows there are
 _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32)  # the counts of splits that are tried
@@ -32,7 +33,7 @@ _EPSILON = {"bfloat16": 2**-7, "float16": 2**-10}
 class Tile:
     """A row of a config table, and how many thread blocks share the keys of its tiles."""
 
-    path: str  # "sm_90a" or "portable"
+    path: str  # "sm_90a", "portable" or, where a call is computed as sequences, _SEQUENCES
     block_q: int
     block_kv: int
     stages: int
@@ -43,7 +44,7 @@ class Tile:
         """The tile that kiln.explain names."""
         spec = explained["spec"]
         return cls(
-            explained["path"],
+            explained["path"] if spec["storage"] == "dense" else _SEQUENCES,
             spec["block_q"],
             spec["block_kv"],
             spec["stages"],
@@ -174,10 +175,11 @@ def rows_of(spec: Mapping[str, Any], arch: str) -> Iterable[Tile]:
     """Compiles the rows of the sm_90a table among which calls of a spec's properties choose, and
     returns them, those with splits once for each count of splits."""
     properties = {name: value for name, value in spec.items() if name not in _ROW_FIELDS}
+    properties["storage"] = "dense"
     control.prewarm(properties, arch)  # several at a time, which inspect does not do
     tiles = []
     for kernel in control.inspect(properties, arch):
-        if kernel["path"] == _PATH:
+        if kernel["path"] == _PATH and kernel["spec"]["storage"] == "dense":
             counts = _SPLITS if kernel["spec"]["splits"] else (1,)
             tiles += [Tile.of({**kernel, "splits": count}) for count in counts]
     return tiles

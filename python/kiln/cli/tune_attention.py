@@ -146,8 +146,8 @@ def summary(results: list[tuple[AttentionCase, Measured]]) -> dict[str, Any]:
 
 
 def _entry(case: AttentionCase, measured: Measured) -> dict[str, Any] | None:
-    # An entry names a row of the sm_90a table: where the portable kernel is faster, the built-in
-    # choice stays, which takes it.
+    # An entry names a row of the sm_90a table for dense calls: where another kernel is faster, the
+    # built-in choice stays, which takes it.
     best = measured.best
     if best.path != "sm_90a":
         return None

@@ -166,8 +166,9 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   __syncthreads();
   // The register file has 512 registers for each of 128 threads with three math groups or with a
   // warpgroup that converts, 504 with two. Of three groups, those of narrow tiles of keys leave the
-  // scheduler warp registers for masks that read tensors.
-  constexpr bool kIsNarrow = kGroups == 3 && Shape::kBlockKv <= 64;
+  // scheduler warp registers for masks that read tensors, and for shares.
+  constexpr int kNarrow = Config::Storage::kHasShares ? 96 : 64;
+  constexpr bool kIsNarrow = kGroups == 3 && Shape::kBlockKv <= kNarrow;
   // Wide values and a user's code leave none for more reads at a time.
   using Variant = typename Args::Variant;
   constexpr bool kReadsAhead =
