@@ -215,7 +215,7 @@ double cost_of_shares(const AttentionProblem& problem, int row, int sm_count) {
   const TileForm form = form_of(problem, config, sm_count);
   const AloneCut cut = cut_alone(problem, config, form, sm_count);
   const double keys = problem.keys, rows = rows_of(config);
-  // What shares cost beside their products, in products of rows and keys. A tile of three math
+  // Shares cost this beside their products, in products of rows and keys. A tile of three math
   // warpgroups is joined row by row, see templates/attention/sm90/combine_rows.cuh: that takes 3 us
   // longer, and 0.5 to 1 us for each piece of a tile.
   double ends = 333e3;
@@ -227,7 +227,7 @@ double cost_of_shares(const AttentionProblem& problem, int row, int sm_count) {
   // Equal shares read the same keys at different times, and each head its own. Whole tiles of
   // several sequences even out better than their rounds say.
   const double traffic = form.heads == 1 ? 1.1 : problem.batch > 1 ? 1.03 : 1.0;
-  return (rounds_of(problem, config, sm_count) * keys * rows + ends) * traffic;
+  return (static_cast<double>(form.tiles) / sm_count * keys * rows + ends) * traffic;
 }
 
 // The row of the fastest shares. -1: none.
@@ -365,10 +365,10 @@ bool resolve_as_sequences(AttentionProblem& problem, const runtime::Device& devi
   problem.traits.storage = Storage::ragged;
   problem.tokens = std::int64_t{problem.batch} * problem.len_q;
   Step& step = problem.recipe.first();
-  AttentionVarlenParams params{};
-  std::memcpy(&params.call, step.arguments.bytes().data(), sizeof params.call);
   const int row = shared_row(problem, lengths_of(problem), arch, sm_count);
   if (row >= 0 && cost_of_shares(problem, row, sm_count) < 0.97 * cost) {
+    AttentionVarlenParams params{};
+    std::memcpy(&params.call, step.arguments.bytes().data(), sizeof params.call);
     params.group = divisor_of(static_cast<int>(group_of(problem)));
     params.most_rows = 0x7fffffff;
     params.tokens = static_cast<int>(problem.tokens);
