@@ -61,11 +61,11 @@ bool suits(const GemmSm90Config& config, const GemmExtent& extent) {
   return clusters * rows - extent.m < kMostSpare && clusters <= config.cluster;
 }
 
-// The same of rows whose parts of K meet in a workspace: they are measured at M = 128, 256, 384 and
-// 512. At 128, clusters of two are as good (128 x 6144 x 8704: 34.2 us, 35.1 apart), and so are
-// narrow tiles, as each reads weights of its own.
+// The same of rows whose parts of K meet in a workspace: they are measured where M is a multiple of
+// 128 up to 1024. At 128, clusters of two are as good (128 x 6144 x 8704: 34.2 us, 35.1 apart), and
+// so are narrow tiles, as each reads weights of its own.
 bool suits_apart(const GemmSm90Config& config, const GemmExtent& extent, int splits) {
-  constexpr std::int64_t kMostSpare = 16, kMost = 512;
+  constexpr std::int64_t kMostSpare = 16, kMost = 1024;
   const std::int64_t tiles = (extent.m + config.block_m - 1) / config.block_m;
   if (extent.m > kMost || tiles * config.block_m - extent.m >= kMostSpare) return false;
   return tiles == 1 ? config.block_n == 96 && splits > 2 : splits > 1;
@@ -76,9 +76,9 @@ void offer_sm90(Offers& offers, GemmRow row, const GemmTraits& traits, const Gem
   const GemmSm90Config& config = row.sm90();
   // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.04
   // to 1.16 times as long as one of 64, which the model does not see. Those of 128 are measured up
-  // to four of them.
+  // to eight of them.
   constexpr int kMostTokens = 128;
-  const std::int64_t served = config.block_m < kMostTokens ? config.block_m : 4 * kMostTokens;
+  const std::int64_t served = config.block_m < kMostTokens ? config.block_m : 8 * kMostTokens;
   if (config.swapped && extent.m > served && !is_only) return;
   if (!suits(config, extent) && !is_only) return;
   const std::int64_t k_tiles = (extent.k + config.block_k - 1) / config.block_k;

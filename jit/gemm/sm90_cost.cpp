@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "jit/op/occupancy.h"
+#include "templates/gemm/params.h"
 
 namespace kiln {
 namespace {
@@ -33,6 +34,8 @@ constexpr int kShortK = 16;  // K-tiles
 constexpr float kOneFactorShort = 1.15f, kOneFactor = 0.99f;
 constexpr float kFewColumns = 1.06f;
 constexpr float kInTurns = 0.94f;
+// Likewise 8-bit floats with one scale in tiles of 256 columns, which are promoted by halves.
+constexpr float kByHalves = 1.03f;
 
 // In microseconds.
 constexpr float kSm90TileTime = 0.2f;   // of a tile that is written while nothing is multiplied
@@ -50,6 +53,10 @@ constexpr float kApartSum = 8e-5f;    // for each output of each part
 constexpr float kNarrowSplit = 1.5f;  // of tiles of 64 x 64 of 16 bits (46 shapes, M = 40 and 64)
 constexpr float kSm90BytesPerSm = 33000;  // from memory: 4.35 TB/s among 132
 constexpr float kSm90Exposed = 0.46f;     // of the shorter of memory and products
+// A b of more bytes is read again for each group of rows of tiles but the first, which costs such a
+// share of the time that memory takes (444 problems each on an H100 and on an H200).
+constexpr float kStaysInL2 = 2e7f;
+constexpr float kReadAgain = 0.3f;
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -57,6 +64,13 @@ float scaled_clocks(int rows, int columns, bool has_residual, std::int64_t k_til
   if (rows == 128 && columns == 192 && !has_residual) return kInTurns;
   if (rows <= 128) return columns < 256 ? kFewColumns : 1.0f;
   return k_tiles <= kShortK ? kOneFactorShort : kOneFactor;
+}
+
+float promoted_clocks(const GemmTraits& traits, int rows, int columns, std::int64_t k_tiles) {
+  if (traits.block_scaled()) {
+    return scaled_clocks(rows, columns, traits.residual != DType::none, k_tiles);
+  }
+  return is_f8(traits.input) && !traits.fast && columns == 256 ? kByHalves : 1.0f;
 }
 
 float lone_group(const GemmTraits& traits, int columns) {
@@ -70,6 +84,18 @@ float step_clocks(int rows, int columns, const GemmSm90Config& config, const Gem
   const float tensor = r * c / 32 * kTensorClocks * lone;
   const float load = (r + c / static_cast<float>(config.cluster)) * 128 / kLoadBytes;
   return std::max(tensor, load) + kStepClocks;
+}
+
+// How many bytes of b are read from memory beyond the first time.
+float bytes_read_again(const GemmSm90Config& config, const GemmTraits& traits,
+                       const GemmExtent& extent) {
+  const float b = static_cast<float>(extent.n) * static_cast<float>(extent.k) *
+                  static_cast<float>(size_of(traits.input));
+  if (config.swapped || b <= kStaysInL2) return 0;
+  const std::int64_t down =
+      quotient_up(extent.m, static_cast<std::int64_t>(config.block_m) * config.cluster);
+  const int last = gemm_last_group(static_cast<int>(down), config.raster_rows);
+  return b * static_cast<float>(last) * static_cast<float>(extent.batch);
 }
 
 }  // namespace
@@ -104,12 +130,10 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
   const int cluster = config.cluster * (config.apart ? 1 : splits);
   const std::int64_t slots =
       std::int64_t{cluster} * clusters_at_once(cluster, config.residents, sm_count);
-  const float step =
-      step_clocks(rows, columns, config, traits) / kClocks *
-      (traits.block_scaled() ? scaled_clocks(rows, columns, traits.residual != DType::none, k_tiles)
-                             : 1.0f);
-  const float memory =
-      compulsory_bytes(traits, extent) / (kSm90BytesPerSm * static_cast<float>(sm_count));
+  const float step = step_clocks(rows, columns, config, traits) / kClocks *
+                     promoted_clocks(traits, rows, columns, k_tiles);
+  const float rate = kSm90BytesPerSm * static_cast<float>(sm_count);
+  const float memory = compulsory_bytes(traits, extent) / rate;
   const auto outputs = static_cast<float>(rows * columns);
   const float tile_time = kSm90TileTime + kOutputTime * outputs;
   const auto wave_time = [&](std::int64_t active) {
@@ -122,7 +146,7 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
     return std::max(products, bytes) + kSm90Exposed * std::min(products, bytes);
   };
   float time = static_cast<float>(ctas / slots) * wave_time(slots) + wave_time(ctas % slots) +
-               kLastTile * tile_time;
+               kLastTile * tile_time + kReadAgain * bytes_read_again(config, traits, extent) / rate;
   if (config.apart) return time + kApartTime + kApartSum * outputs * static_cast<float>(splits);
   if (config.splits) {
     if (rows == 64 && columns == 64 && size_of(traits.input) == 2) time += kNarrowSplit;

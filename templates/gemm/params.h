@@ -27,7 +27,7 @@ constexpr GemmDivisor gemm_divisor(int value) {
 // How the sm_90a kernel numbers its tiles and divides K, so that a CTA finds its first tile without
 // a division. Tiles are those of clusters.
 struct GemmRaster {
-  int rows;               // of tiles
+  int last_group;         // of rows of tiles
   GemmDivisor per_batch;  // tiles of a batch entry
   GemmDivisor per_group;  // tiles of a group of rows of tiles
   GemmDivisor last_rows;  // rows of tiles of the last group
@@ -37,13 +37,16 @@ struct GemmRaster {
   GemmDivisor tiles;  // of all batch entries
   int parts;          // of K of a tile
 };
+// The last of the groups of `group` rows of tiles, of which there are `rows`. It has the rows that
+// do not fill another one, too: few rows of tiles would read all of B again.
+constexpr int gemm_last_group(int rows, int group) { return rows < group ? 0 : rows / group - 1; }
 // `rows` and `columns` of tiles, at least 1, of the product that wgmma computes.
 constexpr GemmRaster gemm_raster(int rows, int columns, int group) {
-  const int last = rows % group == 0 ? group : rows % group;
-  return {rows,
+  const int last = gemm_last_group(rows, group);
+  return {last,
           gemm_divisor(rows * columns),
           gemm_divisor(group * columns),
-          gemm_divisor(last),
+          gemm_divisor(rows - last * group),
           0,
           0,
           0,

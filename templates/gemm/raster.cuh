@@ -31,17 +31,17 @@ __device__ __forceinline__ int divide(int number, const GemmDivisor& divisor) {
   return static_cast<int>(__umulhi(doubled, divisor.multiplier) >> divisor.shift);
 }
 
-// The same position by the host's divisors.
+// Returns the position of tile `index` by the host's divisors. The last group of kGroup rows of
+// tiles has the rest of them, too.
 template <int kBlockM, int kBlockN, int kGroup>
 __device__ __forceinline__ TilePosition tile_position(const GemmRaster& raster, int index) {
   const int batch = divide(index, raster.per_batch);
   const int in_batch = index - batch * raster.per_batch.value;
-  const int group = divide(in_batch, raster.per_group);
+  const int group = min(divide(in_batch, raster.per_group), raster.last_group);
   const int in_group = in_batch - group * raster.per_group.value;
-  const int first = group * kGroup;
-  const bool whole = raster.rows - first >= kGroup;
+  const bool whole = group < raster.last_group;
   const int column = whole ? in_group / kGroup : divide(in_group, raster.last_rows);
-  const int row = first + in_group - column * (whole ? kGroup : raster.last_rows.value);
+  const int row = group * kGroup + in_group - column * (whole ? kGroup : raster.last_rows.value);
   return {batch, row * kBlockM, column * kBlockN};
 }
 
@@ -50,11 +50,11 @@ __device__ __forceinline__ TilePosition tile_position(const GemmRaster& raster, 
 template <int kBlockM, int kBlockN, int kGroup>
 __device__ __forceinline__ TilePosition tile_position_in_group(const GemmRaster& raster, int rows,
                                                                int index) {
-  const int group = divide(index, raster.per_group);
-  const int in_group = index - group * raster.per_group.value;
-  const int first = group * kGroup, left = rows - first;
-  const int column = left >= kGroup ? in_group / kGroup : in_group / left;
-  const int row = first + in_group - column * (left >= kGroup ? kGroup : left);
+  const int last = gemm_last_group(rows, kGroup);
+  const int group = min(divide(index, raster.per_group), last);
+  const int in_group = index - group * raster.per_group.value, left = rows - group * kGroup;
+  const int column = group < last ? in_group / kGroup : in_group / left;
+  const int row = group * kGroup + in_group - column * (group < last ? kGroup : left);
   return {0, row * kBlockM, column * kBlockN};
 }
 

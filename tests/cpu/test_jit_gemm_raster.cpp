@@ -58,14 +58,25 @@ TEST_CASE("a raster counts the tiles of what wgmma computes") {
   GemmSm90Config config = gemm_sm90_configs()[0];
   config.block_m = 128, config.block_n = 64, config.raster_rows = 8;
   GemmRaster raster = raster_of(1100, 500, 640, config, 1);
-  CHECK((raster.rows == 9 && raster.per_batch.value == 9 * 8));
-  CHECK((raster.per_group.value == 8 * 8 && raster.last_rows.value == 1));
+  CHECK((raster.last_group == 0 && raster.per_batch.value == 9 * 8));
+  CHECK((raster.per_group.value == 8 * 8 && raster.last_rows.value == 9));
   CHECK((raster.part_k_tiles == 10 && raster.longer_parts == 0));
   CHECK(raster_of(0, 500, 640, config, 1).per_batch.value == 8);  // is explained, never computed
   config.swapped = true, config.cluster = 2;
   raster = raster_of(1100, 1000, 640, config, 1);
-  CHECK((raster.rows == 8 && raster.per_batch.value == 8 * 9));
+  CHECK((raster.last_group == 0 && raster.per_batch.value == 8 * 9));
   CHECK((raster.per_group.value == 8 * 9 && raster.last_rows.value == 8));
+}
+
+TEST_CASE("the last group of rows of tiles has the rows that do not fill another") {
+  for (const int group : {4, 6, 8, 16}) {
+    for (int rows = 1; rows <= 5 * group; ++rows) {
+      const GemmRaster raster = gemm_raster(rows, 3, group);
+      CHECK(raster.last_group * group + raster.last_rows.value == rows);
+      CHECK(raster.last_rows.value < 2 * group);
+      CHECK((raster.last_group == 0 || raster.last_rows.value >= group));
+    }
+  }
 }
 
 TEST_CASE("rows of a that a swapped tile has no use for are not loaded, if they are many") {

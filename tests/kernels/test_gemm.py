@@ -273,6 +273,14 @@ def test_rows_that_no_copy_loads(m, config):
     dataclasses.replace(case, batch_a=2, batch_b=2, bias="f32", residual="bf16").check()
 
 
+@pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs compute capability 9.0")
+@pytest.mark.parametrize("config", [(128, 96, 64, 6), (128, 160, 64, 5)], ids=str)
+def test_rows_of_tiles_are_walked_in_groups(config):
+    """Tiles are numbered down four or six rows of them before going right, and the last such group
+    has the rest: 15 rows of tiles are groups of 4, 4 and 7, or of 6 and 9."""
+    GemmCase(dtype="bf16", m=15 * 128 - 5, n=config[1] + 8, k=64, config=config).check()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_has_several_tiles(dtype):
     assert len(tiles(dtype, arch())) >= 3

@@ -86,6 +86,14 @@ def test_groups_of_rows(group):
     group.check()
 
 
+@pytest.mark.skipif(not ON_HOPPER, reason="needs compute capability 9.0")
+def test_rows_of_tiles_of_a_group_are_walked_in_groups():
+    """Tiles are numbered down four rows of them before going right: the 9 rows of tiles of a group
+    are 4 and 5, and the 5 rows of another stay together."""
+    config = (128, 96, 64, 6)
+    GroupedCase(sizes=(9 * 128 - 5, 3, 513), n=200, k=64, config=config).check()
+
+
 def test_offsets_and_counts_that_lie_outside_are_clamped():
     """No content of the array makes the kernel read or write elsewhere: the emulated device and
     memcheck would tell."""

@@ -54,8 +54,8 @@ __device__ __forceinline__ KTiles k_tiles_of(const ClusterPlace<Config>& place,
   return {begin, begin + params.raster.part_k_tiles + (part < longer ? 1 : 0)};
 }
 
-// Clusters that run at the same time compute tiles within kRasterRows rows of tiles, so that they
-// share operands in L2.
+// Clusters that run at the same time compute tiles within kRasterRows rows of tiles, or fewer than
+// twice as many in the last group of rows, so that they share operands in L2.
 template <class Config>
 class MatrixSchedule {
  public:

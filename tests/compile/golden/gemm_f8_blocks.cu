@@ -86,7 +86,7 @@ struct Config {
   static constexpr kiln::Major kMajorRows = kiln::Major::k;
   static constexpr kiln::Major kMajorColumns = kiln::Major::k;
   static constexpr int kBlockM = 128, kBlockN = 160, kStages = 5;
-  static constexpr int kGroups = 2, kCluster = 1, kRasterRows = 8, kResidents = 1;
+  static constexpr int kGroups = 2, kCluster = 1, kRasterRows = 6, kResidents = 1;
   static constexpr bool kPingPong = false, kSplits = false, kApart = false, kSwapped = false, kPromoted = true;
   static constexpr kiln::Access kStores = kiln::Access::vectors;
   static constexpr bool kResidualBoxes = false;
