@@ -8,8 +8,9 @@
 # Three reports are the tools' own:
 # - racecheck does not follow an arrival of one lane for its whole warp, where the others of the warp
 #   meet at __syncwarp() before it. In Hopper's attention it therefore reports the ring through which
-#   the scheduler warp publishes its walk, wherever a CTA computes several query tiles, and the
-#   scales by which a warpgroup multiplied queries beside a quantised cache.
+#   the scheduler warp publishes its walk, wherever a CTA computes several query tiles, the scales by
+#   which a warpgroup multiplied queries beside a quantised cache, and 8-bit values that are cleared
+#   behind a sequence's last one before other warps transpose them.
 # - racecheck ends products of cuBLAS for Hopper in an error of its own, after which no test of the
 #   process runs: the host computes those of attention's references.
 # - memcheck takes the 128 bytes that a product of tilts reads (ALiBi, biases by distance), rows
