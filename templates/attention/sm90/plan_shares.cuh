@@ -14,8 +14,11 @@ namespace kiln {
 
 struct PlannedTileSize {
   const AttentionVarlenParams& p;
+  u32 kept_unit = 0;
   __device__ __forceinline__ int block_q() const { return p.plan_block_q; }
   __device__ __forceinline__ int block_kv() const { return p.plan_block_kv; }
+  __device__ __forceinline__ void keep(u32 unit) { kept_unit = unit; }
+  __device__ __forceinline__ u32 kept() const { return kept_unit; }
 };
 
 template <class Variant>
