@@ -55,6 +55,16 @@ AttentionDivisor divisor_of(std::int64_t by) {
   return {static_cast<int>(by), static_cast<unsigned>(factor), shift};
 }
 
+void set_sizes(const AttentionProblem& problem, std::int64_t rows, std::int64_t entries,
+               AttentionVarlenParams& params) {
+  constexpr int kAnyRows = 0x7fffffff;
+  params.group = divisor_of(std::max(problem.heads / std::max(problem.heads_kv, 1), 1));
+  params.most_rows = kAnyRows;
+  params.tokens = static_cast<int>(problem.tokens);
+  params.rows_k = static_cast<int>(rows);
+  params.entries_k = static_cast<int>(entries);
+}
+
 void check_places(const SequenceTensors& s, const AttentionProblem& problem) {
   check_indices("cache_batch_idx", s.cache_batch_idx, {problem.batch}, problem);
   check_indices("cache_leftpad", s.cache_leftpad, {problem.batch}, problem);

@@ -34,6 +34,11 @@ struct SequenceTensors {
 // Divides by `by`, 1 to 2^30, as a product.
 AttentionDivisor divisor_of(std::int64_t by);
 
+// Sets what a call over sequences tells its kernels of all of them. Their keys lie in `entries`
+// matrices, or pages, of `rows` rows.
+void set_sizes(const AttentionProblem& problem, std::int64_t rows, std::int64_t entries,
+               AttentionVarlenParams& params);
+
 // Whether the tensors that name the places of keys in a cache go together.
 void check_places(const SequenceTensors& sequences, const AttentionProblem& problem);
 void set_places(const SequenceTensors& sequences, AttentionVarlenParams& params);

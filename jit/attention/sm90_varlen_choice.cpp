@@ -369,10 +369,7 @@ bool resolve_as_sequences(AttentionProblem& problem, const runtime::Device& devi
   if (row >= 0 && cost_of_shares(problem, row, sm_count) < 0.97 * cost) {
     AttentionVarlenParams params{};
     std::memcpy(&params.call, step.arguments.bytes().data(), sizeof params.call);
-    params.group = divisor_of(static_cast<int>(group_of(problem)));
-    params.most_rows = 0x7fffffff;
-    params.tokens = static_cast<int>(problem.tokens);
-    params.rows_k = problem.len_kv, params.entries_k = problem.batch;
+    set_sizes(problem, problem.len_kv, problem.batch, params);
     // The places of the call's tensors stay the same.
     static_assert(offsetof(AttentionVarlenParams, call) == 0);
     const AttentionParams before = params.call;

@@ -164,7 +164,6 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   }
   c.batch = problem.batch, c.heads = problem.heads, c.heads_kv = problem.heads_kv;
   c.len_q = problem.len_q, c.len_kv = problem.len_kv;
-  p.group = divisor_of(std::max(problem.heads / std::max(problem.heads_kv, 1), 1));
   c.splits = 1;
   c.scale = checked_scale({problem.names.op, "scale"}, options.scale, q.shape[q.rank - 1]);
   p.cu_seqlens_q = indices(sequences.cu_seqlens_q);
@@ -178,11 +177,8 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   set_context(sequences.context, p);
   p.new_keys = sequences.new_keys;
   p.packed_keys = k.rank == 3 ? 1 : 0;
-  p.most_rows = 0x7fffffff;
-  p.tokens = static_cast<int>(problem.tokens);
   p.packed_queries = q.rank == 3 ? 1 : 0;
-  p.rows_k = static_cast<int>(keys.rows);
-  p.entries_k = k.rank == 4 ? static_cast<int>(k.shape[0]) : 1;
+  set_sizes(problem, keys.rows, k.rank == 4 ? k.shape[0] : 1, p);
   set_scales(scales, p);
   p.plan = static_cast<unsigned*>(sequences.plan.data);
   problem.arguments().set_params(p);
