@@ -55,6 +55,24 @@ TEST_CASE("a spec without a tile stands for every row") {
   CHECK(specs.size() == gemm_rows(specs[0].spec.traits_as<GemmTraits>(), kHopper).size());
 }
 
+TEST_CASE("a kernel of another family has none of the fields of a call's tile") {
+  const json variant = {{"name", "documents"},
+                        {"tensors", json::array({json::array({"doc", "i32[*, *]"})})},
+                        {"mask", "doc(b, q) == doc(b, kv)"}};
+  json spec = {{"op", "flash_attention"}, {"head_dim", 64}, {"variant", variant}};
+  const auto bounders = [&] {
+    const auto specs = specs_from_json(spec, kHopper);
+    return std::ranges::count_if(specs, [](const OwnedSpec& one) {
+      return one.spec.kernel().family->name != std::string_view("flash_attention");
+    });
+  };
+  CHECK(bounders() == 1);
+  spec["splits"] = false;
+  CHECK(bounders() == 1);
+  spec["warps"] = 4;
+  CHECK(bounders() == 0);
+}
+
 TEST_CASE("a spec of 8-bit floats names the dtype of b, the precision and the scales") {
   const json base = {{"op", "gemm"}, {"dtype", "float8_e4m3fn"}};
   const GemmTraits plain = specs_from_json(base, kHopper).at(0).spec.traits_as<GemmTraits>();
