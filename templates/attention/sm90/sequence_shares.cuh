@@ -49,23 +49,8 @@ struct SequenceCosts {
   }
 };
 
-// The sizes of a tile, which kernels that compute know when they are compiled; and a word of a
-// warp. Three math warpgroups leave the scheduler warp no register for it (D64).
-template <class Config>
-struct SharedTileSize {
-  __device__ __forceinline__ static constexpr int block_q() { return 64 * Config::kGroups; }
-  __device__ __forceinline__ static constexpr int block_kv() { return Config::kBlockKv; }
-  __device__ __forceinline__ static void keep(u32 unit) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) store_word(AttentionSm90Shape<Config>::schedule(), unit);
-    __syncwarp();
-  }
-  __device__ __forceinline__ static u32 kept() {
-    return load_word(AttentionSm90Shape<Config>::schedule());
-  }
-};
-
-// All functions are called by the scheduler warp, or by one that makes the plan.
+// All functions are called by the scheduler warp, or by one that makes the plan. TileSize has a
+// tile's sizes, and keeps a word for the warp.
 template <class TileSize, class Variant>
 class SequenceShares : TileSize {
   using WholeTile = GroupedTile;

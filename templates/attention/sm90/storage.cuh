@@ -5,6 +5,7 @@
 #include "/kiln/attention/sm90/schedule.cuh"
 #include "/kiln/attention/sm90/sequence_schedule.cuh"
 #include "/kiln/attention/sm90/sequence_shares.cuh"
+#include "/kiln/attention/sm90/shape.cuh"
 
 namespace kiln {
 
@@ -32,6 +33,22 @@ struct DenseStorage {
   static constexpr bool kHasShares = false;
   static constexpr bool kGroupsHeads = false;
   static constexpr bool kPrecedesOthers = false;  // launches of the same call
+};
+
+// The sizes of a tile, which kernels that compute know when they are compiled; and a word of a
+// warp. Three math warpgroups leave the scheduler warp no register for it (D64).
+template <class Config>
+struct SharedTileSize {
+  __device__ __forceinline__ static constexpr int block_q() { return 64 * Config::kGroups; }
+  __device__ __forceinline__ static constexpr int block_kv() { return Config::kBlockKv; }
+  __device__ __forceinline__ static void keep(u32 unit) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) store_word(AttentionSm90Shape<Config>::schedule(), unit);
+    __syncwarp();
+  }
+  __device__ __forceinline__ static u32 kept() {
+    return load_word(AttentionSm90Shape<Config>::schedule());
+  }
 };
 
 // Each sequence has its own, of queries that are packed or padded. kShares: CTAs may share the keys
