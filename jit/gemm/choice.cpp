@@ -49,37 +49,43 @@ void offer_portable(Offers& offers, GemmRow row, const PortableCost& here, bool 
   }
 }
 
-// Whether the rows of a fill the tiles of 96 columns that share K, one or two clusters down. They
-// are measured at M = 128 with one tile a cluster, and at M = 256 and 512 with two that share
-// weights. Without that, two rows of tiles read the weights twice, and L2 limits them (256 x 3008 x
-// 14464: 47.6 us, 44.6 by another row).
-bool suits(const GemmSm90Config& config, const GemmExtent& extent) {
-  constexpr std::int64_t kMostSpare = 16;
-  if (!config.splits || config.swapped || config.apart || config.block_n != 96) return true;
-  const std::int64_t rows = std::int64_t{config.block_m} * config.cluster;
-  const std::int64_t clusters = (extent.m + rows - 1) / rows;
-  return clusters * rows - extent.m < kMostSpare && clusters <= config.cluster;
+// Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.04 to
+// 1.16 times as long as one of 64, which the model does not see. Those of one group are measured up
+// to 1024 tokens, those of more groups from 65 on. From 1025 to 4096 tokens small ones are 2 to 4 %
+// slower than the model expects (96x128, 144x128), and large ones up to 8 % faster than others
+// where 128 rows leave some of the last tile (2048 x 28672 x 4096: 0.97).
+bool serves_rows(const GemmSm90Config& config, std::int64_t m) {
+  constexpr std::int64_t kFew = 64, kSmall = 1024, kMost = 4096;
+  if (!config.swapped) return true;
+  if (config.block_m <= kFew) return m <= config.block_m;
+  if (config.groups == 1) return m <= kSmall;
+  const bool is_large = config.block_m * config.block_n >= 176 * 128 && m % 128 != 0;
+  return m > kFew && m <= (is_large ? kMost : kSmall);
 }
 
-// The same of rows whose parts of K meet in a workspace: they are measured where M is a multiple of
-// 128 up to 1024. At 128, clusters of two are as good (128 x 6144 x 8704: 34.2 us, 35.1 apart), and
-// so are narrow tiles, as each reads weights of its own.
-bool suits_apart(const GemmSm90Config& config, const GemmExtent& extent, int splits) {
-  constexpr std::int64_t kMostSpare = 16, kMost = 1024;
+// Whether tiles of 96 columns that share K have all rows of a in one cluster. Otherwise several
+// rows of tiles read the weights, and L2 limits them (256 x 3008 x 14464: 47.6 us, 44.6 by another
+// row).
+bool suits(const GemmSm90Config& config, const GemmExtent& extent) {
+  if (!config.splits || config.swapped || config.apart || config.block_n != 96) return true;
   const std::int64_t tiles = (extent.m + config.block_m - 1) / config.block_m;
-  if (extent.m > kMost || tiles * config.block_m - extent.m >= kMostSpare) return false;
-  return tiles == 1 ? config.block_n == 96 && splits > 2 : splits > 1;
+  return tiles == config.cluster || (config.cluster > 1 && tiles == 2 * config.cluster);
+}
+
+// The same of rows whose parts of K meet in a workspace, which are measured up to 1024 rows of a.
+// Up to 128, clusters of two are as good (128 x 6144 x 8704: 34.2 us, 35.1 apart), and so are
+// narrow tiles, as each reads weights of its own.
+bool suits_apart(const GemmSm90Config& config, const GemmExtent& extent, int splits) {
+  constexpr std::int64_t kMost = 1024;
+  if (extent.m > kMost) return false;
+  if (extent.m > 128) return splits > 1;
+  return !config.swapped && config.block_n == 96 && splits > 2;
 }
 
 void offer_sm90(Offers& offers, GemmRow row, const GemmTraits& traits, const GemmExtent& extent,
                 int sm_count, bool may_split, bool is_only, int only_splits) {
   const GemmSm90Config& config = row.sm90();
-  // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.04
-  // to 1.16 times as long as one of 64, which the model does not see. Those of 128 are measured up
-  // to eight of them.
-  constexpr int kMostTokens = 128;
-  const std::int64_t served = config.block_m < kMostTokens ? config.block_m : 8 * kMostTokens;
-  if (config.swapped && extent.m > served && !is_only) return;
+  if (!serves_rows(config, extent.m) && !is_only) return;
   if (!suits(config, extent) && !is_only) return;
   const std::int64_t k_tiles = (extent.k + config.block_k - 1) / config.block_k;
   std::int64_t most = std::min<std::int64_t>(most_splits(config), k_tiles);

@@ -97,16 +97,31 @@ void resolve_portable(GemmProblem& problem, const GemmChoice& choice) {
 
 // Rows of a box that lie outside the matrix cost the copy engine more than those inside: with 72
 // tokens in tiles of 128, a kernel took 39.0 us, and 26.6 without them (N = 3584, K = 8192; H200).
-// Fewer than 16 cost nothing there, nor in tiles of 16 and 32 tokens.
-int spare_columns(const GemmProblem& problem, const GemmSm90Config& config) {
-  constexpr int kLeast = 16, kLeastTile = 64;
-  const bool one_tile = problem.traits.grouping == Grouping::none && problem.m > 0;
-  if (!config.swapped || config.cluster > 1 || !one_tile || config.block_m < kLeastTile ||
-      problem.traits.major_a != Major::k) {
-    return 0;
+// Fewer than 16 cost nothing there, nor in tiles of 16 and 32 tokens. `extent`: of the operand, of
+// which a tile has `tile`; where K is not contiguous, whole blocks of 64 are loaded.
+GemmTail tail_of(int extent, int tile, Major major) {
+  constexpr int kLeast = 16, kLeastTile = 64, kBlock = 64;
+  if (extent == 0 || tile < kLeastTile) return {-1, 0};
+  const int begin = (extent - 1) / tile * tile;
+  int count = extent - begin;
+  if (major == Major::mn) count = (count + kBlock - 1) / kBlock * kBlock;
+  if (tile - count < kLeast) return {-1, 0};
+  return {begin, count};
+}
+
+// The last tiles of a and b that are loaded in part. What CTAs of a cluster share is not, nor pairs
+// of columns; and where groups end, the device alone knows.
+void set_tails(const GemmProblem& problem, const GemmSm90Config& config, GemmRaster& raster) {
+  const GemmTraits& traits = problem.traits;
+  if (traits.grouping != Grouping::none) return;
+  const bool shared = config.cluster > 1;
+  GemmTail a{-1, 0}, b{-1, 0};
+  if (!(config.swapped && shared)) a = tail_of(problem.m, config.block_m, traits.major_a);
+  if (traits.gate == Gate::none && (config.swapped || !shared)) {
+    b = tail_of(problem.n, config.block_n, traits.major_b);
   }
-  const int spare = config.block_m - problem.m;
-  return spare < kLeast ? 0 : spare;
+  raster.row_tail = config.swapped ? b : a;
+  raster.column_tail = config.swapped ? a : b;
 }
 
 }  // namespace
@@ -121,7 +136,7 @@ void set_raster(const GemmProblem& problem, const GemmSm90Config& config, int sp
   GemmRaster raster = gemm_raster(down, across, config.raster_rows);
   const int k_tiles = (problem.k + config.block_k - 1) / config.block_k;
   raster.part_k_tiles = k_tiles / splits, raster.longer_parts = k_tiles % splits;
-  raster.spare_columns = spare_columns(problem, config);
+  set_tails(problem, config, raster);
   raster.parts = splits;
   if (config.apart) raster.tiles = gemm_divisor(down * across * std::max(1, problem.batch));
   step.arguments.set_value(offsetof(GemmParams, raster), raster);

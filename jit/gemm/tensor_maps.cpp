@@ -79,6 +79,33 @@ const runtime::TensorMap& encode(const MatrixMap& matrix, runtime::Device& devic
   return remembered_map(spec, device);
 }
 
+// One of the product's, as tiles load it.
+struct Operand {
+  const void* data;
+  Major major;
+  std::int64_t mn, ld, batch_stride;
+  Gate gate;
+  int extent;  // of a tile, along M or N; of a gated b, whose tile is two of them, of one half
+  int ctas;    // of a cluster that each load a part of what they share
+  GemmTail tail;
+
+  // Its map with boxes of `rows` rows of a tile.
+  MatrixMap map(DType dtype, const GemmParams& gemm, int rows, bool swapped) const {
+    const auto deep = static_cast<std::uint32_t>(128 / size_of(dtype));
+    MatrixMap map{data, dtype, gemm.k, mn, ld, gemm.batch, batch_stride, deep, 0};
+    map.box_rows = static_cast<std::uint32_t>(rows / ctas);
+    map.is_operand = true;
+    if (gate == Gate::halves) map.partner_stride = mn * (major == Major::k ? ld : 1);
+    if (gate == Gate::interleaved) map.partner_stride = ld, map.ld = 2 * ld;
+    if (gate != Gate::none) map.box_halves = 2, map.by_eights = swapped;
+    if (major == Major::mn) {
+      std::swap(map.columns, map.rows);
+      map.box_columns = 64, map.box_rows = deep, map.box_halves = 1;
+    }
+    return map;
+  }
+};
+
 }  // namespace
 
 std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
@@ -90,34 +117,37 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
   const auto traits = spec.traits_as<GemmTraits>();
   const GemmSm90Config& config = gemm_sm90_configs()[static_cast<std::size_t>(spec.row())];
 
-  // `extent`: of the tile, along M or N; of a gated b, whose tile is two of them, of one half. CTAs
-  // of a cluster each load a part of what they share.
-  const auto operand = [&](const void* data, Major major, std::int64_t mn, std::int64_t ld,
-                           std::int64_t batch_stride, int extent, int ctas,
-                           Gate gate) -> const runtime::TensorMap& {
-    const auto deep = static_cast<std::uint32_t>(128 / size_of(traits.input));
-    MatrixMap map{data, traits.input, gemm.k, mn, ld, gemm.batch, batch_stride, deep, 0};
-    map.box_rows = static_cast<std::uint32_t>(extent / ctas);
-    map.is_operand = true;
-    if (gate == Gate::halves) map.partner_stride = mn * (major == Major::k ? ld : 1);
-    if (gate == Gate::interleaved) map.partner_stride = ld, map.ld = 2 * ld;
-    if (gate != Gate::none) map.box_halves = 2, map.by_eights = config.swapped;
-    if (major == Major::mn) {
-      std::swap(map.columns, map.rows);
-      map.box_columns = 64, map.box_rows = deep, map.box_halves = 1;
-    }
-    return encode(map, device);
-  };
-  const int ctas_a = config.swapped ? config.cluster : 1,
-            ctas_b = config.swapped ? 1 : config.cluster;
   // Columns of the output in a tile.
   const int block_n = traits.gate == Gate::none ? config.block_n : config.block_n / 2;
+  const bool swapped = config.swapped;
+  const Operand a{gemm.a,
+                  traits.major_a,
+                  gemm.m,
+                  gemm.a_ld,
+                  gemm.a_batch,
+                  Gate::none,
+                  config.block_m,
+                  swapped ? config.cluster : 1,
+                  swapped ? gemm.raster.column_tail : gemm.raster.row_tail};
+  const Operand b{gemm.b,
+                  traits.major_b,
+                  gemm.n,
+                  gemm.b_ld,
+                  gemm.b_batch,
+                  traits.gate,
+                  block_n,
+                  swapped ? 1 : config.cluster,
+                  swapped ? gemm.raster.row_tail : gemm.raster.column_tail};
+  const auto map_of = [&](const Operand& x, int extent) -> const runtime::TensorMap& {
+    return encode(x.map(traits.input, gemm, extent, swapped), device);
+  };
   // Each map is copied at once, because its slot may be the next one's.
-  (config.swapped ? params.columns : params.rows) =
-      operand(gemm.a, traits.major_a, gemm.m, gemm.a_ld, gemm.a_batch,
-              config.block_m - gemm.raster.spare_columns, ctas_a, Gate::none);
-  (config.swapped ? params.rows : params.columns) = operand(
-      gemm.b, traits.major_b, gemm.n, gemm.b_ld, gemm.b_batch, block_n, ctas_b, traits.gate);
+  const auto set = [&](const Operand& x, runtime::TensorMap& whole, runtime::TensorMap& tail) {
+    whole = map_of(x, x.extent);
+    tail = x.tail.begin >= 0 && x.major == Major::k ? map_of(x, x.tail.count) : whole;
+  };
+  set(swapped ? b : a, params.rows, params.row_tail);
+  set(swapped ? a : b, params.columns, params.column_tail);
   // As templates/gemm/sm90/slab.cuh lays out a slab.
   const int size = size_of(traits.output);
   const bool shared = config.splits && !config.apart;
@@ -146,10 +176,10 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
     params.residual = {};
   }
   // The values of an epilogue follow, as BoundArguments of templates/gemm/bound_epilogue.cuh has
-  // them: behind the padding that the maps' alignment makes, as the base is an aggregate; its size
+  // them: behind the padding that the maps' alignment makes, as the base is trivial; its size
   // is a multiple of this alignment.
   if (traits.epilogue == Digest128{}) return std::span(block.bytes).first(sizeof params);
-  static_assert(std::is_aggregate_v<GemmSm90Params<runtime::TensorMap>>);
+  static_assert(std::is_trivial_v<GemmParams>);
   const std::span<const std::byte> values = arguments.bytes().subspan(sizeof gemm);
   constexpr std::size_t kAlignment = alignof(runtime::TensorMap);
   const std::size_t block_size =

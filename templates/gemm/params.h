@@ -24,6 +24,13 @@ constexpr GemmDivisor gemm_divisor(int value) {
   return {value, static_cast<unsigned>(((1ULL << (31 + shift)) + divisor - 1) / divisor), shift};
 }
 
+// The last tile along the rows or the columns of wgmma, of which so many are loaded, as the others
+// lie outside the operand: see sm90/tail.cuh.
+struct GemmTail {
+  int begin;  // the tile's first row; -1: all tiles are loaded whole
+  int count;
+};
+
 // How the sm_90a kernel numbers its tiles and divides K, so that a CTA finds its first tile without
 // a division. Tiles are those of clusters.
 struct GemmRaster {
@@ -33,7 +40,7 @@ struct GemmRaster {
   GemmDivisor last_rows;  // rows of tiles of the last group
   // Each of the CTAs that share a tile multiplies so many K-tiles, and the first of them one more.
   int part_k_tiles, longer_parts;
-  int spare_columns;  // of a tile of wgmma: its last ones, which no copy writes and no output needs
+  GemmTail row_tail, column_tail;
   GemmDivisor tiles;  // of all batch entries
   int parts;          // of K of a tile
 };
@@ -49,7 +56,8 @@ constexpr GemmRaster gemm_raster(int rows, int columns, int group) {
           gemm_divisor(rows - last * group),
           0,
           0,
-          0,
+          {-1, 0},
+          {-1, 0},
           gemm_divisor(1),
           1};
 }
@@ -105,11 +113,12 @@ constexpr long long gemm_workspace_bytes(long long parts, int block_m, int block
 
 // The sm_90a kernels also take tensor maps of the operands. A Map is 128 opaque bytes, aligned to
 // 64, as a device encodes them. `rows` and `columns` describe the operands that become rows and
-// columns of the product: a and b, or b and a if the kernel computes the transposed output. `out`
-// and `residual` are unused if these are written or read by elements.
+// columns of the product: a and b, or b and a if the kernel computes the transposed output. Those
+// of tails are the same with boxes of the tails' rows. `out` and `residual` are unused if these are
+// written or read by elements.
 template <class Map>
 struct GemmSm90Params {
-  Map rows, columns, out, residual;
+  Map rows, columns, row_tail, column_tail, out, residual;
   GemmParams gemm;
 };
 
@@ -127,8 +136,10 @@ constexpr int gemm_sm90_transposed_row_bytes(int element_bytes) {
 }
 // Returns the rows of a box of a transposed slab, at most `most`; likewise.
 constexpr int gemm_sm90_transposed_rows(int block_n, int most, bool shared) {
-  const int rows = !shared ? block_n : block_n < 64 ? 16 : block_n / 4;
-  return rows < most ? rows : most;
+  int rows = !shared ? block_n : block_n < 64 ? 16 : block_n / 4;
+  if (rows > most) rows = most;
+  while (block_n % rows != 0) rows -= 16;
+  return rows;
 }
 
 // Scales of blocks: the columns and the depth of a block.
@@ -144,15 +155,19 @@ constexpr int gemm_scale_run(int block, bool is_of_blocks) {
 // Returns the words of a stage's scales: those of its columns, then of its rows, in whole quads.
 constexpr int gemm_scale_words(int columns, int rows) { return (columns + rows + 3) / 4 * 4; }
 
-// Returns the bytes of dynamic shared memory of one CTA: stages of 128 bytes of K, two output slabs
+// Returns the output slabs of a math warpgroup: two take turns, and three groups leave room for
+// one.
+constexpr int gemm_sm90_slabs(int groups) { return groups > 2 ? 1 : 2; }
+
+// Returns the bytes of dynamic shared memory of one CTA: stages of 128 bytes of K, output slabs
 // and a bias for each math warpgroup, barriers, and `scale_words` for each stage. With splits,
 // slabs and bias reuse the memory of the stages, and there are barriers for the sums. See
 // sm90/tile.cuh.
 constexpr int gemm_sm90_shared_bytes(int block_m, int block_n, int stages, int groups,
                                      int bias_count, bool splits, int scale_words = 0) {
   return stages * (block_m + block_n) * 128 +
-         (splits ? 32 : groups * (2 * 64 * 128 + bias_count * 4)) + stages * 16 +
-         stages * scale_words * 4;
+         (splits ? 32 : groups * (gemm_sm90_slabs(groups) * 64 * 128 + bias_count * 4)) +
+         stages * 16 + stages * scale_words * 4;
 }
 
 }  // namespace kiln

@@ -79,25 +79,38 @@ TEST_CASE("the last group of rows of tiles has the rows that do not fill another
   }
 }
 
-TEST_CASE("rows of a that a swapped tile has no use for are not loaded, if they are many") {
+TEST_CASE("the last tiles are loaded in part where 16 rows or more lie outside an operand") {
   GemmSm90Config config{.element_bytes = 2,
                         .block_m = 128,
-                        .block_n = 64,
-                        .stages = 8,
-                        .groups = 1,
-                        .reason = "one of 64 columns"};
-  CHECK(raster_of(72, 512, 640, config, 1).spare_columns == 0);
+                        .block_n = 192,
+                        .stages = 4,
+                        .groups = 2,
+                        .reason = "one of 192 columns"};
+  const auto is_tail = [](const GemmTail& tail, int begin, int count) {
+    return tail.begin == begin && (begin < 0 || tail.count == count);
+  };
+  const auto check_rows = [&](int m, int begin, int count) {
+    INFO(m);
+    CHECK(is_tail(raster_of(m, 384, 640, config, 1).row_tail, begin, count));
+    CHECK(raster_of(m, 384, 640, config, 1).column_tail.begin == -1);
+  };
+  check_rows(72, 0, 72);
+  check_rows(112, 0, 112);
+  check_rows(113, -1, 0);
+  check_rows(128, -1, 0);
+  check_rows(129, 128, 1);
+  check_rows(700, 640, 60);
+  check_rows(0, -1, 0);
+  CHECK(is_tail(raster_of(128, 512, 640, config, 1).column_tail, 384, 128));
   config.swapped = true;
-  CHECK(raster_of(72, 512, 640, config, 1).spare_columns == 56);
-  CHECK(raster_of(112, 512, 640, config, 1).spare_columns == 16);
-  CHECK(raster_of(113, 512, 640, config, 1).spare_columns == 0);
-  CHECK(raster_of(128, 512, 640, config, 1).spare_columns == 0);
-  CHECK(raster_of(200, 512, 640, config, 1).spare_columns == 0);  // the first tile needs all
-  CHECK(raster_of(0, 512, 640, config, 1).spare_columns == 0);
+  const GemmRaster raster = raster_of(200, 512, 640, config, 1);
+  CHECK(is_tail(raster.row_tail, 384, 128));
+  CHECK(is_tail(raster.column_tail, 128, 72));
   config.cluster = 2;  // whose CTAs share the rows of a
-  CHECK(raster_of(72, 512, 640, config, 1).spare_columns == 0);
-  config.cluster = 1, config.block_m = 32;
-  CHECK(raster_of(3, 512, 640, config, 1).spare_columns == 0);
+  CHECK(raster_of(200, 512, 640, config, 1).column_tail.begin == -1);
+  CHECK(is_tail(raster_of(200, 512, 640, config, 1).row_tail, 384, 128));
+  config.cluster = 1, config.block_m = 32;  // few rows cost nothing
+  CHECK(raster_of(3, 384, 640, config, 1).column_tail.begin == -1);
 }
 
 TEST_CASE("the CTAs of a cluster divide all K-tiles, of which the first have one more") {

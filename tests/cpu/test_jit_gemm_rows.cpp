@@ -60,7 +60,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "gemm on sm_90a: two tiles of a cluster share weights beside a split K where M fills them") {
+    "gemm on sm_90a: two tiles of a cluster share weights beside a split K, if that reads them "
+    "once") {
   const int arch = arch_index({9, 0});
   GemmTraits traits;
   traits.input = DType::bf16;
@@ -72,10 +73,12 @@ TEST_CASE(
   CHECK(tile({256, 1536, 12160}) == "128x96x64x7 split cluster 2 by 3");
   CHECK(tile({512, 1152, 13824}) == "128x96x64x7 split cluster 2 by 2");
   CHECK(tile({128, 6144, 8704}) == "128x96x64x8 split by 2");
-  for (std::int64_t m : {64, 96, 160, 192, 320, 384, 640, 768}) {
+  CHECK(tile({160, 2624, 19712}) == "128x96x64x7 split cluster 2 by 2");
+  CHECK(tile({96, 6144, 8704}) == "128x96x64x8 split by 2");
+  for (std::int64_t m : {64, 96, 320, 384, 640, 768}) {
     INFO(m);
     CHECK(tile({m, 2624, 19712}).find("128x96x64x7") == std::string::npos);
-    CHECK(tile({m, 6144, 8704}).find("128x96x64x8") == std::string::npos);
+    CHECK((m == 96 || tile({m, 6144, 8704}).find("128x96x64x8") == std::string::npos));
   }
   const GemmRow row = find_gemm_row(traits, arch, GemmTile{128, 96, 64, 7, 2, 4});
   REQUIRE(row.exists());
@@ -95,7 +98,9 @@ TEST_CASE("gemm on sm_90a: parts of K meet in a workspace where that fills the G
   CHECK(tile({256, 2496, 14784}) == "128x160x64x6 split apart by 4");
   CHECK(tile({128, 2112, 16576}) == "128x96x64x6 split apart by 6");
   CHECK(tile({256, 1536, 12160}, false).find("apart") == std::string::npos);
-  for (std::int64_t m : {1, 64, 100, 160, 200, 640, 1024, 4096}) {
+  CHECK(tile({160, 1536, 12160}) == "128x96x64x6 split apart by 4");
+  CHECK(tile({267, 3200, 17088}) == "144x128x64x6 split apart swapped by 2");
+  for (std::int64_t m : {1, 64, 1024, 4096}) {
     INFO(m);
     CHECK(tile({m, 1536, 12160}).find("apart") == std::string::npos);
   }
@@ -112,6 +117,37 @@ TEST_CASE("gemm on sm_90a: parts of K meet in a workspace where that fills the G
   CHECK_FALSE(find_gemm_row(traits, arch, GemmTile{128, 96, 64, 6, 1, 9}).exists());
   traits.input = DType::f8_e4m3;
   CHECK(tile({256, 1536, 19136}) == "128x96x128x6 split apart by 4");
+}
+
+TEST_CASE("gemm on sm_90a: tiles of other heights serve rows that no tile of 128 fills") {
+  const int arch = arch_index({9, 0});
+  GemmTraits traits;
+  traits.input = DType::bf16;
+  const auto tile = [&](const GemmExtent& extent) {
+    return tile_name(choose_gemm(traits, arch, extent, 132, true).row.sm90());
+  };
+  const auto is_tall = [](const std::string& name) {
+    return name.starts_with("192x") || (name.find("swapped") != std::string::npos &&
+                                        !name.starts_with("128x") && !name.starts_with("64x"));
+  };
+  CHECK(tile({287, 5120, 27648}) == "96x128x64x6 swapped");
+  CHECK(tile({387, 27648, 5120}) == "144x128x64x5 swapped");
+  CHECK(tile({258, 12288, 4096}) == "160x192x64x4 swapped");
+  CHECK(tile({535, 6016, 6912}) == "192x144x64x4");
+  CHECK(tile({2823, 2560, 17216}) == "224x128x64x4 swapped");
+  CHECK_FALSE(is_tall(tile({512, 4096, 4096})));
+  CHECK_FALSE(is_tall(tile({8192, 8192, 8192})));
+  // The small ones read too much where rows are many.
+  CHECK(tile({1558, 7872, 14784}) != "96x128x64x6 swapped");
+  // A residual is read by elements beside a transposed output.
+  traits.residual = DType::bf16;
+  CHECK(tile({287, 5120, 27648}).find("swapped") == std::string::npos);
+  CHECK(tile({535, 6016, 6912}) == "192x144x64x4");
+  traits.residual = DType::none;
+  traits.input = DType::f8_e4m3;
+  CHECK(tile({287, 5120, 27648}) == "96x128x128x6 swapped");
+  traits.scale_a = Scale::groups, traits.scale_b = Scale::blocks;
+  for (std::int64_t m : {287, 387, 522}) CHECK_FALSE(is_tall(tile({m, 5120, 27648})));
 }
 
 namespace {

@@ -264,13 +264,42 @@ def test_rings_that_turn_over(group):
 
 @pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs compute capability 9.0")
 @pytest.mark.parametrize(
-    "m,config", [(40, (64, 64, 64, 12)), (72, (128, 64, 64, 8, 1, 2))], ids=str
+    "m,n,config",
+    [
+        (40, 72, (64, 64, 64, 12)),
+        (72, 72, (128, 64, 64, 8, 1, 2)),
+        (130, 200, (128, 192, 64, 4)),
+        (150, 150, (128, 96, 64, 6, 1, 3)),
+        (250, 90, (128, 96, 64, 7, 2, 2)),
+        (153, 140, (144, 128, 64, 5)),
+        (153, 140, (144, 128, 64, 6, 1, 3)),
+        (200, 120, (192, 112, 64, 5)),
+        (120, 200, (112, 192, 64, 5)),
+    ],
+    ids=str,
 )
-def test_rows_that_no_copy_loads(m, config):
-    """A tile has 24 and 56 rows more than a; its ring turns over."""
-    case = GemmCase(dtype="bf16", storage="guarded", m=m, n=72, k=1300, config=config)
+def test_tiles_that_are_loaded_in_part(m, n, config):
+    """The last tile along M, along N, and both; the ring turns over."""
+    case = GemmCase(dtype="bf16", storage="guarded", m=m, n=n, k=1300, config=config)
     case.check()
-    dataclasses.replace(case, batch_a=2, batch_b=2, bias="f32", residual="bf16").check()
+    dataclasses.replace(case, batch_a=2, batch_b=2, bias="f32").check()
+
+
+@pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs compute capability 9.0")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tiles_of_every_layout_are_loaded_in_part(layout):
+    """Of an operand that is not contiguous along K, whole blocks of 64 rows or columns are."""
+    for config in ((128, 256, 64, 4), (192, 128, 64, 4), (128, 64, 64, 8)):
+        if config in {tuple(tile) for tile in tiles("bf16", arch())}:
+            GemmCase(dtype="bf16", layout=layout, m=150, n=300, k=328, config=config).check()
+
+
+@pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs compute capability 9.0")
+@pytest.mark.parametrize("m,n", [(11 * 64 + 20, 12 * 64), (28 * 64, 4 * 64 + 24)])
+def test_later_tiles_of_few_k_tiles_are_loaded_whole(m, n):
+    """A CTA has written one stage of twelve when it comes to its second tile. That has the last
+    rows of a, or the first had the last columns of b."""
+    GemmCase(dtype="bf16", m=m, n=n, k=64, config=(64, 64, 64, 12)).check()
 
 
 @pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs compute capability 9.0")

@@ -60,12 +60,17 @@ def tile_groups():
         return
     keys = ("block_m", "block_n", "block_k", "stages", "splits")
     specs = [s for s in kiln.enumerate_specs(arch())
-             if s["op"] == "gemm" and s["gate"] and s["dtype"] == "bfloat16"]  # fmt: skip
-    for *row, splits in sorted({tuple(spec[key] for key in keys) for spec in specs}):
+             if s["op"] == "gemm" and s["dtype"] == "bfloat16"]  # fmt: skip
+
+    def rows_of(name):
+        return {tuple(spec[key] for key in keys) for spec in specs if spec[name]}
+
+    for *row, splits in sorted(rows_of("gate")):
+        residual = "bf16" if (*row, splits) in rows_of("residual") else ""
         config = (*row, 1, 3) if splits else tuple(row)
         # Whole vectors of the output, which rows that compute it transposed need.
         case = GemmCase(activation="swiglu", m=row[0] + 5, n=row[1] + 16, k=4 * row[2] + 8,
-                        bias="f32", residual="bf16", scale_a="vector", scale_b="vector",
+                        bias="f32", residual=residual, scale_a="vector", scale_b="vector",
                         out_storage="plain", config=config)  # fmt: skip
         plain = dataclasses.replace(case, m=16, n=2 * row[1] + 48, gate="interleaved", bias="",
                                     residual="")  # fmt: skip

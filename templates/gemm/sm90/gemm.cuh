@@ -19,6 +19,7 @@
 #include "/kiln/gemm/sm90/promote.cuh"
 #include "/kiln/gemm/sm90/split.cuh"
 #include "/kiln/gemm/sm90/store.cuh"
+#include "/kiln/gemm/sm90/tail.cuh"
 #include "/kiln/gemm/sm90/turns.cuh"
 
 namespace kiln {
@@ -250,30 +251,12 @@ __device__ __forceinline__ void compute_part(const GemmSm90Params<TensorMap>& pa
   output.finish();
 }
 
-// Writes the columns of all stages that no copy will, as products read them; called by the math
-// groups. The first copies are under way meanwhile.
-template <class Config>
-__device__ __forceinline__ void clear_spare_columns(const GemmParams& params) {
-  using Shape = Sm90Shape<Config>;
-  constexpr int kThreads = Config::kGroups * 128, kChunks = 128 / 16;
-  const int spare = params.raster.spare_columns;
-  if (spare == 0) return;
-#pragma unroll 1
-  for (u32 stage = 0; stage < Config::kStages; ++stage) {
-    const u32 columns = Shape::columns(stage) + (Config::kBlockN - spare) * 128;
-#pragma unroll 1
-    for (int at = static_cast<int>(threadIdx.x); at < spare * kChunks; at += kThreads) {
-      store_shared_16(columns + at * 16, {0, 0, 0, 0});
-    }
-  }
-  fence_async_proxy();
-  sync_threads<kThreads>(15);
-}
-
 template <class Config>
 __device__ __forceinline__ void prefetch_maps(const GemmSm90Params<TensorMap>& params) {
   prefetch_map(params.rows);
   prefetch_map(params.columns);
+  if (params.gemm.raster.row_tail.begin >= 0) prefetch_map(params.row_tail);
+  if (params.gemm.raster.column_tail.begin >= 0) prefetch_map(params.column_tail);
   if constexpr (Config::kResidualBoxes) prefetch_map(params.residual);
   if constexpr (Config::kStores != Access::elements) prefetch_map(params.out);
 }
@@ -289,7 +272,10 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   constexpr bool kAllWait = Shape::kScaleThreads == 96;  // no warp of the producer's is idle
   // The barriers of the sums are known to be initialised before another CTA arrives at one.
   constexpr bool kMeets = Shape::kSumsInCluster && Config::kCluster == 1;
+  // Of 64K registers among three or four warpgroups.
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
+  constexpr int kProducerRegisters = Config::kGroups == 2 ? 40 : 32;
+  constexpr int kMathRegisters = Config::kGroups == 2 ? 232 : 160;
   if (group == Config::kGroups) {
     const bool is_producer = warp == Config::kGroups * 4;
     const u32 thread = threadIdx.x % 128;
@@ -318,7 +304,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
     } else {
       arrive_threads<Shape::kThreads>(kReady);
     }
-    if constexpr (kMovesRegisters) give_registers<40>();
+    if constexpr (kMovesRegisters) give_registers<kProducerRegisters>();
     if (is_producer) {
       // Rows in groups are searched for by the whole warp.
       if (kGrouped<Config> || elect_lane()) load_tiles<Config>(params, place, first);
@@ -342,10 +328,8 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
     } else {
       sync_threads<Shape::kThreads>(kReady);
     }
-    if constexpr (kMovesRegisters) take_registers<232>();
-    if constexpr (Config::kSwapped && Config::kCluster == 1 && Config::kMajorColumns == Major::k) {
-      clear_spare_columns<Config>(params.gemm);
-    }
+    if constexpr (kMovesRegisters) take_registers<kMathRegisters>();
+    if constexpr (!kGrouped<Config>) clear_outside<Config>(params.gemm, place);
     // Behind what was cleared, since others write sums to stages that no copy may have filled.
     if constexpr (kMeets) arrive_at_cluster();
     wait_for_launches();  // biases, scales and residuals are read, and the output is written

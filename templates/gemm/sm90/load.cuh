@@ -5,6 +5,7 @@
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/sm90/residual.cuh"
 #include "/kiln/gemm/sm90/schedule.cuh"
+#include "/kiln/gemm/sm90/tail.cuh"
 #include "/kiln/gemm/sm90/tile.cuh"
 
 namespace kiln {
@@ -23,18 +24,21 @@ __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& para
   auto position = ring.producer();
   const bool rows_batched = (Config::kSwapped ? gemm.b_batch : gemm.a_batch) != 0;
   const bool columns_batched = (Config::kSwapped ? gemm.a_batch : gemm.b_batch) != 0;
+  using Loaded = LoadedTile<Config>;
+  Loaded loaded;
   const auto load_rows = [&](u32 stage, const TilePosition& at, int k) {
-    Shape::Rows::load(Shape::rows(stage), params.rows, ring.full(stage), at.row, k,
-                      rows_batched ? at.batch : 0, 0, 0);
+    Shape::Rows::load(Shape::rows(stage), loaded.has_all_rows() ? params.rows : params.row_tail,
+                      ring.full(stage), at.row, k, rows_batched ? at.batch : 0, 0, 0, loaded.rows);
   };
   const auto load_columns = [&](u32 stage, const TilePosition& at, int k) {
-    Shape::Columns::load(Shape::columns(stage), params.columns, ring.full(stage), at.column, k,
-                         columns_batched ? at.batch : 0, place.tile, place.rank_of(place.part, 0));
+    Shape::Columns::load(Shape::columns(stage),
+                         loaded.has_all_columns() ? params.columns : params.column_tail,
+                         ring.full(stage), at.column, k, columns_batched ? at.batch : 0, place.tile,
+                         place.rank_of(place.part, 0), loaded.columns);
   };
-  const u32 stage_bytes = Shape::kStageBytes - gemm.raster.spare_columns * 128;
   // b's part of a stage comes first, and announces all of the stage's bytes.
   const auto load_b = [&](u32 stage, const TilePosition& at, int k) {
-    arrive_expecting(ring.full(stage), stage_bytes);
+    arrive_expecting(ring.full(stage), loaded.bytes());
     Config::kSwapped ? load_rows(stage, at, k) : load_columns(stage, at, k);
   };
   const auto load_a = [&](u32 stage, const TilePosition& at, int k) {
@@ -69,6 +73,7 @@ __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& para
       if (leads) load_tile(schedule.tile());
     }
   } else {
+    loaded = Loaded(gemm.raster, first);
     if (gemm.weights_ahead != 0 && schedule.has_tile()) {
       const int count = k_tiles.end - k_tiles.begin;
 #pragma unroll 1
@@ -78,9 +83,12 @@ __device__ __forceinline__ void load_tiles(const GemmSm90Params<TensorMap>& para
     }
     wait_for_launches();
     TilePosition at = first;
-    for (; schedule.has_tile(); schedule.advance(), at = schedule.tile()) {
+    while (schedule.has_tile()) {
       if (schedule.is_last()) let_dependents_begin();
       load_tile(at);
+      schedule.advance();
+      at = schedule.tile();
+      loaded = may_load_part<Config>(k_tiles) ? Loaded(gemm.raster, at) : Loaded();
     }
   }
 }

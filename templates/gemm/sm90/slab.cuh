@@ -100,7 +100,7 @@ struct TransposedSlab {
   static constexpr int kTiles = kBoxRows / 8, kValues = 4;
   static constexpr int kSlabs = kBlockN / kBoxRows;
   static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
-                "gemm sm_90a: kBlockN of a swapped tile must be 16, 32 or a multiple of 64");
+                "gemm sm_90a: kBlockN of a swapped tile must be a multiple of 16");
 
   __device__ __forceinline__ static OutputPosition position(u32 thread, int tile, int half, int i) {
     const int lane = thread % 32;
@@ -149,7 +149,7 @@ struct GatedTransposedSlab {
   static constexpr int kTiles = kBoxRows / 8, kValues = 2;
   static constexpr int kSlabs = kBlockN / kBoxRows;
   static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
-                "gemm sm_90a: kBlockN of a swapped tile must be 16, 32 or a multiple of 64");
+                "gemm sm_90a: kBlockN of a swapped tile must be a multiple of 16");
 
   __device__ __forceinline__ static OutputPosition position(u32 thread, int tile, int /*half*/,
                                                             int i) {

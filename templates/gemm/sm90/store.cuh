@@ -31,8 +31,8 @@ __device__ __forceinline__ Pair load_pair(const T* source, int count) {
   }
 }
 
-// Writes a math warpgroup's tiles to the output. Two slabs take turns, so that one is filled while
-// the copy engine reads the other.
+// Writes a math warpgroup's tiles to the output. Of two slabs one is filled while the copy engine
+// reads the other.
 template <class Config, class Epilogue>
 class TileStore {
   using Shape = Sm90Shape<Config>;
@@ -56,7 +56,7 @@ class TileStore {
   __device__ __forceinline__ TileStore(const GemmSm90Params<TensorMap>& params, int group,
                                        int first_row, u32 memory = Shape::base() + Shape::kOutputAt)
       : params_(params),
-        slabs_(memory + group * 2 * Shape::kOutputSlabBytes),
+        slabs_(memory + group * Shape::kGroupSlabs * Shape::kOutputSlabBytes),
         barrier_(1 + group),
         first_row_(first_row),
         bias_(memory + Shape::kSlabBytes, group),
@@ -79,12 +79,12 @@ class TileStore {
   __device__ __forceinline__ void store(const float* sums, const float* ups, int tile_m, int slab,
                                         const TilePosition& at) {
     const u32 memory = slabs_ + turn_ * Shape::kOutputSlabBytes;
-    turn_ ^= 1;
+    if constexpr (Shape::kGroupSlabs == 2) turn_ ^= 1;
     const int row = at.row + first_row_ + tile_m * Shape::kOutputRows;
     const int column = at.column + slab * Slab::kTiles * 8;
     const OutputPosition first =
         kSwapped ? OutputPosition{column, row} : OutputPosition{row, column};
-    if (leads()) wait_stores_read<1>();
+    if (leads()) wait_stores_read<Shape::kGroupSlabs - 1>();
     sync_threads<128>(barrier_);
     // opaque() keeps values derived from the thread index from being computed ahead of the main
     // loop, which leaves no registers for them.

@@ -39,8 +39,11 @@ struct OperandSlab {
 
   // Called by one thread; loads this CTA's part of the slab at row `mn` and depth `k`, the
   // `part`-th of those of the CTAs from rank `first_cta` on. If there are pairs, `mn` counts pairs.
+  // `count`: of the slab's rows, kExtent or those of a tail, whose boxes `map` then has; where K is
+  // not contiguous, whole blocks of 64 instead.
   __device__ __forceinline__ static void load(u32 slab, const TensorMap& map, u32 barrier, int mn,
-                                              int k, int batch, u32 part, u32 first_cta) {
+                                              int k, int batch, u32 part, u32 first_cta,
+                                              int count) {
     const int first = kCtas == 1 ? 0 : static_cast<int>(part) * kPart;
     const u16 ctas = static_cast<u16>(((1 << kCtas) - 1) << first_cta);
     if constexpr (kPairs == Pairs::eights) {
@@ -58,6 +61,7 @@ struct OperandSlab {
     } else {
 #pragma unroll
       for (int i = 0; i < kPart; i += 64) {
+        if (kCtas == 1 && i >= count) break;
         load_one(slab + (first + i) * 128, map, barrier, mn + first + i, k, batch, ctas);
       }
     }
@@ -76,7 +80,7 @@ struct OperandSlab {
 
 // Shared memory of a CTA:
 //
-//   | stage 0: rows, columns | stage 1 | ... | output slabs, two for each math group | bias |
+//   | stage 0: rows, columns | stage 1 | ... | output slabs of each math group | bias |
 //   barriers | scales of blocks of stage 0, 1, ... |
 //
 // A kernel with splits computes one tile: its partial sums, slabs and bias reuse stage memory. The
@@ -124,7 +128,8 @@ struct Sm90Shape {
       : !Config::kSwapped ? 64 * 64
                           : gemm_sm90_transposed_rows(kBlockN, 64, true) * 64 * sizeof(Output);
   static constexpr u32 kStagesEnd = Config::kStages * kStageBytes;
-  static constexpr u32 kSlabBytes = Config::kGroups * 2 * kOutputSlabBytes;
+  static constexpr int kGroupSlabs = gemm_sm90_slabs(Config::kGroups);
+  static constexpr u32 kSlabBytes = Config::kGroups * kGroupSlabs * kOutputSlabBytes;
   static constexpr int kBiasCount = Config::kSwapped ? kTilesM * 64 : kBlockN;  // of a group
   static constexpr u32 kBiasBytes = has_bias_room<Config>() ? Config::kGroups * kBiasCount * 4 : 0;
   // With parts that meet in memory, a word for each group comes first (gemm.cuh).
