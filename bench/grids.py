@@ -35,7 +35,8 @@ DEEPSEEK_V3 = {
     "kv_b": (32768, 512),
     "o": (7168, 16384),
 }
-LAYER_ROWS = (1, 16, 64, 128, 256, 512, 2048, 4096)
+# Prompts have any number of tokens: 157, 333, 700 and 1500 are rows that no tile of 128 fills.
+LAYER_ROWS = (1, 16, 64, 128, 157, 256, 333, 512, 700, 1500, 2048, 4096)
 PREFILL = 4096
 TOKENS = 16384  # of all sequences together
 WIDTH = 2048  # heads * head_dim
@@ -234,7 +235,7 @@ def gemm(short=False):
 
 def _layers(short):
     cells = []
-    for m in (16, 4096) if short else LAYER_ROWS:
+    for m in (16, 700, 4096) if short else LAYER_ROWS:
         layers = {name: model["gemm"] for name, model in models().items()}
         for name, shapes in {**layers, "DeepSeek-V3": DEEPSEEK_V3}.items():
             for layer, (n, k) in shapes.items():
