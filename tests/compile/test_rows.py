@@ -92,7 +92,7 @@ def test_the_choice_covers_every_row_with_every_property(arch):
     no = [False] * len(chosen["cover"])
     assert all_pairs(chosen["cover"], no, no) >= all_pairs(everything, waits, chosen["rests"])
     assert any(chosen["rests"]) == (chosen["brief"] and arch != "sm_100")
-    # Rows of two families take turns, and an eighth of them is not an eighth of their kernels.
+    # Rows of two families take turns, and a twelfth of them is not a twelfth of their kernels.
     turning = ("flash_attention", "gemm")
     of_turning = {wait for spec, wait in zip(everything, waits) if spec["op"] in turning}
     of_others = {wait for spec, wait in zip(everything, waits) if spec["op"] not in turning}
