@@ -118,13 +118,26 @@ std::string_view why_not_modelled_sm90(const GemmTraits& traits, const Mutant& m
   return {};
 }
 
+// The barrier of both math groups behind what they clear, see templates/gemm/sm90/tail.cuh.
+bool is_behind_what_is_cleared(const Mutant& mutant, std::string_view ptx) {
+  for (const Mutant& other : mutants_of(ptx)) {
+    if (other.change != "deleted" || !starts(other, "bar.sync")) continue;
+    if (other.instruction.ends_with(", 256")) return mutant.line == other.line;
+  }
+  return false;
+}
+
 std::string_view why_equivalent_sm90(const Specialization& spec, const Mutant& mutant,
                                      std::string_view ptx) {
+  const GemmSm90Config& config = gemm_sm90_configs()[static_cast<std::size_t>(spec.row())];
   const auto traits = spec.traits_as<GemmTraits>();
   if (starts(mutant, "mbarrier.test_wait") && mutant.change == "deleted") {
     return "a stage that is full already is waited for all the same";
   }
-  if (gemm_sm90_configs()[static_cast<std::size_t>(spec.row())].splits) {
+  if (config.ping_pong && starts(mutant, "bar.sync") && is_behind_what_is_cleared(mutant, ptx)) {
+    return "a group multiplies when the other has given it the turn, behind what that has cleared";
+  }
+  if (config.splits) {
     if (starts(mutant, "mbarrier.arrive.shared::cta") ||
         starts(mutant, "mbarrier.arrive.shared::cluster")) {
       return "the CTA has one tile: nobody waits for the release of its last stages";
