@@ -59,8 +59,8 @@ bool serves_rows(const GemmSm90Config& config, std::int64_t m) {
   if (!config.swapped) return true;
   if (config.block_m <= kFew) return m <= config.block_m;
   if (config.groups == 1) return m <= kSmall;
-  const bool is_large = config.block_m * config.block_n >= 176 * 128 && m % 128 != 0;
-  return m > kFew && m <= (is_large ? kMost : kSmall);
+  const bool serves_many = config.block_m * config.block_n >= 176 * 128 && m % 128 != 0;
+  return m > kFew && m <= (serves_many ? kMost : kSmall);
 }
 
 // Whether tiles of 96 columns that share K have all rows of a in one cluster. Otherwise several

@@ -61,10 +61,9 @@ bool can_store(const GemmSm90Config& config, const GemmTraits& traits) {
 // times as slow as others (16 of 50 problems), and so does a residual, which a swapped tile reads
 // by elements (1.05 to 1.32; 14 of 40). Three groups would spill promoted sums. Rows in groups were
 // not measured.
-bool is_for_odd_rows(const GemmSm90Config& config) {
-  return config.groups > 2 || (config.swapped && config.groups == 2 && config.block_m > 64);
-}
-bool suits_odd_rows(const GemmSm90Config& config, const GemmTraits& traits) {
+bool can_fit_rows(const GemmSm90Config& config, const GemmTraits& traits) {
+  const bool is_swapped = config.swapped && config.groups == 2 && config.block_m > 64;
+  if (config.groups <= 2 && !is_swapped) return true;  // it is another tile
   return traits.grouping == Grouping::none && !traits.block_scaled() &&
          !(config.swapped && traits.residual != DType::none);
 }
@@ -100,8 +99,7 @@ bool serves(const GemmSm90Config& config, const GemmTraits& traits, int arch) {
          why_not_sm90(traits, arch).empty() && has_whole_blocks(config, traits) &&
          can_gate(config, traits) && can_store(config, traits) && can_group(config, traits) &&
          (!is_promoted(traits) || can_promote(config, traits)) &&
-         (!config.block_scaled || traits.block_scaled()) &&
-         (!is_for_odd_rows(config) || suits_odd_rows(config, traits));
+         (!config.block_scaled || traits.block_scaled()) && can_fit_rows(config, traits);
 }
 
 int most_splits(const GemmSm90Config& config) {

@@ -272,7 +272,7 @@ __device__ __forceinline__ void gemm_sm90(const GemmSm90Params<TensorMap>& param
   constexpr bool kAllWait = Shape::kScaleThreads == 96;  // no warp of the producer's is idle
   // The barriers of the sums are known to be initialised before another CTA arrives at one.
   constexpr bool kMeets = Shape::kSumsInCluster && Config::kCluster == 1;
-  // Of 64K registers among three or four warpgroups.
+  // Three or four warpgroups share 64K registers.
   constexpr bool kMovesRegisters = Config::kGroups > 1 && Config::kResidents == 1;
   constexpr int kProducerRegisters = Config::kGroups == 2 ? 40 : 32;
   constexpr int kMathRegisters = Config::kGroups == 2 ? 232 : 160;

@@ -1,7 +1,7 @@
 // The last tiles along the rows and columns of wgmma, of which a part lies outside the operand.
 //
 // The copy engine fills what lies outside with zeros, which takes it longer than to load rows: with
-// 154 rows of a, a kernel took 2.4 times as long as cuBLAS (N = 2048, K = 17792; H200). So these
+// 154 rows of a, a kernel took 68 us, and 39 us without (N = 2048, K = 17792; H200). So these
 // tiles have boxes of their own, which end with the operand. The other rows of their stages hold
 // what they held before. No output needs their products, but they must have been written once.
 #pragma once
