@@ -126,4 +126,12 @@ def serving(short=False):
         for plan in ("", "planned", "with its plan"):
             add("mixed in a graph", label, lens_q, lens_k, (0, 64), graph=True, plan=plan,
                 heads=heads[0], heads_kv=heads[1])  # fmt: skip
+    for pairs in (  # of queries and keys
+        [(700, 40000), (2000, 20000), (300, 60000)],
+        [(395, 3255), (239, 15402), (104, 104), (2190, 2190)],
+        [(512, 10000), (512, 42000), (512, 1000)],
+    ):
+        label = ", ".join(f"{q} of {length_label(k)}" for q, k in pairs)
+        seeing, seen = zip(*pairs)
+        add("prefill of several lengths", label, seeing, seen, (0, 64), graph=True)
     return [[cell] for cell in cells]

@@ -43,6 +43,7 @@ struct AttentionProblem : Problem {
   // Where sequences have lengths of their own, len_q and len_kv are bounds, and these say how many
   // queries all sequences have, and that no two CTAs share the keys of a query tile.
   std::int64_t tokens = 0;
+  std::int64_t key_tokens = 0;  // keys of all sequences, which packed ones say; 0: unknown
   bool whole_tiles = false;
   bool padded_keys = false;                 // a cache_leftpad is given
   const TensorView* causal_each = nullptr;  // which of them are causal, if the call says so

@@ -1,13 +1,12 @@
 // Where sequences have lengths of their own: which row of the sm_90a kernels a step has, and how
 // its keys are copied. The host knows bounds alone.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/sequence_tensors.h"
-#include "jit/attention/sm90_rows.h"
+#include "jit/attention/sm90_varlen_cost.h"
 #include "templates/attention/params.h"
 
 namespace kiln {
@@ -42,88 +41,6 @@ bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
   constexpr long long kMost = 16LL << 32;
   return extent(p.k_batch, p.k_row, p.k_head) < kMost &&
          extent(p.v_batch, p.v_row, p.v_head) < kMost;
-}
-
-// Larger groups have one query in a tile, or none.
-constexpr int kMostGroup = 64;
-
-// Whether all sequences have as many queries as the bound says.
-bool have_equal_queries(const AttentionProblem& problem) {
-  return problem.tokens == std::int64_t{problem.batch} * problem.len_q;
-}
-
-// Whether another launch computes all sequences but one, see varlen_choice.cpp.
-bool decodes_others(const AttentionProblem& problem, const AttentionSm90Config& config) {
-  return !have_equal_queries(problem) &&
-         rows_of_others(problem) <= (config.splits ? kDecodedRowsBesideShares : kDecodedRows);
-}
-
-// The query tiles of a row have rows of one head of the call, or of all that share a KV head.
-struct TileForm {
-  int heads = 1, queries = 0;  // rows of a tile: queries of each head
-  std::int64_t columns = 0;    // tiles of the same queries
-  std::int64_t tiles = 0;      // of all sequences, see queries_of_others()
-
-  TileForm(const AttentionProblem& problem, int tile_heads, const AttentionSm90Config& config)
-      : heads(tile_heads),
-        queries(config.block_q / tile_heads),
-        columns(tile_heads > 1 ? problem.heads_kv : problem.heads) {
-    tiles = tiles_of(std::min<std::int64_t>(problem.len_q, problem.tokens), queries);
-    if (!decodes_others(problem, config)) {
-      tiles += (problem.batch - 1) * tiles_of(queries_of_others(problem), queries);
-    }
-    tiles *= columns;
-  }
-};
-
-// Rows of all heads where that makes fewer tiles: few queries of one head fill no tile.
-TileForm form_of(const AttentionProblem& problem, const AttentionSm90Config& config, int sm_count) {
-  const TileForm alone(problem, 1, config);
-  const auto group = static_cast<int>(group_of(problem));
-  const bool may_group =
-      groups_heads(config) && may_group_heads(problem.traits) && group > 1 && group <= kMostGroup;
-  if (!may_group) return alone;
-  // Shares are then as short as any, and tiles that are mostly empty take a tenth less.
-  if (config.splits && alone.tiles * tiles_of(problem.keys, kLeastSplitKeys) <= sm_count) {
-    return alone;
-  }
-  const TileForm grouped(problem, group, config);
-  return grouped.tiles < alone.tiles ? grouped : alone;
-}
-
-// The query tiles of a row, in rounds of the multiprocessors.
-double rounds_of(const AttentionProblem& problem, const AttentionSm90Config& config, int sm_count) {
-  return static_cast<double>(form_of(problem, config, sm_count).tiles) / sm_count;
-}
-
-// A key costs a row so many products of rows.
-double rows_of(const AttentionSm90Config& config) { return config.block_q * 100.0 / config.speed; }
-
-// Whether long and short tiles, as a triangle has, even out the multiprocessors' work.
-bool evens_out(const AttentionProblem& problem) {
-  return problem.traits.mask != Mask::none && problem.len_kv < 2 * problem.len_q;
-}
-
-bool is_triangle(const AttentionProblem& problem) {
-  return evens_out(problem) && !is_narrow_window(problem);
-}
-
-// The time of a row's whole tiles, in products of rows and keys of a multiprocessor.
-double cost_of(const AttentionProblem& problem, int row, int sm_count) {
-  const AttentionSm90Config& config = sm90_config_at(row);
-  const double rounds = rounds_of(problem, config, sm_count), rows = rows_of(config);
-  // The longest tile of a triangle takes twice as long as the mean.
-  if (is_triangle(problem)) return std::max(1.0, rounds / 2) * problem.keys * rows;
-  if (evens_out(problem)) return rounds * problem.keys * rows;
-  // Multiprocessors that the last round leaves begin to decode other sequences, of which half of
-  // the bound's keys are expected. Reading them takes as long as the products of 170 rows.
-  constexpr double kDecodingRows = 170 * 0.5;
-  double decoding = 0;
-  if (problem.batch > 1 && decodes_others(problem, config)) {
-    const std::int64_t tiles = std::int64_t{problem.batch - 1} * problem.heads_kv;
-    decoding = kDecodingRows * static_cast<double>(tiles) / sm_count;
-  }
-  return std::max(std::ceil(rounds) * rows - decoding, rounds * rows) * problem.keys;
 }
 
 // The row of the form of least cost. -1: none.
@@ -165,69 +82,19 @@ int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, 
       is_triangle(problem) && rounds_of(problem, sm90_config_at(best), sm_count) < 2;
   const bool are_equal = problem.keys > 1024 && have_equal_queries(problem);
   if (!is_uneven && !has_few && !are_equal) return best;
+  // Of mixed sequences, these took 1.04 to 1.2 times as long.
+  if (has_mixed_tiles(problem)) return best;
   for_each_sm90_row(problem.traits, arch, {}, [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
     // The speed of rows for windows is that with few keys.
     const bool serves = !config.windows && serves_page(config, lengths.page);
-    if (serves && cost_of(problem, row, sm_count) < 0.97 * cost_of(problem, best, sm_count)) {
+    if (serves &&
+        cost_of_whole(problem, row, sm_count) < 0.97 * cost_of_whole(problem, best, sm_count)) {
       best = row;
     }
     return false;
   });
   return best;
-}
-
-// How the tiles of a launch of one sequence are cut, see sm90/known_pieces.cuh.
-struct AloneCut {
-  std::int64_t whole = 0;   // the first tiles, which are not: so many for each CTA
-  std::int64_t pieces = 0;  // of each of the others, at most; 0: see sm90/sequence_shares.cuh
-  double rounds = 0;        // that take as long as the longest CTA
-};
-
-// Cuts the tiles that fill no round, as if all had the same keys. Other launches have equal shares
-// of all tiles, and so have those where that serves better; sequence_shares.cuh decides likewise
-// for several sequences.
-AloneCut cut_alone(const AttentionProblem& problem, const AttentionSm90Config& config,
-                   const TileForm& form, int sm_count) {
-  const bool is_alone = config.splits && problem.batch == 1 && problem.tokens >= problem.len_q;
-  const std::int64_t tiles = form.columns * tiles_of(problem.len_q, form.queries);
-  const std::int64_t whole = tiles / sm_count * sm_count, rest = tiles - whole;
-  if (!is_alone || rest == 0) return {};
-  const std::int64_t most = sm_count / rest, steps = tiles_of(problem.keys, config.block_kv);
-  constexpr std::int64_t kEnds = 3;  // of a tile, in steps of keys
-  const std::int64_t longest = whole / sm_count * (steps + kEnds) + tiles_of(steps, most);
-  const std::int64_t share = tiles_of(tiles * (steps + kEnds), sm_count);
-  // Equal shares begin anywhere, so that CTAs read the same keys at different times.
-  if (longest > share + share / 8 + tiles_of(kLeastSplitKeys, config.block_kv)) return {};
-  const std::int64_t pieces =
-      std::clamp<std::int64_t>(tiles_of(problem.keys, kAttentionLeastAloneKeys), 1, most);
-  return {whole, pieces, static_cast<double>(longest) / static_cast<double>(steps)};
-}
-
-// Whether sequences differ: they have far fewer queries than if each had as many as it may have.
-bool is_mixed(const AttentionProblem& problem) {
-  return 4 * problem.tokens < std::int64_t{3} * problem.batch * problem.len_q;
-}
-
-// The time of shares of a row's tiles, cut one by one or end to end, as cost_of().
-double cost_of_shares(const AttentionProblem& problem, int row, int sm_count) {
-  const AttentionSm90Config& config = sm90_config_at(row);
-  const TileForm form = form_of(problem, config, sm_count);
-  const AloneCut cut = cut_alone(problem, config, form, sm_count);
-  const double keys = problem.keys, rows = rows_of(config);
-  // Shares cost this beside their products, in products of rows and keys. A tile of three math
-  // warpgroups is joined row by row, see templates/attention/sm90/combine_rows.cuh: that takes 3 us
-  // longer, and 0.5 to 1 us for each piece of a tile.
-  double ends = 333e3;
-  if (config.block_q > 128) {
-    const std::int64_t tiles = std::max<std::int64_t>(form.tiles, 1);
-    ends += 50e3 + 8e3 * static_cast<double>(cut.pieces > 0 ? cut.pieces : sm_count / tiles + 1);
-  }
-  if (cut.pieces > 0) return cut.rounds * keys * rows + ends;
-  // Equal shares read the same keys at different times, and each head its own. Whole tiles of
-  // several sequences even out better than their rounds say.
-  const double traffic = form.heads == 1 ? 1.1 : problem.batch > 1 ? 1.03 : 1.0;
-  return (static_cast<double>(form.tiles) / sm_count * keys * rows + ends) * traffic;
 }
 
 // The row of the fastest shares. -1: none.
@@ -254,7 +121,7 @@ bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_
   if (evens_out(problem)) return false;
   // A single round takes as long as the longest tile, while the others' multiprocessors wait.
   if (is_mixed(problem) && rounds_of(problem, sm90_config_at(whole), sm_count) <= 1) return true;
-  return cost_of_shares(problem, shared, sm_count) < 0.97 * cost_of(problem, whole, sm_count);
+  return cost_of_shares(problem, shared, sm_count) < 0.97 * cost_of_whole(problem, whole, sm_count);
 }
 
 // -1: none.
@@ -282,7 +149,8 @@ bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device
   if (!have_maps(params, are_bytes ? 1 : size_of(problem.traits.q))) return false;
   const TileForm form = form_of(problem, config, sm_count);
   const std::int64_t tiles = form.columns * (problem.tokens / form.queries + problem.batch);
-  if (tiles > 0x7fffffff - 2 * sm_count) return false;
+  // The schedule keeps numbers of tiles in 27 bits, see sm90/sequence_schedule.cuh.
+  if (tiles > 0x7ffffff - 2 * sm_count) return false;
   step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
   const std::int64_t pieces =
       config.splits ? tiles * tiles_of(problem.keys, kLeastSplitKeys) : tiles;

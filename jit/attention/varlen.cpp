@@ -179,6 +179,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.packed_keys = k.rank == 3 ? 1 : 0;
   p.packed_queries = q.rank == 3 ? 1 : 0;
   set_sizes(problem, keys.rows, k.rank == 4 ? k.shape[0] : 1, p);
+  problem.key_tokens = k.rank == 3 ? k.shape[0] : 0;
   set_scales(scales, p);
   p.plan = static_cast<unsigned*>(sequences.plan.data);
   problem.arguments().set_params(p);

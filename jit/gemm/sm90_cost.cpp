@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "jit/op/checks.h"
 #include "jit/op/occupancy.h"
 #include "templates/gemm/params.h"
 

@@ -189,6 +189,8 @@ SERVING_FAULTS = [
           f"{VARLEN}test_more_heads_than_have_keys_in_l2"),
     fault("sequences-tiles-of-the-next-one", f"{SM90_FOLDER}sequence_schedule.cuh",
           "index_ - end_at(found - 1),", "index_ - end_at(-1),", PREFILL),
+    fault("sequences-of-another-place", f"{SM90_FOLDER}sequence_schedule.cuh",
+          "static_cast<int>(word_at(found) % 32)", "found", PREFILL),
     fault("sequences-between-two-kernels", f"{SM90_FOLDER}sequence_schedule.cuh",
           "rows >= p_.least_rows", "rows > p_.least_rows", f"{VARLEN}test_shapes -k border-d64"),
     fault("sequences-numbers-are-drawn-twice", "base/draw.cuh",

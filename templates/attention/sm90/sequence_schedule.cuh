@@ -2,10 +2,11 @@
 // QueryTiles' interface.
 //
 // The tiles of all sequences are laid end to end, and each CTA takes the next one when it ends the
-// one before. Of a sequence, heads whose keys fit L2 come together, and of these the last tiles,
-// which a causal mask makes the slowest, come first:
+// one before. Of each 32 sequences, those of the most keys come first. Of a sequence, heads whose
+// keys fit L2 come together, and of these the last tiles, which a causal mask makes the slowest,
+// come first:
 //
-//   sequence     0                                 1
+//   sequence     1 (60k keys)                      0 (20k keys)
 //   heads        0 .. 11           12 .. 23        0 .. 23
 //   tile         9 9 9 .. 8 8 ..   9 9 9 .. 8 8    2 2 2 .. 1 1 1 .. 0 0 0
 //
@@ -18,7 +19,8 @@
 namespace kiln {
 
 // All functions are called by the scheduler warp. It has few registers, so that its state lies in
-// shared memory: how many tiles there are up to the end of each of 32 sequences, and before them.
+// shared memory: for each of 32 sequences in their order how many tiles there are up to its end, in
+// the upper 27 bits of a word, and which one of the 32 it is; and a word before these.
 template <class Config>
 class SequenceTiles {
   using Shape = AttentionSm90Shape<Config>;
@@ -28,7 +30,7 @@ class SequenceTiles {
 
   __device__ __forceinline__ explicit SequenceTiles(const AttentionVarlenParams& params)
       : p_(params) {
-    if (lane() == 0) store_word(Shape::schedule() + 4 + 31 * 4, 0);
+    if (lane() == 0) store_word(word(31), 0);
     __syncwarp();
   }
 
@@ -40,7 +42,7 @@ class SequenceTiles {
         return false;
       }
       first_ += 32;
-      count_tiles(end_at(31));
+      count_tiles();
     }
     return true;
   }
@@ -48,7 +50,7 @@ class SequenceTiles {
   // Requires: has_tile() has returned true.
   __device__ __forceinline__ SequencePlace tile() const {
     const int found = __ffs(__ballot_sync(~0u, index_ < end_at(lane()))) - 1;
-    const Sequence s = sequence_at(p_, first_ + found);
+    const Sequence s = sequence_at(p_, first_ + static_cast<int>(word_at(found) % 32));
     const u32 heads = columns_.count(), tiles = ceil_div(s.len_q, queries());
     const u32 together = heads_together(s.len_kv);
     const u32 item = index_ - end_at(found - 1), first_head = item / (tiles * together) * together;
@@ -83,28 +85,52 @@ class SequenceTiles {
   __device__ __forceinline__ static int lane() { return threadIdx.x % 32; }
   __device__ __forceinline__ int queries() const { return columns_.queries(Shape::kBlockQ); }
 
-  // `sequence` counts from the first of the 32; that of -1 ends before them.
-  __device__ __forceinline__ static u32 end_at(int sequence) {
-    return load_word(Shape::schedule() + 4 + sequence * 4);
+  // `place` is that in the order of the 32; -1 is before them.
+  __device__ __forceinline__ static u32 word(int place) {
+    return Shape::schedule() + 4 + place * 4;
   }
-  __device__ __forceinline__ void count_tiles(u32 before) const {
+  __device__ __forceinline__ static u32 word_at(int place) { return load_word(word(place)); }
+  __device__ __forceinline__ static u32 end_at(int place) { return word_at(place) / 32; }
+
+  __device__ __forceinline__ void count_tiles() const {
+    const u32 before = end_at(31);
     __syncwarp();
-    u32 count = 0;
-    if (first_ + lane() < p_.call.batch) {
-      const int len_q = sequence_at(p_, first_ + lane()).len_q;
-      const int rows = len_q * p_.group.by;
-      if (rows >= p_.least_rows && rows <= p_.most_rows) {
-        count = ceil_div(len_q, queries()) * columns_.count();
-      }
-    }
+    if (lane() == 0) store_word(word(-1), before * 32);
+    store_word(word(place_of(keys_of(lane()))), tiles_of(lane()) * 32 + lane());
+    __syncwarp();
+    u32 up_to = end_at(lane());
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
-      const u32 below = __shfl_up_sync(~0u, count, step);
-      if (lane() >= step) count += below;
+      const u32 below = __shfl_up_sync(~0u, up_to, step);
+      if (lane() >= step) up_to += below;
     }
-    if (lane() == 0) store_word(Shape::schedule(), before);
-    store_word(Shape::schedule() + 4 + lane() * 4, before + count);
+    store_word(word(lane()), (end_at(-1) + up_to) * 32 + word_at(lane()) % 32);
     __syncwarp();
+  }
+
+  // Of the `i`-th of the 32: its keys, and its tiles, which are none where another launch computes
+  // it.
+  __device__ __forceinline__ int keys_of(int i) const {
+    return first_ + i < p_.call.batch ? sequence_at(p_, first_ + i).len_kv : 0;
+  }
+  __device__ __forceinline__ u32 tiles_of(int i) const {
+    if (first_ + i >= p_.call.batch) return 0;
+    const int len_q = sequence_at(p_, first_ + i).len_q, rows = len_q * p_.group.by;
+    const bool is_here = rows >= p_.least_rows && rows <= p_.most_rows;
+    return is_here ? ceil_div(len_q, queries()) * columns_.count() : 0;
+  }
+
+  // Returns the place of the lane's sequence among the 32: in order of keys, of which the most come
+  // first, and in the given order where keys are equal.
+  __device__ __forceinline__ static int place_of(int keys) {
+    const u32 own = min(keys, 0x7ffffff) * 32u + 31 - lane();
+    store_word(word(lane()), own);
+    __syncwarp();
+    int place = 0;
+#pragma unroll
+    for (int other = 0; other < 32; ++other) place += word_at(other) > own;
+    __syncwarp();
+    return place;
   }
 
   // Half of an H200's L2 holds the keys and values of so many heads.
