@@ -1,5 +1,5 @@
 // Where sequences have lengths of their own: which row of the sm_90a kernels a step has, and how
-// its keys are copied. The host knows bounds alone.
+// its keys are copied. The host knows bounds of lengths and numbers of tokens alone.
 #include <algorithm>
 #include <cstring>
 

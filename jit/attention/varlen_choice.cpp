@@ -1,5 +1,6 @@
 // Where sequences have lengths of their own: which kernels a call launches, on which grids. The
-// host knows bounds alone, so that what it chooses serves any lengths within them.
+// host knows bounds of lengths and numbers of tokens alone, so that what it chooses serves any
+// lengths within them.
 #include <algorithm>
 #include <cstddef>
 
