@@ -1,6 +1,6 @@
-// What the rows of the sm_90a kernels cost where sequences have lengths of their own, as far as the
-// host can know: it has bounds of lengths, how many queries there are in all, and of packed keys
-// how many these are.
+// These functions estimate what the rows of the sm_90a kernels cost where sequences have lengths of
+// their own. The host knows bounds of the lengths, how many queries there are in all, and how many
+// keys there are if these are packed.
 #pragma once
 #include "jit/attention/sm90_rows.h"
 
@@ -14,7 +14,7 @@ bool decodes_others(const AttentionProblem& problem, const AttentionSm90Config& 
 bool evens_out(const AttentionProblem& problem);
 bool is_triangle(const AttentionProblem& problem);
 // Whether sequences differ: they have far fewer queries, or keys, than if each had as many as it
-// may have.
+// may have. A single one with far fewer keys has a loose bound.
 bool is_mixed(const AttentionProblem& problem);
 // Whether tiles take times of their own: those of several mixed sequences of many rows.
 bool has_mixed_tiles(const AttentionProblem& problem);

@@ -96,7 +96,18 @@ class SequenceTiles {
     const u32 before = end_at(31);
     __syncwarp();
     if (lane() == 0) store_word(word(-1), before * 32);
-    store_word(word(place_of(keys_of(lane()))), tiles_of(lane()) * 32 + lane());
+    u32 tiles = 0;
+    int keys = 0;
+    if (first_ + lane() < p_.call.batch) {
+      const Sequence s = sequence_at(p_, first_ + lane());
+      const int rows = s.len_q * p_.group.by;
+      // Another launch computes the others.
+      if (rows >= p_.least_rows && rows <= p_.most_rows) {
+        tiles = ceil_div(s.len_q, queries()) * columns_.count();
+      }
+      keys = s.len_kv;
+    }
+    store_word(word(place_of(keys)), tiles * 32 + lane());
     __syncwarp();
     u32 up_to = end_at(lane());
 #pragma unroll
@@ -106,18 +117,6 @@ class SequenceTiles {
     }
     store_word(word(lane()), (end_at(-1) + up_to) * 32 + word_at(lane()) % 32);
     __syncwarp();
-  }
-
-  // Of the `i`-th of the 32: its keys, and its tiles, which are none where another launch computes
-  // it.
-  __device__ __forceinline__ int keys_of(int i) const {
-    return first_ + i < p_.call.batch ? sequence_at(p_, first_ + i).len_kv : 0;
-  }
-  __device__ __forceinline__ u32 tiles_of(int i) const {
-    if (first_ + i >= p_.call.batch) return 0;
-    const int len_q = sequence_at(p_, first_ + i).len_q, rows = len_q * p_.group.by;
-    const bool is_here = rows >= p_.least_rows && rows <= p_.most_rows;
-    return is_here ? ceil_div(len_q, queries()) * columns_.count() : 0;
   }
 
   // Returns the place of the lane's sequence among the 32: in order of keys, of which the most come
