@@ -13,6 +13,7 @@ class ServingCell:
     lens_q: tuple[int, ...]
     lens_k: tuple[int, ...]
     page: int = 0  # keys of a page; 0: packed if there is no page
+    following: int = 1  # so many pages follow one another in memory
     heads: int = 32
     heads_kv: int = 8
     dim: int = 128
@@ -28,6 +29,8 @@ class ServingCell:
     @property
     def name(self):
         keys = f"page {self.page}" if self.page else "contiguous"
+        if self.following > 1:
+            keys += f", runs of {self.following}"
         return ", ".join(filter(None, (f"{self.group}: {self.label}", keys, self.cache, self.plan)))
 
     @property
@@ -107,6 +110,9 @@ def serving(short=False):
     add("prefill", "16 x 1k", [1024] * 16, [1024] * 16)
     add("prefill", "8k + 64 x 128", [8192] + [128] * 64, [8192] + [128] * 64, (0,))
     add("prefill", "2k of 64k", [2048], [65536])
+    # As an engine hands out pages: those of a prompt mostly follow one another.
+    add("prefill", "16 x 1k", [1024] * 16, [1024] * 16, (1,), following=1000)
+    add("prefill", "2k of 64k", [2048], [65536], (1,), following=1000)
     add("prefill of 8 bits", "16 x 1k", [1024] * 16, [1024] * 16, cache="e4m3")
     add("prefill of 8 bits", "2k of 64k", [2048], [65536], cache="e4m3")
     uneven = log_normal(12, 3000, 16384, seed=7)

@@ -32,7 +32,8 @@ def _starts(lengths):
 
 
 class Inputs:
-    """One set: packed queries, keys as rows and, where there are pages, in shuffled pages."""
+    """One set: packed queries, keys as rows and, where there are pages, in runs of pages that are
+    shuffled."""
 
     def __init__(self, cell, generator):
         def randn(tokens, heads):
@@ -57,7 +58,9 @@ class Inputs:
 
     def _to_pages(self, cell, generator):
         counts = [-(-length // cell.page) for length in cell.lens_k]
-        order = torch.randperm(sum(counts), device="cuda", generator=generator)
+        run = torch.arange(sum(counts), device="cuda") // cell.following  # of each page
+        ranks = torch.randperm(int(run[-1]) + 1, device="cuda", generator=generator)
+        order = ranks[run].argsort(stable=True)
         self.table = torch.zeros(cell.batch, max(counts), dtype=torch.int32, device="cuda")
         self.keys = [
             x.new_zeros(sum(counts), cell.page, cell.heads_kv, cell.dim) for x in self.rows

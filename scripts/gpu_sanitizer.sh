@@ -5,12 +5,15 @@
 # the time. The tests are dealt to processes that run side by side, because most of what is left is
 # spent on the host. KILN_SANITIZER_SIZE (full or small): how large the problems are.
 # KILN_SANITIZER_SECONDS: the limit for each process; KILN_SANITIZER_PROCESSES: how many there are.
-# Three reports are the tools' own:
+# Four reports are the tools' own:
 # - racecheck does not follow an arrival of one lane for its whole warp, where the others of the warp
 #   meet at __syncwarp() before it. In Hopper's attention it therefore reports the ring through which
 #   the scheduler warp publishes its walk, wherever a CTA computes several query tiles, the scales by
 #   which a warpgroup multiplied queries beside a quantised cache, and 8-bit values that are cleared
 #   behind a sequence's last one before other warps transpose them.
+# - racecheck counts the barriers that a warp has passed, whatever their numbers: where teams of two
+#   warps meet at barriers of their own, as often as they have tiles of keys, it reports the partial
+#   results of portable attention that the CTA's barrier separates (test_shapes with few keys).
 # - racecheck ends products of cuBLAS for Hopper in an error of its own, after which no test of the
 #   process runs: the host computes those of attention's references.
 # - memcheck takes the 128 bytes that a product of tilts reads (ALiBi, biases by distance), rows

@@ -58,14 +58,10 @@ int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits) 
   return only_masks_read(traits) ? config.max_keys_read : config.max_keys;
 }
 
-bool serves_page(const AttentionSm90Config& config, int page) {
-  return page % config.min_page == 0;
-}
-
 bool serves_keys(const AttentionSm90Config& config, const AttentionLengths& lengths) {
   const int least =
       lengths.is_narrow ? std::max(config.min_keys, config.min_window) : config.min_keys;
-  return lengths.keys >= least && serves_page(config, lengths.page);
+  return lengths.keys >= least;
 }
 
 bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,

@@ -45,7 +45,6 @@ struct AttentionSm90Config {
   int max_keys_read = max_keys;  // the same where only_masks_read()
   int min_keys = 0;              // for calls in which a query may see so many; 0: any
   int min_window = 0;            // for windows in which a query may see so many
-  int min_page = 1;              // for pages of a multiple of so many keys
   // Not for calls whose queries fill tiles of so many rows to 95 %; 0: for these too.
   int unless_fills = 0;
   // Not for more than 512 queries that tiles of so many rows pad no more than this row's do; 0: for
@@ -80,10 +79,8 @@ bool only_masks_read(const AttentionTraits& traits);
 struct AttentionLengths {
   std::int64_t queries, keys;  // keys: that a query sees at most
   bool is_narrow;              // of more than it sees
-  int page = 0;                // keys of a page whose rows the copy engine may bring; 0: no pages
 };
-// Whether the row's kernel is meant for such pages, and for so many keys in such pages.
-bool serves_page(const AttentionSm90Config& config, int page);
+// Whether the row's kernel is meant for so many keys.
 bool serves_keys(const AttentionSm90Config& config, const AttentionLengths& lengths);
 // The most keys that a query may see in calls that a row admits; 0: any.
 int most_keys(const AttentionSm90Config& config, const AttentionTraits& traits);

@@ -53,17 +53,17 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .reason = "masks, up to 1.5k keys, unless 192 rows pad no more: 1344 causal queries take "
                "1.11 times as long as with 192x80x2, 1536 1.04, 1408 0.92; documents with a bias by "
                "distance up to 8k"},
-    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 3,
      .q_stages = 2, .staged_output = true, .turns = true, .work = Work::medium,
-     .pages = Pages::only, .min_keys = 1537, .min_page = 16,
-     .reason = "pages of 16 keys and more, of which 80 are a multiple: 2k, 3k and 8k x 64k take 1.04, "
-               "1.06 and 1.05 times as long with 128x128x3, 1k 0.96; smaller boxes would take longer "
-               "than the products, gathered rows 1.15 to 1.3 times as long"},
+     .pages = Pages::only, .min_keys = 1537,
+     .reason = "pages: 2k, 3k and 8k x 64k take 1.04, 1.06 and 1.05 times as long with 128x128x3, 1k 0.96; "
+               "those of 1 that follow one another 1.08 to 1.14 times. Gathered rows take 0.87 to 1.04 times "
+               "as long with 128x128x3, and 1.06 to 1.19 times with two stages"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .work = Work::medium,
      .pages = Pages::only, .speed = 94,
-     .reason = "few keys, and small pages; two stages and Q twice take 1.05 times as long, and 1.10 "
-               "where pages are gathered"},
+     .reason = "few keys in pages; two stages and Q twice take 1.05 times as long, and 1.10 where pages are "
+               "gathered"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
      .q_stages = 2, .staged_output = true, .turns = true, .work = Work::medium, .pages = Pages::none,
      .reason = "three warpgroups: 717 TFLOP/s at 16k causal, two of 128 keys 650"},
@@ -91,11 +91,12 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .q_stages = 2, .staged_output = false, .turns = false, .splits = true, .work = Work::medium,
      .pages = Pages::none, .unless_fills = 192, .speed = 90,
      .reason = "few queries of many keys that 192 rows would pad"},
-    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 3,
      .q_stages = 2, .staged_output = false, .turns = true, .splits = true, .by_cost = true, .work = Work::light,
-     .pages = Pages::only, .min_page = 16,
-     .reason = "few queries of many keys in pages of 16 and more: 1k x 64k, 32/8 heads, take 1458 us, with "
-               "128x128x3 1616 us"},
+     .pages = Pages::only,
+     .reason = "few queries of many keys in pages: 1k x 64k, 32/8 heads, take 1458 us with two stages, with "
+               "128x128x3 1616 us; from pages of 1, 2k x 64k take 0.99 to 1.06 and 5 x 700 x 9000 1.2 times as "
+               "long with 128x128x3, 1.15 times with two stages"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .splits = true, .work = Work::medium,
      .pages = Pages::only, .speed = 90,
@@ -112,16 +113,18 @@ constexpr AttentionSm90Config kSm90Configs[] = {
     {.min_dim = 8, .max_dim = 256, .max_dim_v = 256, .block_q = 128, .block_kv = 64, .stages = 2,
      .q_stages = 1, .staged_output = false, .turns = true, .splits = true, .work = Work::heavy,
      .reason = "few queries of many wide keys"},
-    {.min_dim = 8, .max_dim = 64, .max_dim_v = 64, .block_q = 192, .block_kv = 128, .stages = 2,
+    {.min_dim = 8, .max_dim = 64, .max_dim_v = 64, .block_q = 192, .block_kv = 128, .stages = 3,
      .q_stages = 2, .staged_output = false, .turns = true, .grouped = true, .by_cost = true, .work = Work::light,
      .min_window = 513,
-     .reason = "few queries of grouped heads: 64 x 40 x 4k keys, 64/8 heads, take 348 us, with 128x128x3 452 "
-               "us; windows of 128 keys 211 us with 192x64x3, 237 us with this"},
-    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 2,
+     .reason = "few queries of grouped heads: 64 x 40 x 4k keys, 64/8 heads, take 348 us with two stages, with "
+               "128x128x3 452 us; windows of 128 keys 211 us with 192x64x3, 237 us with this; from pages of 1, "
+               "two stages take 1.02 to 1.06 times as long, from others equally long"},
+    {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 192, .block_kv = 80, .stages = 3,
      .q_stages = 2, .staged_output = false, .turns = true, .grouped = true, .by_cost = true, .work = Work::light,
-     .min_window = 513, .min_page = 16,
-     .reason = "few queries of grouped heads: 64 x 40 x 4k keys, 32/8 heads, take 306 us, with 128x128x3 409 "
-               "us; 48 x 50 x 6k, which it pads more, 605 and 491 us"},
+     .min_window = 513,
+     .reason = "few queries of grouped heads: 64 x 40 x 4k keys, 32/8 heads, take 306 us with two stages, with "
+               "128x128x3 409 us; 48 x 50 x 6k, which it pads more, 605 and 491 us; from pages of 1, two stages "
+               "take 1.02 to 1.08 times as long, from contiguous keys 1.005 times"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .grouped = true, .work = Work::medium,
      .pages = Pages::only, .speed = 92,

@@ -43,6 +43,14 @@ bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
          extent(p.v_batch, p.v_row, p.v_head) < kMost;
 }
 
+// Whether the rows of all pages are equally far apart, so that one tensor map may have them.
+bool are_pages_rows(const AttentionVarlenParams& params) {
+  const AttentionParams& p = params.call;
+  const long long rows = params.rows_k;
+  return rows * params.entries_k <= 0x7fffffff &&
+         (rows == 1 || (p.k_batch == rows * p.k_row && p.v_batch == rows * p.v_row));
+}
+
 // The row of the form of least cost. -1: none.
 template <class Cost>
 int least_row(const AttentionTraits& traits, int arch, const AttentionLengths& lengths,
@@ -87,8 +95,7 @@ int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, 
   for_each_sm90_row(problem.traits, arch, {}, [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
     // The speed of rows for windows is that with few keys.
-    const bool serves = !config.windows && serves_page(config, lengths.page);
-    if (serves &&
+    if (!config.windows &&
         cost_of_whole(problem, row, sm_count) < 0.97 * cost_of_whole(problem, best, sm_count)) {
       best = row;
     }
@@ -125,13 +132,12 @@ bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_
 }
 
 // -1: none.
-int varlen_row(const AttentionProblem& problem, int page, int arch, int sm_count, bool may_split) {
+int varlen_row(const AttentionProblem& problem, int arch, int sm_count, bool may_split) {
   // Where a result may not depend on bounds, they choose no row.
   if (problem.whole_tiles) {
-    return first_sm90_row(problem.traits, arch, {0x7fffffff, 0x7fffffff, false, page});
+    return first_sm90_row(problem.traits, arch, {0x7fffffff, 0x7fffffff, false});
   }
-  AttentionLengths lengths = lengths_of(problem);
-  lengths.page = page;
+  const AttentionLengths lengths = lengths_of(problem);
   const int whole = whole_row(problem, lengths, arch, sm_count);
   if (whole < 0 || !may_split) return whole;
   const int shared = shared_row(problem, lengths, arch, sm_count);
@@ -171,11 +177,16 @@ bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device
     box_rows = static_cast<int>(both & -both);
     if (box_rows < kLeastBoxRows) box_rows = 0;
   }
+  int run_rows = 0;
   if (box_rows == 0) {
     if (are_bytes) return false;  // no warps are left that gather
     if (!can_gather(params, size_of(problem.traits.k))) return false;
+    if (config.factors == AttentionFactors::halves && are_pages_rows(params)) {
+      run_rows = config.block_kv / kAttentionGatheringWarps;
+    }
   }
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, run_rows), run_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), form.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor),
                          (65536 + form.heads - 1) / form.heads);
@@ -203,7 +214,7 @@ bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime
   const bool is_paged = problem.traits.storage == Storage::paged;
   // Padding moves the keys of a tile, so that its boxes would straddle pages.
   const int page = !is_paged ? 0 : problem.padded_keys ? 1 : params.page_size;
-  const int row = varlen_row(problem, page, arch_of(device), device.info().sm_count, may_split);
+  const int row = varlen_row(problem, arch_of(device), device.info().sm_count, may_split);
   return row >= 0 && fill_row(step, problem, device, row, page, may_split, workspace);
 }
 

@@ -82,13 +82,24 @@ AttentionVarlenMaps<runtime::TensorMap> varlen_maps(const AttentionVarlenParams&
                      p.q_batch, config.block_q},
                     device);
   }
-  if (params.box_rows == 0) return maps;  // keys are gathered
-  maps.k = encode({p.k, traits.k, traits.head_dim, params.rows_k, p.heads_kv, params.entries_k,
-                   p.k_row, p.k_head, p.k_batch, params.box_rows},
-                  device);
-  maps.v = encode({p.v, traits.v, traits.head_dim_v, params.rows_k, p.heads_kv, params.entries_k,
-                   p.v_row, p.v_head, p.v_batch, params.box_rows},
-                  device);
+  if (params.run_rows != 0) {
+    // A row of any page follows the one before it: where a page has one, they are its strides.
+    const int all = params.entries_k * params.rows_k;
+    const bool is_page = params.rows_k == 1;
+    maps.k = encode({p.k, traits.k, traits.head_dim, all, p.heads_kv, 1,
+                     is_page ? p.k_batch : p.k_row, p.k_head, 0, params.run_rows},
+                    device);
+    maps.v = encode({p.v, traits.v, traits.head_dim_v, all, p.heads_kv, 1,
+                     is_page ? p.v_batch : p.v_row, p.v_head, 0, params.run_rows},
+                    device);
+  } else if (params.box_rows != 0) {
+    maps.k = encode({p.k, traits.k, traits.head_dim, params.rows_k, p.heads_kv, params.entries_k,
+                     p.k_row, p.k_head, p.k_batch, params.box_rows},
+                    device);
+    maps.v = encode({p.v, traits.v, traits.head_dim_v, params.rows_k, p.heads_kv, params.entries_k,
+                     p.v_row, p.v_head, p.v_batch, params.box_rows},
+                    device);
+  }
   return maps;
 }
 

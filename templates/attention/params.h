@@ -127,6 +127,9 @@ struct AttentionVarlenParams {
   // The copy engine copies so many rows of a page at a time to the sm_90a kernel: a power of two
   // that divides page_size and the tile. 0: warps gather them, see sm90/gather.cuh.
   int box_rows;
+  // Where warps gather rows, the copy engine copies so many that follow one another in memory at a
+  // time, an equal share of a tile for each of the warps. 0: each row is gathered.
+  int run_rows;
   // The tensor maps alone are made from these: the number of all packed queries; the rows of a
   // batch entry or page of the keys, or all packed keys; the number of batch entries or pages.
   int tokens, rows_k, entries_k;
@@ -189,12 +192,16 @@ struct AttentionMaps {
   Map q, k, v, out;
 };
 // Where sequences have lengths of their own: as [batch or 1, heads, rows, columns] or, paged,
-// [pages, heads, rows, columns], whose boxes have box_rows rows. Outputs are written from
-// registers, because the copy engine would write rows behind a sequence too.
+// [pages, heads, rows, columns], whose boxes have box_rows rows, or [1, heads, rows of all pages,
+// columns], whose boxes have run_rows. Outputs are written from registers, because the copy engine
+// would write rows behind a sequence too.
 template <class Map>
 struct AttentionVarlenMaps {
   Map q, k, v;
 };
+
+// The warps of an sm_90a kernel that gather rows of pages: see run_rows.
+constexpr int kAttentionGatheringWarps = 2;
 
 constexpr int kAttentionWalkStages = 4, kAttentionWalkBytes = 96;
 constexpr int kAttentionScheduleBytes = 144;  // where sequences have lengths of their own

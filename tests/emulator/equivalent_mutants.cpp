@@ -191,11 +191,12 @@ bool is_wait_before_draw(const Mutant& mutant, std::string_view ptx) {
 bool is_wait_for_values_before_keys(const Mutant& mutant, std::string_view ptx) {
   const auto tests = lines_of(ptx, "mbarrier.test_wait");  // of a stage of keys, then of values
   if (tests.size() < 2 || mutant.line < tests[0] || mutant.line > tests[1]) return false;
-  std::uint32_t values = 0;
-  for (const std::uint32_t line : lines_of(ptx, "cp.async.wait_group 0")) {
-    if (line > tests[0] && line < tests[1]) values = line;
+  // The same instructions follow before a box, where they matter.
+  std::vector<std::uint32_t> waits;
+  for (const std::uint32_t line : lines_of(ptx, "cp.async.wait_group")) {
+    if (line > tests[0] && line < tests[1]) waits.push_back(line);
   }
-  return values != 0 && mutant.line >= values &&
+  return waits.size() > 2 && mutant.line >= waits[1] && mutant.line < waits[2] &&
          (starts(mutant, "cp.async.wait_group") || starts(mutant, "fence.proxy.async"));
 }
 

@@ -100,16 +100,18 @@ int total_of(int len_kv) {
   return spread_positions(len_kv).back() + (len_kv % kRun == 0 ? 7 : 1);
 }
 
-// CTAs draw the six query tiles, or have them dealt. Where they may share keys, no CTA of two has
-// more tiles than the ring of steps holds, of which none would then have to be released: one has
-// all of them in size 2.
-void fill_sm90(Step& step, const Tile& tile, int page_size, int size) {
+// CTAs draw the six query tiles, or have them dealt. No CTA of two has more of them than the ring
+// of steps holds, of which none would then have to be released, where they may share keys, or where
+// a tile has rows of all heads, so that there are three: one has all of them in size 2.
+void fill_sm90(Step& step, const Tile& tile, bool quantized, int page_size, int size) {
   const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
+  step.arguments.set_int(offsetof(AttentionVarlenParams, run_rows),
+                         box_rows == 0 && !quantized ? tile.block_kv / 2 : 0);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor), 65536 / tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_queries), tile.rows);
-  step.blocks = tile.shares && size == 2 ? 1 : 2;
+  step.blocks = (tile.shares || tile.heads > 1) && size == 2 ? 1 : 2;
   if (size == 1) return;
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
                                 offsetof(AttentionParams, nonce));
@@ -157,11 +159,15 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
   const std::vector<int> starts_q = starts_of(lens_q), starts_k = starts_of(lens_k);
   const int tokens = starts_q.back();
   const bool is_paged = traits.storage == Storage::paged;
-  // Sequence b's key i is in the page of column i / page_size; pages lie in the opposite order.
+  // Sequence b's key i is in the page of column i / page_size. Pages of its first half follow one
+  // another, as sm90/gather.cuh copies them at once; the others lie in the opposite order.
   const int width = *std::max_element(lens_k, lens_k + kSequences) / page_size + 1;
   const int rows_k = is_paged ? kSequences * width * page_size : std::max(starts_k.back(), 1);
   std::vector<int> table;
-  for (int page = kSequences * width; page-- > 0;) table.push_back(page);
+  for (int i = 0; i < kSequences * width; ++i) {
+    const int column = i % width, half = width / 2;
+    table.push_back(i - column + (column < half ? column : width - 1 - (column - half)));
+  }
 
   AttentionReference problem;
   problem.traits = traits;
@@ -269,7 +275,7 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
   const auto fill = [&](Recipe& recipe) {
     recipe.first().spec = spec;
     if (!tile.is_sm90) return fill_portable(recipe, tile, traits, tokens, size);
-    fill_sm90(recipe.first(), tile, is_paged ? page_size : 0, size);
+    fill_sm90(recipe.first(), tile, traits.has_quantized_cache(), is_paged ? page_size : 0, size);
     recipe.workspace_bytes = size == 1 ? 0 : kAttentionDrawBytes;
   };
   AttentionProblem call(kVarlenNames);

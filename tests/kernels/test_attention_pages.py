@@ -15,11 +15,11 @@ pytestmark = [
 LONG = dict(lens_q=(200, 0, 70), lens_k=(300, 5, 270), heads=2, heads_kv=1, head_dim=128)
 
 
-@pytest.mark.parametrize("page", [16, 48, 64, 256])
+@pytest.mark.parametrize("page", [1, 8, 16, 24, 48, 64, 256])
 def test_tiles_of_192_rows(page):
     """Where no bound chooses, tiles are those of many keys."""
     case = VarlenCase(**LONG, page=page, num_splits=1)
-    assert case.explain()["config"] == "192x80x2"
+    assert case.explain()["config"] == "192x80x3"
     case.check()
 
 
@@ -34,15 +34,26 @@ def test_tiles_of_192_rows(page):
 )  # fmt: skip
 def test_options_of_tiles_of_192_rows(options):
     case = VarlenCase(**{**LONG, **options}, page=16, num_splits=1)
-    assert case.explain()["config"] == "192x80x2"
+    assert case.explain()["config"] == "192x80x3"
     case.check()
 
 
-@pytest.mark.parametrize("page", [1, 8, 24])
-def test_smaller_boxes_keep_128_rows(page):
-    case = VarlenCase(**LONG, page=page, num_splits=1)
-    assert case.explain()["config"] == "128x128x3"
-    case.check()
+@pytest.mark.parametrize("following", [1000, 150, 64, 37])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(), dict(cache="pool"), dict(cache="interleaved", keys="lists"), dict(cache="hnd"),
+        dict(page=5), dict(page=5, cache="hnd"), dict(page=6, cache="pool"),
+        dict(window=(100, 20)), dict(causal=False, head_dim=96), dict(head_dim=256),
+        dict(head_dim=192, head_dim_v=128), dict(head_dim=64, alibi="h"),
+        dict(op="kvcache", lens_q=(70,) * 3, leftpad=(3, 0, 130), page=16),
+    ],
+    ids=["nhd", "pool", "lists", "hnd", "page-5", "page-5-hnd", "page-6-pool", "window", "full-d96",
+         "d256", "d192x128", "d64-alibi", "leftpad"],
+)  # fmt: skip
+def test_pages_that_follow_one_another(options, following):
+    """Rows of a tile that do come in one box, others are gathered; the cache is NaN around them."""
+    VarlenCase(**{**LONG, "page": 1, **options}, following=following).check()
 
 
 def tile_of(lens_q, lens_k, heads, heads_kv, page=0, **options):
@@ -70,8 +81,8 @@ def test_rounds_choose_the_tile():
     assert tile_of([2048], [32768], 16, 16) == "192x80x2 split"
     assert tile_of([700], [65536], 24, 4) == "192x80x2 split"
     assert tile_of([2048], [2048], 8, 1) == "128x128x2 split"
-    assert tile_of([8192], [65536], 32, 8, page=16) == "192x80x2 split"
-    assert tile_of([8192], [65536], 32, 8, page=1) == "128x128x3"
+    assert tile_of([8192], [65536], 32, 8, page=16) == "192x80x3 split"
+    assert tile_of([8192], [65536], 32, 8, page=1) == "192x80x3 split"
     assert tile_of([1536], [65536], 32, 8) == "192x80x2"
     assert tile_of([2048] * 4, [6144] * 4, 16, 2, page=64) == "128x128x3"
     assert tile_of([3000], [3000], 8, 1, page=64) == "128x128x3"
@@ -82,11 +93,11 @@ def test_rounds_choose_the_tile():
 def test_heads_are_grouped_where_that_leaves_less_work():
     """H200: 16 x 1024, 260 and 276 us; 5 x 700 of 9000 keys, 707 and, in shares, 766 us. Beside 63
     sequences that decode, 2048 take 199 us alone, 204 us grouped."""
-    assert tile_of([1024] * 16, [1024] * 16, 32, 8, page=64) == "192x80x2 grouped"
-    assert tile_of([5000] * 2, [5000] * 2, 32, 8, page=64) == "192x80x2 grouped"
-    assert tile_of([700] * 5, [9000] * 5, 32, 8, page=64) == "192x80x2 grouped"
+    assert tile_of([1024] * 16, [1024] * 16, 32, 8, page=64) == "192x80x3 grouped"
+    assert tile_of([5000] * 2, [5000] * 2, 32, 8, page=64) == "192x80x3 grouped"
+    assert tile_of([700] * 5, [9000] * 5, 32, 8, page=64) == "192x80x3 grouped"
     assert tile_of([16] * 16, [8192] * 16, 32, 8, page=64) == "128x128x3 grouped"
-    assert tile_of([2048] + [1] * 63, [2048] * 64, 32, 8, page=64) == "192x80x2"
+    assert tile_of([2048] + [1] * 63, [2048] * 64, 32, 8, page=64) == "192x80x3"
 
 
 @pytest.mark.emulated
@@ -94,7 +105,7 @@ def test_heads_are_grouped_where_that_leaves_less_work():
 def test_equal_lengths_choose_the_tile(page):
     """1500 queries fill 7.8 tiles of 192 rows, and 11.7 of 128. H100: pages of 64, 88 and 95 us;
     1000 queries of 3500 keys, 180 and 160 us."""
-    wide, narrow = "192x80x2", "128x128x3" if page else "128x128x2"
+    wide, narrow = ("192x80x3", "128x128x3") if page else ("192x80x2", "128x128x2")
     assert tile_of([1500] * 3, [1500] * 3, 24, 8, page=page) == wide
     assert tile_of([1500, 700, 20], [1500] * 3, 24, 8, page=page) == narrow
     if page:

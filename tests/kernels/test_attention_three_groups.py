@@ -21,6 +21,8 @@ SHARED = {
     "page-64": MANY,
     "page-48": dict(MANY, page=48),
     "page-16": dict(ONE, page=16),
+    "page-8": dict(ONE, page=8),
+    "page-1": dict(MANY, page=1, following=150),
     # One sequence of many rows alone: the few keys of mixed ones are served by tiles of 128 rows.
     "packed-f16": dict(MANY, lens_q=(480, 10), lens_k=(1300, 90), keys="packed",
                        dtype="f16"),
@@ -52,20 +54,20 @@ def test_shared_tiles(name):
     case = VarlenCase(**SHARED[name])
     call = case.call(given := case.inputs())
     call.keywords.update(max_seqlen_k=BOUND)
-    keys = 80 if case.head_dim > 64 else 128
-    assert call.explain()["config"] == f"192x{keys}x2 split"
+    wide = "192x80x3" if case.keys == "paged" else "192x80x2"
+    tile = wide if case.head_dim > 64 else "192x128x2"
+    assert call.explain()["config"] == f"{tile} split"
     call.run()
     call.judge(given)
 
 
 @pytest.mark.parametrize(
     "options",
-    [dict(softcap=3.0), dict(page=8), dict(head_dim=256), dict(head_dim=64, window=(50000, 3))],
+    [dict(softcap=3.0), dict(head_dim=256), dict(head_dim=64, window=(50000, 3))],
     ids=str,
 )
 def test_others_share_tiles_of_128_rows(options):
-    """Code at every logit, wide heads, and windows of narrow ones have no registers for more; small
-    pages are copied too slowly."""
+    """Code at every logit, wide heads, and windows of narrow ones have no registers for more."""
     case = VarlenCase(**{**ONE, **options})
     call = case.call(given := case.inputs())
     call.keywords.update(max_seqlen_k=BOUND)
@@ -89,7 +91,7 @@ def test_whole_tiles_of_grouped_heads(name):
     case = VarlenCase(**{**dict(head_dim=128, page=64, heads=4, heads_kv=1), **WHOLE[name]})
     call = case.call(given := case.inputs())
     keys = 80 if case.head_dim > 64 else 128
-    assert call.explain()["config"] == f"192x{keys}x2 grouped"
+    assert call.explain()["config"] == f"192x{keys}x3 grouped"
     call.run()
     call.judge(given)
 

@@ -14,6 +14,7 @@ PREFILL = f"{VARLEN}test_shapes -k prefill-d64"
 WIDENED = f"{QUANTIZED}test_prefill -k paged"
 WIDENED_CACHE = f"{QUANTIZED}test_prefill -k cache"
 GATHERED = f"{VARLEN}test_gathered_pages"
+RUNS = f"{FOLDER}/test_attention_pages.py::test_pages_that_follow_one_another"
 DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
 SHARES = f"{FOLDER}/test_attention_shares.py::"
 GROUPED = f"{FOLDER}/test_attention_grouped.py::"
@@ -200,7 +201,7 @@ SERVING_FAULTS = [
           "reinterpret_cast<volatile u64*>(counter)[1] = 0;", "",
           f"{VARLEN}test_what_lies_in_the_workspace_does_not_matter -k drawn"),
     fault("gathered-rows-of-the-first-warp", f"{SM90_FOLDER}gather.cuh",
-          "return warp_ * kTogether +", "return 0 * kTogether +", GATHERED),
+          "const u32 row = warp_ * kRows + lane / 8;", "const u32 row = lane / 8;", GATHERED),
     fault("gathered-rows-without-a-fence", f"{SM90_FOLDER}gather.cuh",
           "    fence_async_proxy();\n", "", GATHERED),
     fault("gathered-rows-are-announced-early", f"{SM90_FOLDER}gather.cuh",
@@ -209,8 +210,14 @@ SERVING_FAULTS = [
           "ahead = gatherer.look_up(tile, expected);", "ahead = gatherer.look_up(tile, kv_first);",
           GATHERED),
     fault("gathered-values-behind-the-end-stay", f"{SM90_FOLDER}gather.cuh",
-          "tile_row - first_seen < seen_rows ? 16 : 0", "16",
+          "later - first_seen < seen_rows ? 16 : 0", "16",
           f"{VARLEN}test_values_before_a_window_may_be_anything"),
+    fault("runs-begin-a-row-later", f"{SM90_FOLDER}gather.cuh",
+          "map, full, run, head, 0);", "map, full, run + 1, head, 0);", RUNS),
+    fault("runs-with-gaps", f"{SM90_FOLDER}gather.cuh",
+          "place == begin + row ||", "place >= begin + row ||", RUNS),
+    fault("runs-of-the-tile-before", f"{SM90_FOLDER}gather.cuh",
+          "run = gatherer.run_of(tile, pages, expected, seen);", "", RUNS),
     # Quantised caches on sm_90a.
     fault("widened-bytes-of-the-tile-before", f"{SM90_FOLDER}convert.cuh",
           "    wait_copies<true, 1>();\n", "    wait_copies<true, 2>();\n", WIDENED),

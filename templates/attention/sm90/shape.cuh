@@ -38,7 +38,7 @@ struct AttentionSm90Shape {
   // Two warps gather the keys of pages of few rows, and from larger ones the copy engine
   // brings boxes, whose pages one warp looks up for the keys and another one for the values.
   static constexpr bool kCopiesPages = Config::Storage::kPaged && !kConverts && !kMultipliesBytes;
-  static constexpr u32 kGatheringWarps = 2;
+  static constexpr u32 kGatheringWarps = kAttentionGatheringWarps;
   // Queries must be f16 then too: see scaled_queries.cuh.
   static constexpr bool kScalesQueries = kConverts && !is_same<Element, f16>;
   static constexpr u32 kScalingWarps = 2;

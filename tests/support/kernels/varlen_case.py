@@ -41,6 +41,7 @@ class VarlenCase(NamedCase):
     magnitude: float = 1.0
     keys: str = "paged"  # or "packed", "cache", "lists" (of pages), each also "by offsets"
     page: int = 16
+    following: int = 1  # so many pages follow one another in memory
     cache: str = "nhd"  # how pages lie in memory: see caches()
     op: str = "varlen"  # or "kvcache", whose sequences have equally many queries
     num_splits: int = 0
@@ -289,8 +290,9 @@ class Call:
         width = max(self.case.whole_lens_k) // page + 2
         pages = self.entry_count * width + 1
         self.k, self.v = caches(self.case.cache, pages, page, self.case.heads_kv, dims, dtype)
-        generator = torch.Generator().manual_seed(7)
-        table = torch.randperm(pages, generator=generator)[: self.entry_count * width]
+        runs = torch.arange(pages).split(self.case.following)
+        order = torch.randperm(len(runs), generator=torch.Generator().manual_seed(7))
+        table = torch.cat([runs[i] for i in order])[: self.entry_count * width]
         self.pages = table.view(self.entry_count, width).int().to(DEVICE)
         self._fill(given)
         # A page without a key may hold anything: that of padding, or of no sequence.
