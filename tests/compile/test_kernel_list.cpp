@@ -110,7 +110,7 @@ TEST_CASE("of every arch, the cover has each config row with each property's val
   }
 }
 
-TEST_CASE("a seed decides the sample, a fortieth of what is not in the cover") {
+TEST_CASE("a seed decides the sample, a sixtieth of what is not in the cover") {
   const int arch = arch_index({9, 0});
   std::set<std::string> lists;
   for (const char* seed : {"0", "1", "4f2a", "4f2b"}) {
@@ -125,8 +125,8 @@ TEST_CASE("a seed decides the sample, a fortieth of what is not in the cover") {
     }
     lists.insert(names);
     const double share = double(list.sample.size()) / double(list.sample.size() + list.others);
-    CHECK(share > 0.0125);
-    CHECK(share < 0.0375);
+    CHECK(share > 0.008);
+    CHECK(share < 0.025);
     CHECK(tested_kernels(arch).size() == list.cover.size() + list.sample.size());
   }
   CHECK(lists.size() == 4);
