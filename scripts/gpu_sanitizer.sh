@@ -11,9 +11,10 @@
 #   the scheduler warp publishes its walk, wherever a CTA computes several query tiles, the scales by
 #   which a warpgroup multiplied queries beside a quantised cache, and 8-bit values that are cleared
 #   behind a sequence's last one before other warps transpose them.
-# - racecheck counts the barriers that a warp has passed, whatever their numbers: where teams of two
-#   warps meet at barriers of their own, as often as they have tiles of keys, it reports the partial
-#   results of portable attention that the CTA's barrier separates (test_shapes with few keys).
+# - racecheck seems to count the barriers that a warp has passed, whatever their numbers: where teams
+#   of two warps meet at barriers of their own, as often as they have tiles of keys, it reports the
+#   partial results of portable attention, although the CTA's barrier lies between write and read in
+#   the machine code (test_shapes with few keys).
 # - racecheck ends products of cuBLAS for Hopper in an error of its own, after which no test of the
 #   process runs: the host computes those of attention's references.
 # - memcheck takes the 128 bytes that a product of tilts reads (ALiBi, biases by distance), rows

@@ -82,24 +82,20 @@ AttentionVarlenMaps<runtime::TensorMap> varlen_maps(const AttentionVarlenParams&
                      p.q_batch, config.block_q},
                     device);
   }
-  if (params.run_rows != 0) {
-    // A row of any page follows the one before it: where a page has one, they are its strides.
-    const int all = params.entries_k * params.rows_k;
-    const bool is_page = params.rows_k == 1;
-    maps.k = encode({p.k, traits.k, traits.head_dim, all, p.heads_kv, 1,
-                     is_page ? p.k_batch : p.k_row, p.k_head, 0, params.run_rows},
-                    device);
-    maps.v = encode({p.v, traits.v, traits.head_dim_v, all, p.heads_kv, 1,
-                     is_page ? p.v_batch : p.v_row, p.v_head, 0, params.run_rows},
-                    device);
-  } else if (params.box_rows != 0) {
-    maps.k = encode({p.k, traits.k, traits.head_dim, params.rows_k, p.heads_kv, params.entries_k,
-                     p.k_row, p.k_head, p.k_batch, params.box_rows},
-                    device);
-    maps.v = encode({p.v, traits.v, traits.head_dim_v, params.rows_k, p.heads_kv, params.entries_k,
-                     p.v_row, p.v_head, p.v_batch, params.box_rows},
-                    device);
-  }
+  const bool in_runs = params.run_rows != 0;
+  const int box_rows = in_runs ? params.run_rows : params.box_rows;
+  if (box_rows == 0) return maps;  // keys are gathered
+  // In runs, a row of any page follows the one before it: where a page has one, it has their
+  // stride.
+  const int pages = in_runs ? 1 : params.entries_k;
+  const int page_rows = in_runs ? params.entries_k * params.rows_k : params.rows_k;
+  const bool are_pages = in_runs && params.rows_k == 1;
+  maps.k = encode({p.k, traits.k, traits.head_dim, page_rows, p.heads_kv, pages,
+                   are_pages ? p.k_batch : p.k_row, p.k_head, p.k_batch, box_rows},
+                  device);
+  maps.v = encode({p.v, traits.v, traits.head_dim_v, page_rows, p.heads_kv, pages,
+                   are_pages ? p.v_batch : p.v_row, p.v_head, p.v_batch, box_rows},
+                  device);
   return maps;
 }
 

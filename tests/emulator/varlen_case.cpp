@@ -106,8 +106,9 @@ int total_of(int len_kv) {
 void fill_sm90(Step& step, const Tile& tile, bool quantized, int page_size, int size) {
   const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
-  step.arguments.set_int(offsetof(AttentionVarlenParams, run_rows),
-                         box_rows == 0 && !quantized ? tile.block_kv / 2 : 0);
+  step.arguments.set_int(
+      offsetof(AttentionVarlenParams, run_rows),
+      box_rows == 0 && !quantized ? tile.block_kv / kAttentionGatheringWarps : 0);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor), 65536 / tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_queries), tile.rows);

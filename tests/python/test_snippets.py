@@ -58,7 +58,7 @@ def server(tmp_path_factory):
 
 
 def paste_into_fork(server, text, folder, own, most_seconds, timeout):
-    """What subprocess.run would return of a process that the server forks."""
+    """Returns what subprocess.run would return of a process that the server forks."""
     files = [folder / name for name in ("stdin", "stdout", "stderr")]
     for file in files:
         file.write_text(text if file.name == "stdin" else "", encoding="utf-8")
@@ -139,7 +139,7 @@ def test_a_block_that_does_not_end_is_killed(first, paste):
     assert paste(first + "print(1)\n").stdout == "1\n"
 
 
-# What a block can leave behind, where it runs in the same process as the next one.
+# A block can leave all of this behind, where it runs in the same process as the next one.
 EARLIER = """import os, threading
 import torch
 import kiln
