@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "jit/attention/family.h"
+#include "jit/attention/gathered_rows.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/sequence_tensors.h"
 #include "jit/attention/sm90_varlen_cost.h"
@@ -27,28 +28,20 @@ bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
 // for smaller ones: their keys are gathered, as are those of a quantised cache.
 constexpr int kLeastBoxRows = 8;
 
-// Whether rows can be gathered: the kernel counts pieces of 16 bytes in 32 bits.
-bool can_gather(const AttentionVarlenParams& params, int element_bytes) {
+// Whether the rows of a quantised cache can be gathered: the kernel counts pieces of 16 bytes in 32
+// bits.
+bool can_widen(const AttentionVarlenParams& params) {
   const auto extent = [&](long long page, long long row, long long head) {
     const auto reach = [](long long count, long long stride) {
       return count > 1 ? (count - 1) * stride : 0;
     };
-    return (reach(params.entries_k, page) + reach(params.rows_k, row) +
-            reach(params.call.heads_kv, head)) *
-           element_bytes;
+    return reach(params.entries_k, page) + reach(params.rows_k, row) +
+           reach(params.call.heads_kv, head);
   };
   const AttentionParams& p = params.call;
   constexpr long long kMost = 16LL << 32;
   return extent(p.k_batch, p.k_row, p.k_head) < kMost &&
          extent(p.v_batch, p.v_row, p.v_head) < kMost;
-}
-
-// Whether the rows of all pages are equally far apart, so that one tensor map may have them.
-bool are_pages_rows(const AttentionVarlenParams& params) {
-  const AttentionParams& p = params.call;
-  const long long rows = params.rows_k;
-  return rows * params.entries_k <= 0x7fffffff &&
-         (rows == 1 || (p.k_batch == rows * p.k_row && p.v_batch == rows * p.v_row));
 }
 
 // The row of the form of least cost. -1: none.
@@ -177,16 +170,15 @@ bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device
     box_rows = static_cast<int>(both & -both);
     if (box_rows < kLeastBoxRows) box_rows = 0;
   }
-  int run_rows = 0;
   if (box_rows == 0) {
     if (are_bytes) return false;  // no warps are left that gather
-    if (!can_gather(params, size_of(problem.traits.k))) return false;
-    if (config.factors == AttentionFactors::halves && are_pages_rows(params)) {
-      run_rows = config.block_kv / kAttentionGatheringWarps;
+    if (config.factors == AttentionFactors::widened) {
+      if (!can_widen(params)) return false;
+    } else if (!gather_rows(step, config.block_kv)) {
+      return false;
     }
   }
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
-  step.arguments.set_int(offsetof(AttentionVarlenParams, run_rows), run_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), form.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor),
                          (65536 + form.heads - 1) / form.heads);

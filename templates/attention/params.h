@@ -130,6 +130,9 @@ struct AttentionVarlenParams {
   // Where warps gather rows, the copy engine copies so many that follow one another in memory at a
   // time, an equal share of a tile for each of the warps. 0: each row is gathered.
   int run_rows;
+  // They count in places: row r of page p has place p * page_places + r * row_places of keys and
+  // values alike. Places are so many pieces of 16 bytes apart, of which 32 bits count all.
+  unsigned page_places, row_places, key_pieces, value_pieces;
   // The tensor maps alone are made from these: the number of all packed queries; the rows of a
   // batch entry or page of the keys, or all packed keys; the number of batch entries or pages.
   int tokens, rows_k, entries_k;
@@ -237,8 +240,9 @@ constexpr int attention_sm90_shared_bytes(int head_dim, int head_dim_v, int bloc
                                    : stages * block_kv * slabs_v;
   const int rows = q_stages * block_q * slabs + stages * block_kv * slabs + value_rows +
                    (staged_output ? block_q * slabs_v : 0);
-  const int rings =
-      q_stages + 2 * stages + kAttentionWalkStages + (are_bytes ? kAttentionRawStages : 0);
+  const int gathered = factors == AttentionFactors::halves ? stages : 0;
+  const int rings = q_stages + 2 * stages + gathered + kAttentionWalkStages +
+                    (are_bytes ? kAttentionRawStages : 0);
   const int raw = attention_sm90_raw_row_bytes(head_dim) + attention_sm90_raw_row_bytes(head_dim_v);
   const int converted =
       factors == AttentionFactors::widened ? block_kv * raw + q_stages * block_q * 4 : 0;

@@ -27,8 +27,9 @@ __device__ __forceinline__ void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 // Arrives once, when all copies have landed that this thread has started with copy_async_16(). They
-// are ordinary writes: between a wait for the phase and reads by wgmma or the copy engine, the
-// reader calls fence_async_proxy().
+// are ordinary writes: between a wait for the phase and reads by wgmma or the copy engine, a thread
+// that has waited calls fence_async_proxy(), which is the reader or one that then arrives at a
+// barrier of the reader.
 __device__ __forceinline__ void arrive_after_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }

@@ -186,20 +186,6 @@ bool is_wait_before_draw(const Mutant& mutant, std::string_view ptx) {
   return mutant.line == last;
 }
 
-// Where pages are gathered, the warp waits for values under way before it waits for a stage of
-// keys.
-bool is_wait_for_values_before_keys(const Mutant& mutant, std::string_view ptx) {
-  const auto tests = lines_of(ptx, "mbarrier.test_wait");  // of a stage of keys, then of values
-  if (tests.size() < 2 || mutant.line < tests[0] || mutant.line > tests[1]) return false;
-  // The same instructions follow before a box, where they matter.
-  std::vector<std::uint32_t> waits;
-  for (const std::uint32_t line : lines_of(ptx, "cp.async.wait_group")) {
-    if (line > tests[0] && line < tests[1]) waits.push_back(line);
-  }
-  return waits.size() > 2 && mutant.line >= waits[1] && mutant.line < waits[2] &&
-         (starts(mutant, "cp.async.wait_group") || starts(mutant, "fence.proxy.async"));
-}
-
 // The fence behind stores of zeros in the place of values that no query sees. The compiler may copy
 // the code, so that the kernel has several of these fences.
 bool is_fence_of_zeros(const Mutant& mutant, std::string_view ptx) {
@@ -215,6 +201,21 @@ bool is_fence_of_zeros(const Mutant& mutant, std::string_view ptx) {
   const std::size_t open = behind.find('{') + 1;
   const std::string first(behind.substr(open, behind.find(',', open) - open));
   return behind.substr(open).starts_with(first + ", " + first + ", " + first + ", " + first + "}");
+}
+
+// Of zeros in the place of queries, where rows of pages are gathered: the same warp fences before
+// it announces the first keys, too, which are waited for before the queries are multiplied.
+bool is_fence_before_announcing(const Mutant& mutant, std::string_view ptx) {
+  if (!is_fence_of_zeros(mutant, ptx)) return false;
+  const auto next_after = [&](std::string_view text) {
+    for (const std::uint32_t line : lines_of(ptx, text)) {
+      if (line > mutant.line) return line;
+    }
+    return ~0u;
+  };
+  const std::uint32_t wait = next_after("mbarrier.try_wait");
+  const std::uint32_t fence = next_after("fence.proxy.async");
+  return fence != ~0u && wait < fence && fence < next_after("cp.async.bulk");
 }
 
 // The barrier of all warps behind the last one where partners meet, if they are all warps.
@@ -251,14 +252,13 @@ std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, co
   if (starts(mutant, "mbarrier.test_wait")) {
     return "a stage that is free already is waited for all the same";
   }
-  if (is_wait_for_values_before_keys(mutant, ptx)) {
-    return "no problem here has values that are multiplied before the keys of the next tile, whose "
-           "rows are waited for later";
-  }
   if (traits.byte_queries && is_fence_of_zeros(mutant, ptx)) {
     return "warps read these zeros, and the copy that follows them there does so rounds later, "
            "which "
            "the device takes for an order";
+  }
+  if (traits.storage == Storage::paged && is_fence_before_announcing(mutant, ptx)) {
+    return "the warp fences again before it announces the first keys, which the product waits for";
   }
   const auto inits = lines_of(ptx, "mbarrier.init");
   if (traits.mask != Mask::window && !inits.empty() && mutant.line == inits.back()) {

@@ -9,6 +9,7 @@
 
 #include "jit/attention/config.h"
 #include "jit/attention/family.h"
+#include "jit/attention/gathered_rows.h"
 #include "jit/attention/plan.h"
 #include "jit/attention/sm90_config.h"
 #include "jit/attention/sm90_rows.h"
@@ -102,17 +103,16 @@ int total_of(int len_kv) {
 
 // CTAs draw the six query tiles, or have them dealt. No CTA of two has more of them than the ring
 // of steps holds, of which none would then have to be released, where they may share keys, or where
-// a tile has rows of all heads, so that there are three: one has all of them in size 2.
+// a tile has rows of all heads, so that there are few: one has all of them in size 1, where the
+// copy engine brings boxes, and in size 2.
 void fill_sm90(Step& step, const Tile& tile, bool quantized, int page_size, int size) {
   const int box_rows = page_size == 0 ? tile.block_kv : page_size % 8 == 0 ? 8 : 0;
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
-  step.arguments.set_int(
-      offsetof(AttentionVarlenParams, run_rows),
-      box_rows == 0 && !quantized ? tile.block_kv / kAttentionGatheringWarps : 0);
+  if (box_rows == 0 && !quantized) gather_rows(step, tile.block_kv);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads_factor), 65536 / tile.heads);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_queries), tile.rows);
-  step.blocks = (tile.shares || tile.heads > 1) && size == 2 ? 1 : 2;
+  step.blocks = (tile.shares || tile.heads > 1) && size != 0 ? 1 : 2;
   if (size == 1) return;
   step.arguments.want_workspace(offsetof(AttentionParams, workspace), 0, kAttentionDrawBytes,
                                 offsetof(AttentionParams, nonce));
@@ -150,7 +150,9 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
   // eight rows of keys at once.
   // No warps gather where others transpose values.
   const int page_size = tile.is_sm90 && (size == 1 || traits.byte_queries) ? 24 : 5;
-  const int lens_q[kSequences] = {tile.rows + 3, 1, 0};
+  // Where a CTA has all tiles, it has more of them than the ring of steps holds.
+  const int more = (tile.shares || tile.heads > 1) && size != 0 ? tile.rows : 0;
+  const int lens_q[kSequences] = {tile.rows + more + 3, 1, 0};
   // Rows of few keys would be much larger than the others, by whose size errors are judged.
   // On sm_90a the second sequence has a tile for each stage, in which one of the first may have
   // gone unreleased.

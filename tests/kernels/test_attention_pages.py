@@ -56,6 +56,21 @@ def test_pages_that_follow_one_another(options, following):
     VarlenCase(**{**LONG, "page": 1, **options}, following=following).check()
 
 
+@pytest.mark.parametrize("dim", ["heads", "columns"])
+def test_values_that_lie_otherwise_than_keys(dim):
+    """Rows are gathered by numbers that keys and values share: those of values with heads before
+    rows, beside keys with rows before heads, are read by the portable kernel. Wider rows do."""
+    options = dict(heads=4, heads_kv=2, page=4)
+    case = VarlenCase(**{**LONG, **options, **(dict(head_dim_v=64) if dim == "columns" else {})})
+    given = case.inputs()
+    call = case.call(given)
+    if dim == "heads":
+        call.v = call.v.transpose(1, 2).contiguous().transpose(1, 2)
+    assert call.explain()["path"] == ("varlen" if dim == "heads" else "sm_90a")
+    call.run()
+    call.judge(given)
+
+
 def tile_of(lens_q, lens_k, heads, heads_kv, page=0, **options):
     def empty(*shape):
         return torch.empty(*shape, 128, dtype=torch.bfloat16, device=DEVICE)

@@ -261,9 +261,10 @@ def test_without_splits_the_size_of_other_queries_does_not_matter():
 
 
 def test_values_before_a_window_may_be_anything():
-    """In pages that lie wholly before it, gathered or not."""
-    for page in (7, 16, 64):
-        case = VarlenCase(lens_q=(140,), lens_k=(400,), page=page, window=(100, 0))
+    """In pages that lie wholly before it, gathered or not, or in one box with others."""
+    for page, following in ((7, 1), (16, 1), (64, 1), (1, 1000)):
+        where = dict(page=page, following=following, window=(100, 0))
+        case = VarlenCase(lens_q=(140,), lens_k=(400,), **where)
         given = case.inputs()
         call = case.call(given)
         unseen = call.keywords["block_table"][0, : (400 - 140 - 100) // page].long()

@@ -191,14 +191,18 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
         scale_queries<Config>(args, role - 2);
       }
     } else if constexpr (Shape::kCopiesPages) {
-      if (gathers && role != 0) {
-        gather_tiles<Config>(args, role - 2);
+      if (gathers) {
+        if (role == 0) {
+          announce_gathered<Config>(args);
+        } else {
+          gather_tiles<Config>(args, role - 2);
+        }
       } else if constexpr (Shape::kSlabs == Shape::kSlabsV) {
-        if (role != 3) load_pages<Config, Args, Shape::kSlabs>(args, role == 2, gathers);
+        if (role != 3) load_pages<Config, Args, Shape::kSlabs>(args, role == 2);
       } else if (role == 0) {
-        load_pages<Config, Args, Shape::kSlabs>(args, false, gathers);
+        load_pages<Config, Args, Shape::kSlabs>(args, false);
       } else if (role == 2) {
-        load_pages<Config, Args, Shape::kSlabsV>(args, true, false);
+        load_pages<Config, Args, Shape::kSlabsV>(args, true);
       }
     } else if (role == 0) {
       load_tiles<Config>(args);

@@ -208,16 +208,16 @@ __device__ __forceinline__ void load_queries(const Args& args) {
 
 // Two warps copy what is in pages, and the queries beside it: one the queries and keys, the other
 // one the values. Both run this code, as a call that follows other kernels finds none of it in a
-// cache. `gathers`: other warps copy keys and values.
+// cache.
 template <class Config, class Args, int kSlabs>
-__device__ __forceinline__ void load_pages(const Args& args, bool are_values, bool gathers) {
+__device__ __forceinline__ void load_pages(const Args& args, bool are_values) {
   using Shape = AttentionSm90Shape<Config>;
   using Ring = typename Shape::KvRing;
   constexpr u32 kMeeting = 4;  // a barrier behind those of turns.cuh
   const TensorMap& map = are_values ? args.v : args.k;
   if (elect_lane()) {
     if (!are_values) prefetch_map(args.q);
-    if (!gathers) prefetch_map(map);
+    prefetch_map(map);
   }
   __syncwarp();
   QueryLoader<Config, Args> queries(args);
@@ -232,11 +232,6 @@ __device__ __forceinline__ void load_pages(const Args& args, bool are_values, bo
       seen = seen_keys(args.call.variant(), tile);
     } else {
       queries.start(tile);
-    }
-    if (gathers) {
-      queries.finish(tile);
-      walk.skip_keys();
-      continue;
     }
     // Q and the first keys are needed before any values, which would delay them.
     if (are_values) sync_threads<64>(kMeeting);

@@ -35,7 +35,7 @@ struct AttentionSm90Shape {
   // As wgmma takes them.
   using Key = conditional<kConverts, f16, typename Keys::Element>;
   using Weight = conditional<kMultipliesBytes, f8_e4m3, Key>;
-  // Two warps gather the keys of pages of few rows, and from larger ones the copy engine
+  // Two warps gather the keys and values of pages of few rows; from larger ones the copy engine
   // brings boxes, whose pages one warp looks up for the keys and another one for the values.
   static constexpr bool kCopiesPages = Config::Storage::kPaged && !kConverts && !kMultipliesBytes;
   static constexpr u32 kGatheringWarps = kAttentionGatheringWarps;
@@ -102,7 +102,9 @@ struct AttentionSm90Shape {
   static constexpr u32 kWalkRingAt = kVRingAt + KvRing::kBytes;
   static constexpr u32 kLandedAt = kWalkRingAt + WalkRing::kBytes;  // see load.cuh
   static constexpr u32 kRawRingAt = kLandedAt + 16;
-  static constexpr u32 kWalkAt = kRawRingAt + (kMultipliesBytes ? RawRing::kBytes : 0);
+  static constexpr u32 kGatheredAt = kRawRingAt + (kMultipliesBytes ? RawRing::kBytes : 0);
+  static constexpr u32 kWalkAt =
+      kGatheredAt + (kFactors == AttentionFactors::halves ? KvRing::kBytes : 0);
   static constexpr u32 kScheduleAt = kWalkAt + kAttentionWalkStages * kAttentionWalkBytes;
   static constexpr u32 kUsedBytes = kScheduleAt + kAttentionScheduleBytes;
   static constexpr u32 kSharedBytes = attention_sm90_shared_bytes(
@@ -144,6 +146,13 @@ struct AttentionSm90Shape {
     return base() + kLandedAt + stage * 8;
   }
   __device__ __forceinline__ static u32 landed_v() { return landed_q(1); }
+  // At these, threads arrive when rows of keys, or of values, that they have copied are there.
+  __device__ __forceinline__ static u32 gathered_k(u32 stage) {
+    return base() + kGatheredAt + stage * 8;
+  }
+  __device__ __forceinline__ static u32 gathered_v(u32 stage) {
+    return gathered_k(Config::kStages + stage);
+  }
   __device__ __forceinline__ static QRing q_ring() { return {base() + kBarriersAt}; }
   __device__ __forceinline__ static KvRing k_ring() { return {base() + kKRingAt}; }
   __device__ __forceinline__ static KvRing v_ring() { return {base() + kVRingAt}; }
@@ -160,18 +169,27 @@ struct AttentionSm90Shape {
   __device__ __forceinline__ static WalkRing walk_ring() { return {base() + kWalkRingAt}; }
 
   // Called by one thread, which then calls fence_barrier_init(). Keys and values are announced by
-  // the thread that asks the copy engine for them, or by each warp that copies or transposes some.
+  // the thread that asks the copy engine for them, by each warp that converts or transposes some,
+  // or by one warp for those that gather.
   __device__ __forceinline__ static void init_barriers(bool gathers) {
     constexpr u32 kMathWarps = 4 * kGroups;
-    const u32 key_warps = kConverts ? kConvertingWarps : gathers ? kGatheringWarps : 1;
-    const u32 value_warps = kMultipliesBytes ? kTransposingWarps : key_warps;
+    constexpr u32 kKeyWarps = kConverts ? kConvertingWarps : 1;
+    constexpr u32 kValueWarps = kMultipliesBytes ? kTransposingWarps : kKeyWarps;
     constexpr bool kOneWarpCopies = !kCopiesPages && !kConverts && !kMultipliesBytes;
     q_ring().init(kMathWarps, kScalesQueries ? kScalingWarps : 1);
-    k_ring().init(kMathWarps, key_warps);
-    v_ring().init(kMathWarps, value_warps);
+    k_ring().init(kMathWarps, kKeyWarps);
+    v_ring().init(kMathWarps, kValueWarps);
     if constexpr (kMultipliesBytes) raw_ring().init(kTransposingWarps);
-    walk_ring().init(kMathWarps + 1 + (kOneWarpCopies ? 0 : value_warps) +
+    walk_ring().init(kMathWarps + 1 +
+                     (kOneWarpCopies ? 0
+                      : gathers      ? kGatheringWarps
+                                     : kValueWarps) +
                      (kScalesQueries ? kScalingWarps : 0));
+    if constexpr (kCopiesPages) {
+      for (u32 stage = 0; stage < 2 * Config::kStages; ++stage) {
+        init_barrier(gathered_k(stage), kGatheringWarps * 32);
+      }
+    }
     if constexpr (!Config::Storage::kEndsInZeros || kScalesQueries) init_barrier(landed_q(0), 1);
     init_barrier(landed_q(1), 1);
   }
