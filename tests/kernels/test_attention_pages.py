@@ -1,5 +1,7 @@
 """Hopper's attention over pages: which tile many keys get, and its results in many page sizes."""
 
+import math
+
 import grid
 import kiln
 import pytest
@@ -56,19 +58,40 @@ def test_pages_that_follow_one_another(options, following):
     VarlenCase(**{**LONG, "page": 1, **options}, following=following).check()
 
 
-@pytest.mark.parametrize("dim", ["heads", "columns"])
-def test_values_that_lie_otherwise_than_keys(dim):
-    """Rows are gathered by numbers that keys and values share: those of values with heads before
-    rows, beside keys with rows before heads, are read by the portable kernel. Wider rows do."""
-    options = dict(heads=4, heads_kv=2, page=4)
-    case = VarlenCase(**{**LONG, **options, **(dict(head_dim_v=64) if dim == "columns" else {})})
-    given = case.inputs()
-    call = case.call(given)
-    if dim == "heads":
-        call.v = call.v.transpose(1, 2).contiguous().transpose(1, 2)
-    assert call.explain()["path"] == ("varlen" if dim == "heads" else "sm_90a")
-    call.run()
-    call.judge(given)
+def in_larger_pages(cache):
+    """The same pages in a pool whose pages have one more row, of NaN."""
+    pages, rows, *rest = cache.shape
+    pool = torch.full((pages, rows + 1, *rest), math.nan, dtype=cache.dtype, device=cache.device)
+    pool[:, :rows] = cache
+    return pool[:, :rows]
+
+
+def with_heads_first(cache):
+    return cache.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("move_k", "move_v", "path"),
+    [
+        (in_larger_pages, in_larger_pages, "sm_90a"),
+        (in_larger_pages, None, "varlen"),
+        (None, with_heads_first, "varlen"),
+        (with_heads_first, with_heads_first, "sm_90a"),
+    ],
+)
+def test_rows_are_gathered_by_places_that_keys_and_values_share(move_k, move_v, path):
+    """Elsewhere the portable kernel serves the call. Rows of values may be narrower."""
+    for options in (dict(page=4), dict(page=4, head_dim_v=64), dict(page=6, following=1000)):
+        case = VarlenCase(**{**LONG, **options, "heads": 4, "heads_kv": 2})
+        given = case.inputs()
+        call = case.call(given)
+        if move_k:
+            call.k = move_k(call.k)
+        if move_v:
+            call.v = move_v(call.v)
+        assert call.explain()["path"] == path
+        call.run()
+        call.judge(given)
 
 
 def tile_of(lens_q, lens_k, heads, heads_kv, page=0, **options):
