@@ -47,7 +47,8 @@ class TileGatherer {
   // `warp` counts the gathering warps. It is uniform to the compiler too.
   __device__ __forceinline__ explicit TileGatherer(u32 warp) : warp_(warp) {}
 
-  // Goes to the keys of a query tile.
+  // Goes to the keys of a query tile. What is opaque is kept, and not computed for each of their
+  // tiles.
   __device__ __forceinline__ void begin(const SequenceTile& tile) {
     const AttentionParams& p = tile.p.call;
     table_ = opaque(tile.p.block_table + tile.entry * tile.p.block_table_row);
