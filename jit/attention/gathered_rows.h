@@ -5,9 +5,11 @@
 
 namespace kiln {
 
-// Tells the kernel of a step where the rows are that its warps gather, for tiles of `block_kv`
-// keys. False, and nothing is told, where no number of places does for keys and values alike, or
-// where they need more than 32 bits.
+// Tells the kernel of a step where the rows of 16-bit elements are that its warps gather, for tiles
+// of `block_kv` keys. False, and nothing is told, where pages and rows of keys and of values are
+// not equally many places long, as in [pages, heads, rows, columns] beside [pages, rows, heads,
+// columns], or where 32 bits do not count the cache's pieces of 16 bytes. Requires: strides are
+// multiples of 8 elements.
 bool gather_rows(Step& step, int block_kv);
 
 }  // namespace kiln

@@ -57,8 +57,8 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .q_stages = 2, .staged_output = true, .turns = true, .work = Work::medium,
      .pages = Pages::only, .min_keys = 1537,
      .reason = "pages: 2k, 3k and 8k x 64k take 1.04, 1.06 and 1.05 times as long with 128x128x3, 1k 0.96; "
-               "those of 1 that follow one another 1.08 to 1.14 times. Gathered rows take 0.90 to 0.94 times "
-               "as long with 128x128x3, and 1.11 to 1.13 times with two stages"},
+               "those of 1 that follow one another 1.08 to 1.14 times. Before gathering became "
+               "faster, it took 0.90 to 0.94 times as long with 128x128x3, and 1.11 to 1.13 times with two stages"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .work = Work::medium,
      .pages = Pages::only, .speed = 94,
@@ -95,8 +95,8 @@ constexpr AttentionSm90Config kSm90Configs[] = {
      .q_stages = 2, .staged_output = false, .turns = true, .splits = true, .by_cost = true, .work = Work::light,
      .pages = Pages::only,
      .reason = "few queries of many keys in pages: 1k x 64k, 32/8 heads, take 1458 us with two stages, with "
-               "128x128x3 1616 us; from pages of 1, 2k x 64k take 1.04 and 5 x 700 x 9000 1.22 times as long "
-               "with 128x128x3, both 1.18 to 1.19 times with two stages"},
+               "128x128x3 1616 us; from pages of 1, before gathering became faster, 2k x 64k took 1.04 and 5 x 700 "
+               "x 9000 1.22 times as long with 128x128x3, both 1.18 to 1.19 times with two stages"},
     {.min_dim = 8, .max_dim = 128, .max_dim_v = 128, .block_q = 128, .block_kv = 128, .stages = 3,
      .q_stages = 1, .staged_output = false, .turns = false, .splits = true, .work = Work::medium,
      .pages = Pages::only, .speed = 90,

@@ -203,8 +203,9 @@ bool is_fence_of_zeros(const Mutant& mutant, std::string_view ptx) {
   return behind.substr(open).starts_with(first + ", " + first + ", " + first + ", " + first + "}");
 }
 
-// Of zeros in the place of queries, where rows of pages are gathered: the same warp fences before
-// it announces the first keys, too, which are waited for before the queries are multiplied.
+// The fence behind zeros in the place of queries, where rows of pages are gathered: the same warp
+// fences again before it announces the first keys, which are waited for before queries are
+// multiplied.
 bool is_fence_before_announcing(const Mutant& mutant, std::string_view ptx) {
   if (!is_fence_of_zeros(mutant, ptx)) return false;
   const auto next_after = [&](std::string_view text) {
@@ -248,9 +249,6 @@ std::string_view why_equivalent_attention_sm90(const AttentionTraits& traits, co
   }
   if (starts(mutant, "bar.sync") && mutant.instruction.ends_with(", 256")) {
     return "a turn of the math groups, which is about speed: they may multiply in any order";
-  }
-  if (starts(mutant, "mbarrier.test_wait")) {
-    return "a stage that is free already is waited for all the same";
   }
   if (traits.byte_queries && is_fence_of_zeros(mutant, ptx)) {
     return "warps read these zeros, and the copy that follows them there does so rounds later, "

@@ -262,8 +262,7 @@ FAULTS = [
           "kLeast = 0x00400000", "kLeast = 0", f"{BYTES}::test_every_byte_is_its_number"),
     # Attention of sm_90a.
     fault("sm90-zeros-without-a-fence", f"{SM90_FOLDER}load.cuh",
-          "  fence_async_proxy();\n  __syncwarp();\n  if (lane == 0) arrive(full);",
-          "  __syncwarp();\n  if (lane == 0) arrive(full);", SM90_UNSEEN),
+          "  announce(full);\n", "  __syncwarp();\n  if (lane == 0) arrive(full);\n", SM90_UNSEEN),
     fault("sm90-parity-of-landed-values-stays", f"{SM90_FOLDER}load.cuh",
           "  landed_parity ^= 1;\n", "", SM90_UNSEEN),
     fault("sm90-partial-tiles-of-the-first-group", f"{SM90_FOLDER}walk.cuh",

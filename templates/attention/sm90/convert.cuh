@@ -147,10 +147,7 @@ class KeyConverter {
         }
       }
     }
-    fence_async_proxy();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(ring.full(at.stage));
-    __syncwarp();
+    announce(ring.full(at.stage));
   }
 
   __device__ __forceinline__ static uint4 widened(float first, float second) {

@@ -33,8 +33,8 @@ class TileGatherer {
   static constexpr u32 kAtOnce = kRows % (5 * kTogether) == 0 ? 5 : 4;
   static_assert(kRows * Shape::kGatheringWarps == Shape::kBlockKv && kRows % 8 == 0,
                 "gather: the warps must have equal shares of a tile, in swizzled pieces of 8 rows");
-  // Of each 32 rows, lane 8 g + i has row 4 i + g: the rows that are copied together are those of
-  // the lanes with the same i, which is a constant of each shuffle.
+  // Lane 8 g + i has row 4 i + g of each 32: the rows that are copied together are those of the
+  // lanes with the same i, which is a constant of each shuffle.
   static constexpr u32 kWords = (kRows + 31) / 32;
 
  public:
@@ -178,8 +178,8 @@ class TileGatherer {
   const int* table_ = nullptr;                 // of the sequence
   const Element *k_ = nullptr, *v_ = nullptr;  // of the lane's columns
   typename Ring::Position at_ = Ring::producer();
-  // Of the present tile: the places of the lane's rows; whether the warp's rows follow one another;
-  // those that queries see, from the warp's first one on.
+  // These are of the present tile: the places of the lane's rows; whether the warp's rows follow
+  // one another; those that queries see, from the warp's first one on.
   u32 places_[kWords];
   bool follow_;
   Range seen_;
@@ -219,15 +219,6 @@ __device__ __forceinline__ void gather_tiles(const Args& args, u32 warp) {
   }
 }
 
-// Called by a whole warp: tells the math warps that rows are there that other warps have copied.
-__device__ __forceinline__ void announce(u32 gathered, u32 parity, u32 full) {
-  wait(gathered, parity);
-  fence_async_proxy();
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) arrive(full);
-  __syncwarp();
-}
-
 // One warp copies the queries and announces the keys and values that others gather.
 template <class Config, class Args>
 __device__ __forceinline__ void announce_gathered(const Args& args) {
@@ -244,8 +235,10 @@ __device__ __forceinline__ void announce_gathered(const Args& args) {
     queries.finish(tile);
 #pragma unroll 1
     for (auto key_tile = walk.next(); key_tile.exists; key_tile = walk.next()) {
-      announce(Shape::gathered_k(at.stage), at.parity, Shape::k_ring().full(at.stage));
-      announce(Shape::gathered_v(at.stage), at.parity, Shape::v_ring().full(at.stage));
+      wait(Shape::gathered_k(at.stage), at.parity);
+      announce(Shape::k_ring().full(at.stage));
+      wait(Shape::gathered_v(at.stage), at.parity);
+      announce(Shape::v_ring().full(at.stage));
       at.advance();
     }
   }

@@ -64,6 +64,15 @@ __device__ __forceinline__ void load_keys(u32 destination, const TensorMap& map,
   __syncwarp();
 }
 
+// Called by a whole warp when rows are there that threads have written or copied: tells those that
+// wait for them at `full`, to multiply them.
+__device__ __forceinline__ void announce(u32 full) {
+  fence_async_proxy();
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) arrive(full);
+  __syncwarp();
+}
+
 // Called by a whole warp after the rows of a tile have been copied with the barrier `landed`: when
 // they have arrived, replaces those outside of `seen` by zeros, and arrives at `full`.
 template <int kSlabs, int kRows>
@@ -77,10 +86,7 @@ __device__ __forceinline__ void clear_unseen(u32 destination, u32 landed, u32& l
       store_shared_16(destination + row * 128 + lane % 8 * 16, {0, 0, 0, 0});
     }
   }
-  fence_async_proxy();
-  __syncwarp();
-  if (lane == 0) arrive(full);
-  __syncwarp();
+  announce(full);
 }
 
 // Copies the queries of each tile. Every function of the loaders is called by a whole warp.

@@ -180,11 +180,8 @@ struct AttentionSm90Shape {
     k_ring().init(kMathWarps, kKeyWarps);
     v_ring().init(kMathWarps, kValueWarps);
     if constexpr (kMultipliesBytes) raw_ring().init(kTransposingWarps);
-    walk_ring().init(kMathWarps + 1 +
-                     (kOneWarpCopies ? 0
-                      : gathers      ? kGatheringWarps
-                                     : kValueWarps) +
-                     (kScalesQueries ? kScalingWarps : 0));
+    const u32 other_warps = kOneWarpCopies ? 0 : gathers ? kGatheringWarps : kValueWarps;
+    walk_ring().init(kMathWarps + 1 + other_warps + (kScalesQueries ? kScalingWarps : 0));
     if constexpr (kCopiesPages) {
       for (u32 stage = 0; stage < 2 * Config::kStages; ++stage) {
         init_barrier(gathered_k(stage), kGatheringWarps * 32);
