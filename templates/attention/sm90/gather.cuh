@@ -56,13 +56,15 @@ class TileGatherer {
     v_ = opaque(static_cast<const Element*>(p.v) + tile.h_kv * p.v_head + chunk() * 8);
   }
 
-  // Behind the last key the table may hold anything, or end.
-  __device__ __forceinline__ Pages look_up(const SequenceTile& tile, int kv_first) const {
+  // Rows that no query sees may be NaN, which a weight of 0 would not hide, and the table may hold
+  // anything for them, or end: the nearest row that a query sees is there again instead.
+  __device__ __forceinline__ Pages look_up(const SequenceTile& tile, int kv_first,
+                                           Range seen) const {
     Pages pages;
 #pragma unroll
     for (u32 i = 0; i < kWords; ++i) {
-      const int key =
-          min(kv_first + static_cast<int>(warp_ * kRows + lane_row(i)), tile.len_kv - 1);
+      const int row = static_cast<int>(warp_ * kRows + lane_row(i));
+      const int key = max(min(kv_first + row, seen.end - 1), seen.begin);
       const PagePlace place = page_place(tile.p, tile.first_k + key);
       pages.number[i] = __ldg(table_ + static_cast<int>(place.column));
       pages.places[i] = static_cast<u32>(place.row) * tile.p.row_places;
@@ -70,15 +72,12 @@ class TileGatherer {
     return pages;
   }
 
-  // Goes to the tile of these pages, of whose keys queries see those in `seen`.
-  __device__ __forceinline__ void go_to(const SequenceTile& tile, const Pages& pages, int kv_first,
-                                        Range seen) {
+  // Goes to the tile of these pages.
+  __device__ __forceinline__ void go_to(const SequenceTile& tile, const Pages& pages) {
 #pragma unroll
     for (u32 i = 0; i < kWords; ++i) {
       places_[i] = pages.number[i] * tile.p.page_places + pages.places[i];
     }
-    const int first = kv_first + static_cast<int>(warp_ * kRows);
-    seen_ = {seen.begin - first, seen.end - first};
     follow_ = are_run() && tile.p.run_rows != 0;
   }
 
@@ -101,13 +100,10 @@ class TileGatherer {
     return word * 32 + threadIdx.x % 8 * kTogether + threadIdx.x % 32 / 8;
   }
 
-  __device__ __forceinline__ bool are_all_seen() const {
-    return seen_.begin <= 0 && static_cast<int>(kRows) <= seen_.end;
-  }
-  // Whether the warp's rows follow one another in memory, and some query sees each of them.
+  // Whether the warp's rows follow one another in memory.
   __device__ __forceinline__ bool are_run() const {
     const u32 begin = __shfl_sync(~0u, places_[0], 0);
-    bool follow = are_all_seen();
+    bool follow = true;
 #pragma unroll
     for (u32 i = 0; i < kWords; ++i) {
       const u32 row = lane_row(i);
@@ -132,16 +128,11 @@ class TileGatherer {
       __syncwarp();
       return;
     }
-    if (are_all_seen()) [[likely]] {
-      copy_rows<kSlabs, kDim, true>(destination, rows, place_pieces);
-    } else {
-      copy_rows<kSlabs, kDim, false>(destination, rows, place_pieces);
-    }
+    copy_rows<kSlabs, kDim>(destination, rows, place_pieces);
     arrive_after_copies(gathered);
   }
 
-  // Rows that no query sees are zeros: they may be NaN, which a weight of 0 would not hide.
-  template <int kSlabs, int kDim, bool kAllSeen>
+  template <int kSlabs, int kDim>
   __device__ __forceinline__ void copy_rows(u32 destination, const Element* rows,
                                             u32 place_pieces) const {
     const u32 row = threadIdx.x % 32 / 8;
@@ -151,7 +142,6 @@ class TileGatherer {
     u32 pieces[kWords];
 #pragma unroll
     for (u32 i = 0; i < kWords; ++i) pieces[i] = places_[i] * place_pieces;
-    const u32 first_seen = seen_.begin - row, seen_rows = seen_.end - seen_.begin;
 #pragma unroll
     for (u32 first = 0; first < kRows; first += kAtOnce * kTogether) {
       const Element* source[kAtOnce];
@@ -163,12 +153,11 @@ class TileGatherer {
 #pragma unroll
       for (u32 i = 0; i < kAtOnce; ++i) {
         const u32 later = first + i * kTogether, turn = later / kTogether % 2;
-        const int bytes = kAllSeen || later - first_seen < seen_rows ? 16 : 0;
 #pragma unroll
         for (int slab = 0; slab < kSlabs; ++slab) {
           const bool exists = kDim % 64 == 0 || slab * 64 + static_cast<int>(chunk()) * 8 < kDim;
           copy_async_16(to[turn] + slab * Shape::kKvSlabBytes + (later - turn * kTogether) * 128,
-                        source[i] + slab * 64, exists ? bytes : 0);
+                        source[i] + slab * 64, exists ? 16 : 0);
         }
       }
     }
@@ -179,10 +168,9 @@ class TileGatherer {
   const Element *k_ = nullptr, *v_ = nullptr;  // of the lane's columns
   typename Ring::Position at_ = Ring::producer();
   // These are of the present tile: the places of the lane's rows; whether the warp's rows follow
-  // one another; those that queries see, from the warp's first one on.
+  // one another.
   u32 places_[kWords];
   bool follow_;
-  Range seen_;
 };
 
 // K and V of all tiles: of a tile together. Pages are looked up a tile ahead, as far as that is the
@@ -207,13 +195,13 @@ __device__ __forceinline__ void gather_tiles(const Args& args, u32 warp) {
     for (auto key_tile = walk.next(); key_tile.exists; key_tile = walk.next()) {
       const int kv_first = key_tile.kv_first;
       if (kv_first != expected) [[unlikely]]
-        ahead = gatherer.look_up(tile, kv_first);
-      gatherer.go_to(tile, ahead, kv_first, seen);
+        ahead = gatherer.look_up(tile, kv_first, seen);
+      gatherer.go_to(tile, ahead);
       gatherer.copy_k(tile, args.k);
       constexpr int kBlockKv = AttentionSm90Shape<Config>::kBlockKv;
       expected = Config::kTilts ? max(kv_first - kBlockKv, 0) : kv_first + kBlockKv;
       // Not before go_to(), which would wait for these reads too.
-      ahead = gatherer.look_up(tile, expected);
+      ahead = gatherer.look_up(tile, expected, seen);
       gatherer.copy_v(tile, args.v);
     }
   }

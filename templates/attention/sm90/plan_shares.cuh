@@ -14,11 +14,13 @@ namespace kiln {
 
 struct PlannedTileSize {
   const AttentionVarlenParams& p;
-  u32 kept_unit = 0;
+  u32 words[kKeptWords] = {};
   __device__ __forceinline__ int block_q() const { return p.plan_block_q; }
   __device__ __forceinline__ int block_kv() const { return p.plan_block_kv; }
-  __device__ __forceinline__ void keep(u32 unit) { kept_unit = unit; }
-  __device__ __forceinline__ u32 kept() const { return kept_unit; }
+  __device__ __forceinline__ void keep(KeptWord word, u32 value) {
+    words[static_cast<u32>(word)] = value;
+  }
+  __device__ __forceinline__ u32 kept(KeptWord word) const { return words[static_cast<u32>(word)]; }
 };
 
 template <class Variant>
@@ -26,12 +28,13 @@ __device__ __forceinline__ void plan_attention_shares(const AttentionVarlenArgs<
   let_dependents_begin();  // the launch that plans the call's decoding is one
   const AttentionVarlenParams& params = args.params();
   SequenceShares<PlannedTileSize, Variant> shares(params, args.variant(), {params});
+  SequencePiece piece;
   const bool leads = threadIdx.x == 0;
   u32 count = 0;
 #pragma unroll 1
-  for (; count <= kAttentionPlannedPieces && shares.has_tile(); shares.advance()) {
+  while (count <= kAttentionPlannedPieces && shares.take(piece)) {
     if (leads && count < kAttentionPlannedPieces) {
-      store_planned_piece(params, count, shares.tile());
+      store_planned_piece(params, count, piece);
     }
     ++count;
   }

@@ -1,5 +1,5 @@
 // Selects the query tiles that a CTA computes, or the pieces of them, where sequences have lengths
-// of their own and too few tiles for all multiprocessors: QueryTiles' interface.
+// of their own and too few tiles for all multiprocessors.
 //
 // Where there are no more tiles than CTAs, each is cut by itself, into as many pieces as makes the
 // longest one short. A CTA has one piece, and CTAs whose tiles see the same keys read these at the
@@ -50,7 +50,7 @@ struct SequenceCosts {
 };
 
 // All functions are called by the scheduler warp, or by one that makes the plan. TileSize has a
-// tile's sizes, and keeps a word for the warp.
+// tile's sizes, and keeps words for the warp.
 template <class TileSize, class Variant>
 class SequenceShares : TileSize {
   using WholeTile = GroupedTile;
@@ -60,41 +60,66 @@ class SequenceShares : TileSize {
   using TileSize::kept;
 
  public:
-  static constexpr bool kDraws = false;
-
   __device__ __forceinline__ SequenceShares(const AttentionVarlenParams& params,
                                             const Variant& variant, TileSize size = {})
       : TileSize(size), p_(params), variant_(variant) {
-    own_ = measure(0);
-    const u32 all = settle();
-    // Not unrolled, as this code comes from memory.
-    Cut first{0, 0}, last{0, 0};
-#pragma unroll 1
-    for (u32 cut = blockIdx.x; cut <= blockIdx.x + 1; ++cut) {
-      first = last, last = moved(min(cut * share_, all), all);
-    }
-    at_ = min(first.next, last.unit), end_ = last.unit;
-    // The piece of a tile that another CTA has begun comes last.
-    keep(first.unit < first.next ? first.unit : end_);
+    keep(KeptWord::share, 0);
   }
 
-  // Takes the next piece; false after the last.
-  __device__ __forceinline__ bool has_tile() {
-    const bool is_last = at_ >= end_;
-    if (is_last) {
-      at_ = kept();
-      keep(end_);
+  // Takes the next piece; false after the last. The share is between two cuts, which are found
+  // first, and by the same code as the tile of a piece: the code comes from memory.
+  __device__ __forceinline__ bool take(SequencePiece& taken) {
+    const bool is_first = kept(KeptWord::share) == 0;
+    if (is_first) settle();
+#pragma unroll 1
+    for (u32 cut = is_first ? 0 : 2;; ++cut) {
+      const bool is_cut = cut < 2;
+      if (!is_cut && !has_next()) return false;
+      const u32 all = kept(KeptWord::all);
+      const u32 unit = is_cut ? min((blockIdx.x + cut) * kept(KeptWord::share), all) : at_;
+      const bool divides = !is_cut || (longest_ == 0 && unit != 0 && unit < all);
+      Found found;
+      if (divides) found = find(unit);
+      if (!is_cut) {
+        take_of(found, taken);
+        return true;
+      }
+      keep_cut(cut, divides ? moved(unit, found) : Cut{unit, unit});
     }
-    if (at_ >= end_) return false;
-    take();
-    if (is_last) at_ = end_;
-    return true;
   }
-  // Requires: has_tile() has returned true.
-  __device__ __forceinline__ const SequencePiece& tile() const { return taken_; }
-  __device__ __forceinline__ void advance() const {}
 
  private:
+  // A query tile: its place in all units.
+  struct Found {
+    int b;
+    u32 column, tile;
+    u32 begin, cost;
+  };
+  // A cut, and where the tile ends that it divides, if it does.
+  struct Cut {
+    u32 unit, next;
+  };
+
+  __device__ __forceinline__ void keep_cut(u32 number, const Cut& cut) {
+    if (number == 0) {
+      keep(KeptWord::begun, cut.unit);
+      keep(KeptWord::begun_end, cut.next);
+    } else {
+      at_ = min(kept(KeptWord::begun_end), cut.unit);
+      keep(KeptWord::end, cut.unit);
+      keep(KeptWord::begun_end, at_);
+    }
+  }
+  // The piece of a tile that another CTA has begun comes last.
+  __device__ __forceinline__ bool has_next() {
+    if (at_ < kept(KeptWord::end)) return true;
+    const u32 end = kept(KeptWord::begun_end);
+    at_ = kept(KeptWord::begun);
+    keep(KeptWord::begun, ~0u);
+    keep(KeptWord::end, end);
+    return at_ < end;
+  }
+
   // Units of an equal share are steps of keys. The ends of a tile take as long as 320 keys, writing
   // and joining partial results as 640 more. No cut is so near to the ends of a tile that less than
   // two steps would be left, and no piece has less than 640 keys.
@@ -102,18 +127,19 @@ class SequenceShares : TileSize {
   __device__ __forceinline__ u32 least_piece() const { return ceil_div(640, block_kv()); }
   __device__ __forceinline__ u32 joins() const { return least_piece(); }
 
-  __device__ __forceinline__ void take() {
-    const Found found = find(at_);
+  // Takes the piece at at_, which is of the tile that has been found.
+  __device__ __forceinline__ void take_of(const Found& found, SequencePiece& taken) {
     const Sequence s = sequence_at(p_, found.b);
-    const u32 end = found.begin + found.cost, stop = min(end, end_);
-    const u32 first_cta = (found.begin + near() - 1) / share_;
-    const u32 last_cta = max((end - min(end, near())) / share_, first_cta);
-    static_cast<SequencePlace&>(taken_) = columns_.place(s, found.column, found.tile, block_q());
-    taken_.piece = static_cast<int>(blockIdx.x - first_cta);
-    taken_.pieces = static_cast<int>(last_cta - first_cta + 1);
-    taken_.first_cta = first_cta;
+    const u32 end = found.begin + found.cost, stop = min(end, kept(KeptWord::end));
+    const u32 share = kept(KeptWord::share);
+    const u32 first_cta = (found.begin + near() - 1) / share;
+    const u32 last_cta = max((end - min(end, near())) / share, first_cta);
+    static_cast<SequencePlace&>(taken) = columns_.place(s, found.column, found.tile, block_q());
+    taken.piece = static_cast<int>(blockIdx.x - first_cta);
+    taken.pieces = static_cast<int>(last_cta - first_cta + 1);
+    taken.first_cta = first_cta;
     // The tile has these steps, whatever it has been counted for.
-    const u32 steps = steps_of(WholeTile(p_, taken_));
+    const u32 steps = steps_of(WholeTile(p_, taken));
     // Both CTAs at a cut round the same.
     const float of_unit = to_float(static_cast<int>(steps)) *
                           reciprocal_approx(to_float(static_cast<int>(found.cost - ends())));
@@ -123,16 +149,9 @@ class SequenceShares : TileSize {
       const float at = to_float(static_cast<int>(units - ends())) * of_unit;
       return min(static_cast<int>(at + 0.5f), static_cast<int>(steps));
     };
-    taken_.steps = {step_at(at_ - found.begin), step_at(stop - found.begin)};
+    taken.steps = {step_at(at_ - found.begin), step_at(stop - found.begin)};
     at_ = stop;
   }
-
-  // A query tile: its place in all units.
-  struct Found {
-    int b;
-    u32 column, tile;
-    u32 begin, cost;
-  };
 
   __device__ __forceinline__ static int lane() { return threadIdx.x % 32; }
   __device__ __forceinline__ int queries() const { return columns_.queries(block_q()); }
@@ -152,50 +171,55 @@ class SequenceShares : TileSize {
     u32 units = 0, tiles = 0, longest = 0;
   };
   // Counts all sequences, as tiles are cut now.
-  __device__ __forceinline__ Tally tally() const {
-    SequenceCosts own = own_;
+  __device__ __forceinline__ Tally tally() {
     Tally all;
 #pragma unroll 1
-    for (int first = 0;;) {
+    for (int first = 0; first < p_.call.batch; first += 32) {
+      SequenceCosts own = own_;
+      if (first > 0 || longest_ == 0) own = measure(first);
+      if (first == 0) own_ = own;
       const SequenceCosts costs = cut(own);
       all.units += units_of(costs);
       all.tiles += costs.tiles * columns_.count();
       all.longest = max(all.longest, own.longest(tile_ends()));
-      if ((first += 32) >= p_.call.batch) break;
-      own = measure(first);
     }
     return {__reduce_add_sync(~0u, all.units), __reduce_add_sync(~0u, all.tiles),
             __reduce_max_sync(~0u, all.longest)};
   }
 
-  // Decides how tiles are cut; returns the units of all.
-  __device__ __forceinline__ u32 settle() {
-    const Tally all = tally();
-    share_ = max(static_cast<u32>(ceil_div(all.units, gridDim.x)), least_piece() + tile_ends());
-    if (all.tiles == 0 || all.tiles > gridDim.x) return all.units;
-    // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
-    u32 least = max(share_ - min(share_, tile_ends()), least_piece());
-    u32 serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
-    u32 pieces = 0;
-    if (p_.call.batch == 1) least = serves;  // lengths are equal
+  // Decides how tiles are cut.
+  __device__ __forceinline__ void settle() {
+    u32 least = 0, serves = 0;
 #pragma unroll 1
     while (true) {
-      longest_ = least + least / 16 < serves ? (least + serves) / 2 : serves;
-      pieces = tally().units;
-      if (longest_ == serves) break;
-      if (pieces <= gridDim.x) {
+      const Tally all = tally();
+      if (longest_ == 0) {
+        const u32 share =
+            max(static_cast<u32>(ceil_div(all.units, gridDim.x)), least_piece() + tile_ends());
+        keep(KeptWord::all, all.units);
+        keep(KeptWord::share, share);
+        if (all.tiles == 0 || all.tiles > gridDim.x) return;
+        // As if all tiles were cut into equally many pieces, which is best where lengths are equal.
+        least = max(share - min(share, tile_ends()), least_piece());
+        serves = max(static_cast<u32>(ceil_div(all.longest, gridDim.x / all.tiles)), least);
+        if (p_.call.batch == 1) least = serves;  // lengths are equal
+      } else if (longest_ == serves) {
+        // Equal shares begin anywhere, so that CTAs read the same keys at different times.
+        const u32 share = kept(KeptWord::share);
+        if (serves <= share + share / 8 + joins()) {
+          keep(KeptWord::all, all.units);
+          keep(KeptWord::share, 1);
+        } else {
+          longest_ = 0;
+        }
+        return;
+      } else if (all.units <= gridDim.x) {
         serves = longest_;
       } else {
         least = longest_ + 1;
       }
+      longest_ = least + least / 16 < serves ? (least + serves) / 2 : serves;
     }
-    // Equal shares begin anywhere, so that CTAs read the same keys at different times.
-    if (serves <= share_ + share_ / 8 + joins()) {
-      share_ = 1;
-      return pieces;
-    }
-    longest_ = 0;
-    return all.units;
   }
 
   // As longest_ says.
@@ -220,7 +244,13 @@ class SequenceShares : TileSize {
       return steps_of(WholeTile(p_, {s.b, 0, 0, static_cast<int>(tile) * queries(), s.entry,
                                      s.first_q, s.len_q, s.first_k, s.len_kv}));
     };
-    const u32 first_steps = steps(0), last_steps = steps(costs.tiles - 1);
+    // Not unrolled, as a variant's code for ranges may be long.
+    u32 first_steps = 0, last_steps = 0;
+#pragma unroll 1
+    for (u32 end = 0; end < 2; ++end) {
+      first_steps = last_steps;
+      last_steps = steps(end * (costs.tiles - 1));
+    }
     costs.first = tile_ends() + first_steps;
     costs.slope = static_cast<int>(last_steps - first_steps) * 64 /
                   static_cast<int>(max(costs.tiles - 1, 1u));
@@ -230,10 +260,11 @@ class SequenceShares : TileSize {
   // The tile that holds a unit of the share. Requires: there is one.
   __device__ __forceinline__ Found find(u32 unit) const {
     u32 before = 0;  // units of the sequences before
-    SequenceCosts measured = own_;
 #pragma unroll 1
-    for (int first = 0;;) {
-      const SequenceCosts own = cut(measured);
+    for (int first = 0;; first += 32) {
+      SequenceCosts own = own_;
+      if (first > 0) own = measure(first);
+      own = cut(own);
       u32 up_to = units_of(own);  // of the sequences up to this lane's
       const u32 units = up_to;
 #pragma unroll
@@ -244,7 +275,6 @@ class SequenceShares : TileSize {
       const u32 reaches = __ballot_sync(~0u, before + up_to > unit);
       if (reaches == 0 && first + 32 < p_.call.batch) {
         before += __shfl_sync(~0u, up_to, 31);
-        measured = measure(first += 32);
         continue;
       }
       const int found = reaches == 0 ? 0 : __ffs(reaches) - 1;
@@ -275,14 +305,8 @@ class SequenceShares : TileSize {
     return {b, h_kv * columns_.together() + in_group, tile, here + in_group * cost, cost};
   }
 
-  // A cut, and where the tile ends that it divides, if it does.
-  struct Cut {
-    u32 unit, next;
-  };
-  // Where a cut is made instead of at a unit.
-  __device__ __forceinline__ Cut moved(u32 unit, u32 all) const {
-    if (longest_ != 0 || unit == 0 || unit >= all) return {unit, unit};
-    const Found found = find(unit);
+  // Where a cut is made instead of at a unit of a tile.
+  __device__ __forceinline__ Cut moved(u32 unit, const Found& found) const {
     const u32 end = found.begin + found.cost;
     if (unit - found.begin < near()) return {found.begin, found.begin};
     return {end - unit < near() ? end : unit, end};
@@ -293,8 +317,7 @@ class SequenceShares : TileSize {
   const Variant& variant_;
   SequenceCosts own_;  // of the lane's sequence among the first 32, before tiles are cut
   u32 longest_ = 0;    // steps of the longest piece where tiles are cut one by one, else 0
-  SequencePiece taken_;
-  u32 share_, at_, end_;  // in units, at_: of what has not been taken
+  u32 at_;             // of what has not been taken
 };
 
 }  // namespace kiln

@@ -149,6 +149,10 @@ struct SequencePiecePlace : SequencePlace {
 struct SequencePiece : SequencePiecePlace {
   Range steps;  // of keys, counted from the first that the tile sees
 };
+// A schedule of pieces keeps these words beside its registers, see known_pieces.cuh and
+// sequence_shares.cuh.
+enum class KeptWord : u32 { next, share, all, end, begun, begun_end };
+constexpr u32 kKeptWords = 6;
 
 // Counts the steps of keys that a tile sees.
 template <class Variant, class Tile>

@@ -1,11 +1,10 @@
 // The ways in which the rows of a call are stored: what a kernel's Config names as its Storage.
 #pragma once
 #include "/kiln/attention/sm90/drawn_schedule.cuh"
-#include "/kiln/attention/sm90/known_pieces.cuh"
 #include "/kiln/attention/sm90/schedule.cuh"
 #include "/kiln/attention/sm90/sequence_schedule.cuh"
-#include "/kiln/attention/sm90/sequence_shares.cuh"
 #include "/kiln/attention/sm90/shape.cuh"
+#include "/kiln/attention/sm90/shared_pieces.cuh"
 
 namespace kiln {
 
@@ -35,22 +34,6 @@ struct DenseStorage {
   static constexpr bool kPrecedesOthers = false;  // launches of the same call
 };
 
-// The sizes of a tile, which kernels that compute know when they are compiled; and a word of a
-// warp. Three math warpgroups leave the scheduler warp no register for it (D64).
-template <class Config>
-struct SharedTileSize {
-  __device__ __forceinline__ static constexpr int block_q() { return 64 * Config::kGroups; }
-  __device__ __forceinline__ static constexpr int block_kv() { return Config::kBlockKv; }
-  __device__ __forceinline__ static void keep(u32 unit) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) store_word(AttentionSm90Shape<Config>::schedule(), unit);
-    __syncwarp();
-  }
-  __device__ __forceinline__ static u32 kept() {
-    return load_word(AttentionSm90Shape<Config>::schedule());
-  }
-};
-
 // Each sequence has its own, of queries that are packed or padded. kShares: CTAs may share the keys
 // of a query tile. kGroups: a tile may have queries of all heads that share a KV head.
 template <bool kInPages, bool kShares, bool kGroups>
@@ -58,8 +41,7 @@ struct SequenceStorage {
   using WholeTile = conditional<kGroups, GroupedTile, SequenceTile>;
   using Tile = conditional<kShares, SequencePieceTile<WholeTile>, WholeTile>;
   template <class Config, class Variant>
-  using Tiles =
-      conditional<kShares, SequenceShares<SharedTileSize<Config>, Variant>, SequenceTiles<Config>>;
+  using Tiles = conditional<kShares, SharedPieces<Config, Variant>, SequenceTiles<Config>>;
   static constexpr bool kEndsInZeros = false;
   static constexpr bool kPaged = kInPages;
   static constexpr bool kHasShares = kShares;

@@ -247,12 +247,10 @@ __device__ __forceinline__ void publish_walk(const Args& args) {
   using Variant = typename Args::Variant;
   using Tiles = typename Config::Storage::template Tiles<Config, Variant>;
   const auto& params = args.call.params();
-  if constexpr (!Config::Storage::kHasShares) {
-    publish_tiles<Config>(args, Tiles(params));
-  } else if (KnownPieces<Config, Variant>::serves(params)) {
-    publish_tiles<Config>(args, KnownPieces<Config, Variant>(params, args.call.variant()));
-  } else {
+  if constexpr (Config::Storage::kHasShares) {
     publish_tiles<Config>(args, Tiles(params, args.call.variant()));
+  } else {
+    publish_tiles<Config>(args, Tiles(params));
   }
 }
 
