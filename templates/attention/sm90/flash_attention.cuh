@@ -165,22 +165,30 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   if constexpr (Config::kTilts) write_places<Config>();
   __syncthreads();
   // The register file has 512 registers for each of 128 threads with three math groups or with a
-  // warpgroup that converts, 504 with two. Of three groups, those of narrow tiles of keys leave the
-  // scheduler warp registers for masks that read tensors, and for shares.
+  // warpgroup that converts, 504 with two, 480 with three and one that converts. Of three groups,
+  // those of narrow tiles of keys leave the scheduler warp registers for masks that read tensors,
+  // and for shares.
   constexpr int kNarrow = Config::Storage::kHasShares ? 96 : 64;
   constexpr bool kIsNarrow = kGroups == 3 && Shape::kBlockKv <= kNarrow;
   // Wide values and a user's code leave none for more reads at a time.
   using Variant = typename Args::Variant;
   constexpr bool kReadsAhead =
       Config::kHeadDimV <= 128 && !Variant::kTransformsLogits && !Variant::kKeeps;
-  constexpr int kConverting = kReadsAhead ? 64 : 48;
+  // Three math groups beside a warpgroup that converts are 640 threads, which are launched with 96
+  // registers each. No more can be dealt out: 136 for math, 40 and 32.
+  constexpr bool kIsCrowded = Shape::kConverts && kGroups == 3;
+  constexpr int kConverting = kIsCrowded ? 40 : kReadsAhead ? 64 : 48;
   if (Shape::kConverts && group > kGroups) {
     give_registers<kConverting>();
     if constexpr (Shape::kConverts) {
-      convert_keys<Config, kReadsAhead ? 4 : 2>(args, warp - (kGroups + 1) * 4);
+      convert_keys<Config, kReadsAhead && !kIsCrowded ? 4 : 2>(args, warp - (kGroups + 1) * 4);
     }
   } else if (group == kGroups) {
-    give_registers<kIsNarrow ? 56 : kGroups == 3 ? 32 : Shape::kConverts ? 48 : 40>();
+    give_registers<kIsCrowded         ? 32
+                   : kIsNarrow        ? 56
+                   : kGroups == 3     ? 32
+                   : Shape::kConverts ? 48
+                                      : 40>();
     const int role = warp - kGroups * 4;
     if (role == 1) {
       publish_walk<Config>(args);
@@ -211,7 +219,8 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
     }
   } else {
     if constexpr (kGroups > 1) {
-      take_registers<kIsNarrow          ? 152
+      take_registers<kIsCrowded         ? 136
+                     : kIsNarrow        ? 152
                      : kGroups == 3     ? 160
                      : Shape::kConverts ? 232 - kConverting / 2
                                         : 232>();

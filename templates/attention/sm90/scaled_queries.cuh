@@ -36,9 +36,10 @@ __device__ __forceinline__ void scale_rows(u32 warp, u32 stage, int rows) {
   using Shape = AttentionSm90Shape<Config>;
   using Words = u32[Shape::kSlabs * 4];
   // Rows of a lane that are read before the first is written. Two of 256 columns spill, and one
-  // does beside splits, so that wide rows are read again.
+  // does beside splits, so that wide rows are read again. Beside three math groups, this warp has
+  // 32 registers.
   constexpr bool kReadsAgain = Shape::kSlabs > 2;
-  constexpr u32 kTogether = kReadsAgain ? 1 : 2;
+  constexpr u32 kTogether = kReadsAgain || Shape::kGroups == 3 ? 1 : 2;
   constexpr u32 kWarpRows = Shape::kBlockQ / Shape::kScalingWarps;
   const u32 lane = threadIdx.x % 32;
 #pragma unroll 1

@@ -51,8 +51,7 @@ struct AttentionSm90Shape {
   static_assert(Config::kHeadDim % 8 == 0 && Config::kHeadDim <= 256 &&
                     Config::kHeadDimV % 8 == 0 && Config::kHeadDimV <= 256,
                 "attention sm_90a: head dims must be multiples of 8 up to 256");
-  static_assert(kGroups >= 1 && kGroups <= (kConverts ? 2 : 3),
-                "attention sm_90a: 1 to 3 math warpgroups, or 2 beside one that converts");
+  static_assert(kGroups >= 1 && kGroups <= 3, "attention sm_90a: 1 to 3 math warpgroups");
   static_assert(kBlockKv % (32 / sizeof(Key)) == 0 && kBlockKv <= 256,
                 "attention sm_90a: kBlockKv must be a multiple of 16, or 32 for bytes, up to 256");
 
