@@ -148,6 +148,31 @@ __device__ __forceinline__ bool gathers_keys(const Args& args) {
   return false;
 }
 
+// Registers of each thread of a math warpgroup, of the warpgroup that converts, and of the others.
+struct RoleRegisters {
+  int math, converting, others;
+};
+
+// A launch's threads have at most 64k registers, and no more than they are launched with can be
+// dealt out: for each of 128 threads 512 with three math warpgroups or with two and one that
+// converts, 504 with two, and 480 with three and one that converts, which are 640 threads of 96.
+template <class Config, class Variant>
+__device__ __forceinline__ constexpr RoleRegisters role_registers() {
+  using Shape = AttentionSm90Shape<Config>;
+  constexpr bool kHasThree = Shape::kGroups == 3;
+  if (kHasThree && Shape::kConverts) return {136, 40, 32};
+  // Narrow tiles of keys leave the scheduler warp registers for masks that read tensors, and for
+  // shares.
+  constexpr int kNarrow = Config::Storage::kHasShares ? 96 : 64;
+  if (kHasThree)
+    return Shape::kBlockKv <= kNarrow ? RoleRegisters{152, 0, 56} : RoleRegisters{160, 0, 32};
+  if (!Shape::kConverts) return {232, 0, 40};
+  // Wide values and a user's code leave none for more reads at a time.
+  constexpr bool kReadsAhead =
+      Config::kHeadDimV <= 128 && !Variant::kTransformsLogits && !Variant::kKeeps;
+  return kReadsAhead ? RoleRegisters{200, 64, 48} : RoleRegisters{208, 48, 48};
+}
+
 template <class Config, class Args>
 __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   using Shape = AttentionSm90Shape<Config>;
@@ -164,31 +189,16 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
   }
   if constexpr (Config::kTilts) write_places<Config>();
   __syncthreads();
-  // The register file has 512 registers for each of 128 threads with three math groups or with a
-  // warpgroup that converts, 504 with two, 480 with three and one that converts. Of three groups,
-  // those of narrow tiles of keys leave the scheduler warp registers for masks that read tensors,
-  // and for shares.
-  constexpr int kNarrow = Config::Storage::kHasShares ? 96 : 64;
-  constexpr bool kIsNarrow = kGroups == 3 && Shape::kBlockKv <= kNarrow;
-  // Wide values and a user's code leave none for more reads at a time.
-  using Variant = typename Args::Variant;
-  constexpr bool kReadsAhead =
-      Config::kHeadDimV <= 128 && !Variant::kTransformsLogits && !Variant::kKeeps;
-  // Three math groups beside a warpgroup that converts are 640 threads, which are launched with 96
-  // registers each. No more can be dealt out: 136 for math, 40 and 32.
-  constexpr bool kIsCrowded = Shape::kConverts && kGroups == 3;
-  constexpr int kConverting = kIsCrowded ? 40 : kReadsAhead ? 64 : 48;
+  constexpr RoleRegisters kRegisters = role_registers<Config, typename Args::Variant>();
   if (Shape::kConverts && group > kGroups) {
-    give_registers<kConverting>();
+    give_registers<kRegisters.converting>();
     if constexpr (Shape::kConverts) {
-      convert_keys<Config, kReadsAhead && !kIsCrowded ? 4 : 2>(args, warp - (kGroups + 1) * 4);
+      // A read takes four registers until it is written.
+      constexpr u32 kBatch = kRegisters.converting >= 64 ? 4 : 2;
+      convert_keys<Config, kBatch>(args, warp - (kGroups + 1) * 4);
     }
   } else if (group == kGroups) {
-    give_registers<kIsCrowded         ? 32
-                   : kIsNarrow        ? 56
-                   : kGroups == 3     ? 32
-                   : Shape::kConverts ? 48
-                                      : 40>();
+    give_registers<kRegisters.others>();
     const int role = warp - kGroups * 4;
     if (role == 1) {
       publish_walk<Config>(args);
@@ -218,13 +228,7 @@ __device__ __forceinline__ void flash_attention_sm90(const Args& args) {
       transpose_values<Config>(role - 2);
     }
   } else {
-    if constexpr (kGroups > 1) {
-      take_registers<kIsCrowded         ? 136
-                     : kIsNarrow        ? 152
-                     : kGroups == 3     ? 160
-                     : Shape::kConverts ? 232 - kConverting / 2
-                                        : 232>();
-    }
+    if constexpr (kGroups > 1) take_registers<kRegisters.math>();
     compute_query_tiles<Config>(args, group);
   }
 }

@@ -20,7 +20,7 @@
 
 namespace kiln {
 
-// As in sequence_shares.cuh.
+// All functions are called by the scheduler warp. TileSize is that of sequence_shares.cuh.
 template <class TileSize, class Variant>
 class KnownPieces : TileSize {
   using WholeTile = GroupedTile;
@@ -50,8 +50,8 @@ class KnownPieces : TileSize {
   }
 
  private:
-  // What is kept counts whole tiles, then pieces of the others, as if each had as many as the host
-  // allows.
+  // The word that is kept counts whole tiles, then pieces of the others, as if each of these had as
+  // many as the host allows.
   __device__ __forceinline__ bool take_of_one_sequence(SequencePiece& taken) {
     const Sequence s = sequence_at(p_, 0);
 #pragma unroll 1
