@@ -76,6 +76,11 @@ struct AttentionTiles {
   static constexpr int kWarpColumns = V::kChunks * V::kPerChunk / kPartners;
   static_assert(kPartners == 1 || (kWarpKeys % 16 == 0 && kWarpColumns % 64 == 0),
                 "flash_attention: partners need 16 keys and 64 columns each, or multiples");
+  // Each writes all of its columns.
+  static_assert(
+      kPartners == 1 || kWarpColumns * kPartners == Config::kHeadDimV,
+      "flash_attention: partners have no columns of padding: kHeadDimV must be a multiple "
+      "of 64 for each");
   using ScoreMap = FragMap<kWarpRows / 16, kWarpKeys / 8>;
   using OutMap = conditional<Keys::kQuantized, AlternatingFragMap<kWarpRows / 16, kWarpColumns / 8>,
                              FragMap<kWarpRows / 16, kWarpColumns / 8>>;

@@ -105,6 +105,12 @@ TEST_CASE("the attention template refuses a Config in one sentence") {
                 "flash_attention: kTeams must divide kWarps into teams of equally many"));
   CHECK(refused(kAttention, {"kPartners = 1", "kPartners = 4"},
                 "flash_attention: partners need 16 keys and 64 columns each, or multiples"));
+  const std::string between =
+      ";\n  static constexpr int kBlockQ = 64;\n  static constexpr int kBlockKv = 64;\n"
+      "  static constexpr int kWarps = 4, kTeams = 1, kPartners = ";
+  CHECK(refused(kAttention, {"kHeadDimV = 64" + between + "1", "kHeadDimV = 120" + between + "2"},
+                "flash_attention: partners have no columns of padding: kHeadDimV must be a "
+                "multiple of 64 for each"));
   CHECK(refused(kAttention, {"kStages = 2", "kStages = 0"},
                 "flash_attention: kStages must be 1 or more"));
 }

@@ -1,4 +1,4 @@
-"""Head dim 512, of which warps share the columns of v."""
+"""Head dims of which warps share the columns of v: 512 and 256, and 248, where they do not."""
 
 import dataclasses
 
@@ -42,6 +42,14 @@ def dense_groups():
 @pytest.mark.parametrize("group", list(dense_groups()), ids=str)
 def test_dense(group):
     group.check()
+
+
+@pytest.mark.parametrize("dims", [(248, 248), (256, 248)], ids=str)
+@pytest.mark.parametrize("name", ["few", "many"])
+def test_no_column_of_padding_is_written(name, dims):
+    """Warps that share 256 columns would write 8 of the next row, or behind the last."""
+    shape = dict(DENSE[name], out_storage="plain", head_dim=dims[0], head_dim_v=dims[1])
+    AttentionCase(**shape).check()
 
 
 @pytest.mark.parametrize("name", DENSE)
