@@ -95,7 +95,7 @@ struct OnlineSoftmax {
 #pragma unroll
     for (int r = 0; r < Map::kRows; ++r) {
       largest[r] = largest_bits(scores, r);
-      exceeds = exceeds || largest[r] > limit[r];
+      exceeds = exceeds || largest[r] >= limit[r];
     }
     if (!__any_sync(~0u, exceeds)) return false;
     bool ordered = true;

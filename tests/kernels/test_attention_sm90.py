@@ -230,6 +230,17 @@ def test_maxima_of_either_sign(course, opposite):
     judge(course, q, k, v, out, lse)
 
 
+def test_zeros_of_a_negative_scale_raise_maxima():
+    """Scores of 0 become -0 then, which no integer that stands for a maximum below it may hide."""
+    case = AttentionCase(dtype="f16", len_q=66, len_kv=384, scale=-1.0, **MANY)
+    q, k, v = case.inputs()
+    q, k = q.abs(), k.abs()
+    k[:, 128:] = 0
+    out, lse = case.outputs()
+    jit.flash_attention(q, k, v, out=out.view, lse=lse, scale=case.scale)
+    judge("zeros behind", q, k, v, out, lse, scale=case.scale)
+
+
 # A mask of blocks of 64 by 64; which of them are shown stands where SHOWN is.
 BLOCKS = """
 struct UserVariant : kiln::VariantDefaults {
