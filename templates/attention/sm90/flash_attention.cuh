@@ -103,6 +103,9 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     // Kept until the other splits are joined, the rows would spill.
     if constexpr (Config::kSplits) store_direct<Config>(tile, rows, warp_row);
   };
+  // Two copies of join_splits() take a tenth of the time to compile. Other kernels spill with one
+  // copy of finish().
+  constexpr bool kEndsInOnePlace = Config::kSplits && !kJoinsRows && !Shape::Keys::kQuantized;
 #pragma unroll 1
   for (u32 tiles = 0;; ++tiles) {
     const bool stores = kBeginsEarly && tiles > 0;
@@ -120,14 +123,15 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       if (!has_tile) break;
       start(tile, q_at.stage);
       release_q();
-      finish(tile);
+      if constexpr (!kEndsInOnePlace) finish(tile);
     } else {
       loop.start_scores(q);
       if (stores) store();
       start(tile, q_at.stage);
       loop.attend(walk, tile, q, softmax, out, release_q);
-      finish(tile);
+      if constexpr (!kEndsInOnePlace) finish(tile);
     }
+    if constexpr (kEndsInOnePlace) finish(tile);
     if constexpr (Config::kSplits) {
       if constexpr (kJoinsRows) {
         if (tile.is_split() && !is_idle(tile)) join_rows<Config>(variant, tile, warp_row);
