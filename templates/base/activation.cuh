@@ -13,7 +13,9 @@ __device__ __forceinline__ float activate(float x) {
   } else if constexpr (kActivation == Activation::gelu) {
     return x * normal_cdf_fast(x);
   } else if constexpr (kActivation == Activation::gelu_tanh) {
-    return 0.5f * x * (1.0f + tanh_fast(0.7978845608028654f * (x + 0.044715f * x * x * x)));
+    // x / 2 (1 + tanh(u)), without the difference of nearly equal numbers far below 0.
+    constexpr float kTwice = 2.0f * 0.7978845608028654f;  // sqrt(2 / pi)
+    return x * sigmoid_fast(kTwice * (x + 0.044715f * x * x * x));
   } else if constexpr (kActivation == Activation::silu) {
     return x * sigmoid_fast(x);
   } else {

@@ -52,6 +52,12 @@ def test_single_elements(columns, group):
 
 
 @pytest.mark.parametrize("activation", GATES)
+def test_gates_far_below_zero(activation):
+    """e5m2 shows them beside a group's largest element: there are 32 powers of two between."""
+    QuantizeCase((10, 2000), out_dtype="e5m2", activation=activation, power_of_two=True).check()
+
+
+@pytest.mark.parametrize("activation", GATES)
 def test_gates(activation):
     case = QuantizeCase((ROWS, 256), activation=activation)
     case.check()
