@@ -65,7 +65,7 @@ class Rows {
     if (config.work == Work::pairs && work_ != Work::pairs) return false;
     if (config.masks != Masks::any && config.masks != masks_) return false;
     if (config.max_keys > 0 && traits_.mask != Mask::window) return false;
-    // Partners split the columns of V at a multiple of 64, and each has as many, none of padding.
+    // Partners have equally many columns of V, a multiple of 64, and none of padding.
     if (config.partners > 1 && traits_.head_dim_v % (64 * config.partners) != 0) return false;
     const int bytes = shared_bytes(config, traits_);
     return bytes <= limits_.shared_bytes &&
