@@ -226,13 +226,14 @@ def groups(draw):
     is_byte = dtype == "e4m3"
     few, many = (draw.size(1, 30), draw.length(1, 300))
     sizes = draw.choices((0, 1, few, many, draw.size(1, 30)), k=draw.size(1, 20))
+    scales = draw.choice(("vectors", "blocks", "columns")) if is_byte else ""
+    gated = () if scales in ("blocks", "columns") else ("swiglu",)
     return GroupedCase(
         by=draw.choice(("offsets", "counts")), sizes=tuple(sizes), beyond=draw.choice((0, 3, 40)),
         n=16 * draw.length(1, 60), k=16 * draw.length(1, 60), dtype=dtype,
         layout_b="t" if is_byte else draw.choice("ttn"),
-        scales=draw.choice(("vectors", "blocks", "columns")) if is_byte else "",
-        expected_rows=draw.choice((0, 0, 20, 500)),
-        **draw.some(0.25, activation=("swiglu", "silu"), bias=("bf16", "f32"), residual=("bf16",),
+        scales=scales, expected_rows=draw.choice((0, 0, 20, 500)),
+        **draw.some(0.25, activation=("silu", *gated), bias=("bf16", "f32"), residual=("bf16",),
                     bias_form=("all", "batch")),
     )  # fmt: skip
 
