@@ -31,8 +31,7 @@ class Rows {
       : traits_(traits),
         limits_(arch_table()[static_cast<std::size_t>(arch)]),
         major_(limits_.number / 10),
-        dim_v_(attention_padded_dim(traits.head_dim_v)),
-        dim_(std::max(attention_padded_dim(traits.head_dim), dim_v_)),
+        dim_(attention_padded_dim(std::max(traits.head_dim, traits.head_dim_v))),
         masks_(traits.mask == Mask::none ? Masks::none : Masks::some),
         work_(work_of(traits)) {}
 
@@ -74,7 +73,7 @@ class Rows {
 
   const AttentionTraits& traits_;
   const Arch& limits_;
-  int major_, dim_v_, dim_;
+  int major_, dim_;
   Masks masks_;
   Work work_;
 };

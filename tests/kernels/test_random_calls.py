@@ -1,4 +1,5 @@
-"""Calls drawn at random: KILN_TEST_SEED decides them, and KILN_TEST_CALLS multiplies their number.
+"""These tests draw calls at random: KILN_TEST_SEED decides them, and KILN_TEST_CALLS multiplies
+their number.
 
 A call that fails prints its case, which `Case(...).check()` repeats.
 """
@@ -7,6 +8,7 @@ import os
 
 import pytest
 from random_calls import KINDS, Draw
+from seeds import seeded
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -18,7 +20,6 @@ CALLS = [(kind, number) for kind, count in KINDS.items() for number in range(cou
     ("kind", "number"), CALLS, ids=[f"{kind.__name__}{number}" for kind, number in CALLS]
 )
 def test_a_call(kind, number):
-    seed = os.environ.get("KILN_TEST_SEED", "0")
-    case = kind(Draw(f"{seed} {kind.__name__} {number}"))
+    case = kind(seeded(f"{kind.__name__} {number}", Draw))
     print(repr(case))
     case.check()

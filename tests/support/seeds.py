@@ -5,8 +5,9 @@ import os
 import random
 
 
-def seeded(test):
-    """A generator for the test of this name. A test that fails shows the seed, as it is printed."""
+def seeded(test, kind=random.Random):
+    """Returns a generator of this kind for the test of this name. A test that fails shows the seed,
+    as it is printed."""
     seed = os.environ.get("KILN_TEST_SEED") or f"{random.getrandbits(48):012x}"
     print(f"KILN_TEST_SEED={seed}")
-    return random.Random(f"{seed} {test}")
+    return kind(f"{seed} {test}")

@@ -1,4 +1,4 @@
-"""Calls drawn at random, each a case that judges itself.
+"""The functions here draw calls at random, each a case that judges itself.
 
 Tables of cases have the shapes and options that somebody thought of. What a kernel does with others
 shows here: head dim 248, for which two warps wrote 256 columns, was in none of them.
@@ -29,7 +29,7 @@ from varlen_case import QUANTIZED, VarlenCase
 
 HALVES = ("bf16", "f16")
 FLOATS = (*HALVES, "f32")
-# Head dims: those of models, and any.
+# Models have these head dims, some more often than others; all of DIMS are served.
 COMMON_DIMS = (64, 64, 128, 128, 128, 256, 96, 80, 192, 160)
 DIMS = range(8, 257, 8)
 # A call multiplies at most so many pairs of a query and a key, of all heads.
@@ -41,11 +41,11 @@ class Draw(random.Random):
         return self.random() < share
 
     def size(self, low, high):
-        """From low to high, each factor as often as another."""
+        """Returns a number from low to high, whose logarithm is uniform."""
         return round(math.exp(self.uniform(math.log(low), math.log(high))))
 
     def length(self, low, high):
-        """Likewise, but shorter on the emulated device."""
+        """Does what size() does, up to a twelfth of `high` on the emulated device."""
         return self.size(low, max(low + 1, sized(small=high // 12, full=high)))
 
     def head_dim(self):
@@ -59,12 +59,12 @@ class Draw(random.Random):
         return self.choice(("plain", "plain", "plain", "guarded", "offset", "odd"))
 
     def some(self, share, **choices):
-        """Of each name, by this share, one of its values."""
+        """Picks each name with the probability `share`, and one of its values for it."""
         return {name: self.choice(of) for name, of in choices.items() if self.chance(share)}
 
 
 def options(draw, len_kv):
-    """What calls of attention have in common."""
+    """Draws the options that all calls of attention take."""
     drawn = draw.some(
         0.15,
         softcap=(3.0, 30.0, 50.0),
@@ -96,7 +96,7 @@ def attention(draw):
 
 
 def lengths(draw, count, op):
-    """Of queries and keys: of sequences that decode, of prompts, or of some of each kind."""
+    """Draws the lengths of queries and keys of sequences that decode, of prompts, or of both."""
 
     def decoding():
         return draw.choice((1, 1, 1, 2, 3, 4, 8, 16))
@@ -124,7 +124,7 @@ def shortened(lens, most):
 
 
 def sequences(draw, op=None):
-    """A case of flash_attention_varlen or flash_attention_with_kvcache."""
+    """Draws a call of flash_attention_varlen or flash_attention_with_kvcache."""
     op = op or draw.choice(("varlen", "varlen", "varlen", "kvcache"))
     lens_q, lens_k = lengths(draw, draw.size(1, 14), op)
     heads = draw.heads()
@@ -153,7 +153,7 @@ def sequences(draw, op=None):
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """The same call without a plan and with one."""
+    """The case is called without a plan and with one, and both results are compared."""
 
     case: VarlenCase
 
@@ -202,7 +202,7 @@ def gemm(draw):
 
 
 def bytes_gemm(draw):
-    """Of 8-bit floats, whose rows begin at multiples of 16 bytes."""
+    """Draws products of 8-bit floats, whose rows must begin at multiples of 16 bytes."""
     forms = ("scalar", "tensor", "vector", "matrix")
     return GemmCase(
         dtype=draw.choice(("e4m3", "e5m2")), m=draw.length(1, 1100), n=16 * draw.length(1, 150),
@@ -287,7 +287,7 @@ def merge(draw):
     )  # fmt: skip
 
 
-# By how many of each a run draws: most of attention, which has the most options.
+# A run draws so many calls of each kind: most of attention, which has the most options.
 KINDS = {
     attention: 12, sequences: 16, planned: 6, gemm: 10, bytes_gemm: 3, tree: 3, context_parallel: 2,
     blocks: 3, groups: 3, norm: 3, append: 3, quantize: 2, merge: 2,
