@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+import re
 
 from append_case import AppendCase
 from attention_case import AttentionCase
@@ -24,6 +25,17 @@ from merge_case import MergeCase
 from norm_case import NormCase
 from plan_case import check_planned
 from quantize_case import QuantizeCase
+from random_variants import (
+    FACTORS,
+    LOGITS,
+    MASKS,
+    NUMBERS,
+    FlexCase,
+    Hooks,
+    Part,
+    VariantCase,
+    Variation,
+)
 from tree_case import TreeCase
 from varlen_case import QUANTIZED, VarlenCase
 
@@ -148,7 +160,9 @@ def sequences(draw, op=None):
         pads = tuple(draw.choice((0, 3, 17, 70)) for _ in lens_q)
         return dataclasses.replace(case, **draw.some(0.15, entries=("shuffled",), leftpad=(pads,)))
     keys = ("packed", "cache by offsets")
-    return dataclasses.replace(case, **draw.some(0.2, causal=(flags,), loose=(7, 900), keys=keys))
+    return dataclasses.replace(
+        case, **draw.some(0.2, causal=(flags,), loose=(7, 900, 30000), keys=keys)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,8 +301,54 @@ def merge(draw):
     )  # fmt: skip
 
 
+def hooks(draw, batch, heads, length):
+    """Draws masks and logits of a user's own."""
+
+    def part(rules, numbers):
+        rule = draw.choice(tuple(rules))
+        return Part(rule, draw.choice(numbers) if "{x}" in rule else 0)
+
+    def variation():
+        count = draw.choice((0, 1, 1, 2, 3))
+        return Variation(
+            masks=tuple(part(MASKS, NUMBERS) for _ in range(count)),
+            joints=tuple(draw.choice(("&&", "&&", "||")) for _ in range(count - 1)),
+            logits=part(LOGITS, FACTORS) if count == 0 or draw.chance(0.4) else None,
+        )
+
+    variations = tuple(variation() for _ in range(draw.choice((1, 1, 2))))
+    return Hooks(variations, batch, heads, length)
+
+
+def variants(draw):
+    """Draws calls of sequences or of flash_attention, with masks and logits of a user's own."""
+    if draw.chance(0.4):
+        case = sequences(draw)
+        length = max(*case.lens_q, *case.whole_lens_k) + 1
+        own = hooks(draw, case.batch, case.heads, length)
+        # With padding before them, variants see other places of keys than the textbook does.
+        return dataclasses.replace(case, leftpad=(), variant=own)
+    case = attention(draw)
+    return VariantCase(case, hooks(draw, case.batch, case.heads, max(case.len_q, case.len_kv)))
+
+
+def flex(draw):
+    len_q, len_kv = draw.length(1, 1200), draw.length(1, 2000)
+    batch, heads = draw.choice((1, 2)), draw.heads()
+    while batch * heads["heads"] * len_q * len_kv > MOST_PAIRS:
+        len_q, len_kv = len_q // 2 + 1, len_kv // 2 + 1
+    own = hooks(draw, batch, heads["heads"], max(len_q, len_kv))
+    block = draw.choice((0, 0, 16, 64, 128, 128, 100)) if own.has_masks() else 0
+    rules = [part.rule for one in own.variations for part in one.masks]
+    shared = draw.chance(0.5) and not any(re.search(r"\b(b|h|lengths)\b", rule) for rule in rules)
+    return FlexCase(
+        own, heads["heads_kv"], len_q, len_kv, dim=draw.choice((16, 32, 64, 64, 128, 128, 256)),
+        dtype=draw.choice(HALVES), block=block, shared=shared,
+    )  # fmt: skip
+
+
 # A run draws so many calls of each kind: most of attention, which has the most options.
 KINDS = {
     attention: 12, sequences: 16, planned: 6, gemm: 10, bytes_gemm: 3, tree: 3, context_parallel: 2,
-    blocks: 3, groups: 3, norm: 3, append: 3, quantize: 2, merge: 2,
+    blocks: 3, groups: 3, norm: 3, append: 3, quantize: 2, merge: 2, variants: 8, flex: 5,
 }  # fmt: skip

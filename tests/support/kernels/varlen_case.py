@@ -53,6 +53,7 @@ class VarlenCase(NamedCase):
     scales: str = ""  # of stored elements and of q: "" = 1, or a shape of scale_tensor()
     out_scale: float = 0.0  # out is e4m3 and divided by it; 0 = out has q's dtype
     placed: str = "guarded"  # where out lies: see place()
+    variant: object = None  # the variant's bound() and in_textbook(first_entry), such as Hooks
 
     @property
     def batch(self):
@@ -203,6 +204,8 @@ class Call:
         q_dtype = QUANTIZED[case.stored] if case.byte_queries else dtype
         dims = case.head_dim, case.head_dim_v or case.head_dim
         self.keywords = {**case.options(), "num_splits": case.num_splits}
+        if case.variant:
+            self.keywords["variant"] = case.variant.bound()
         self.pads = case.leftpad or [0] * case.batch
         self.entries = list(range(case.batch))
         self.entry_count = case.batch
@@ -278,7 +281,8 @@ class Call:
         self._say_lengths()
 
     def _cache(self, given, dims, dtype):
-        rows = max(self.case.whole_lens_k) + 5
+        bound = self.case.loose if self.case.op == "kvcache" else 0
+        rows = max(self.case.whole_lens_k) + 5 + bound
         self.k, self.v = caches(
             self.case.cache, self.entry_count, rows, self.case.heads_kv, dims, dtype
         )
@@ -342,6 +346,8 @@ class Call:
         options = self.case.sequence(b).options()
         if self.case.alibi == "bh":
             options["alibi_slopes"] = self.keywords["alibi_slopes"][b : b + 1]
+        if self.case.variant:
+            options.update(self.case.variant.in_textbook(b))
         return options
 
     def judge(self, given, logits_off=None):
