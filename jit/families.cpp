@@ -14,9 +14,10 @@
 namespace kiln {
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 12> kFamilies = {
-      &kAttention,   &kPlanAttention, &kBoundElements, &kGemm,     &kRmsNorm,    &kLayerNorm,
-      &kMergeStates, &kAppendKv,      &kQuantize,      &kMoeRoute, &kMoePermute, &kMoeUnpermute};
+  static constexpr std::array<const Family*, 13> kFamilies = {
+      &kAttention, &kPlanAttention, &kBoundElements, &kWidenKeys, &kGemm,
+      &kRmsNorm,   &kLayerNorm,     &kMergeStates,   &kAppendKv,  &kQuantize,
+      &kMoeRoute,  &kMoePermute,    &kMoeUnpermute};
   return kFamilies;
 }
 

@@ -6,6 +6,7 @@
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/plan.h"
+#include "jit/attention/widen_keys.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -209,6 +210,7 @@ std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int
 
 std::vector<Specialization> kernels_of_calls(const AttentionTraits& traits, int arch) {
   std::vector<Specialization> specs = attention_kernels(traits, arch);
+  for (const Specialization& spec : kernels_of_widened(traits, arch)) specs.push_back(spec);
   if (!may_be_sequences(traits)) return specs;
   AttentionTraits of_sequences = traits;
   of_sequences.storage = Storage::ragged;

@@ -23,9 +23,6 @@ constexpr Named kAttnMaskNames[] = {{"bool", DType::boolean},
                                     {"bfloat16", DType::bf16},
                                     {"float32", DType::f32}};
 
-constexpr Named kCacheDtypeNames[] = {
-    {"float8_e4m3fn", DType::f8_e4m3}, {"float8_e5m2", DType::f8_e5m2}, {"int8", DType::i8}};
-
 constexpr Named kOutputDtypeNames[] = {{"float8_e4m3fn", DType::f8_e4m3}};
 
 constexpr Field kFirstFields[] = {
@@ -40,7 +37,7 @@ constexpr Field kFirstFields[] = {
     {.name = "cache_dtype",
      .kind = FieldKind::choice,
      .offset = offsetof(AttentionTraits, k),
-     .values = kCacheDtypeNames,
+     .values = kQuantizedNames,
      .help = "of k and v in a quantised cache, with storage ragged or paged; null = dtype",
      .says = " of {}",
      .when = Says::when_set,
@@ -51,6 +48,14 @@ constexpr Field kFirstFields[] = {
      .otherwise = "false",
      .help = "q has cache_dtype too, an 8-bit float; dtype is that of out",
      .says = " and q",
+     .when = Says::when_set},
+    {.name = "widened_ahead",
+     .kind = FieldKind::flag,
+     .offset = offsetof(AttentionTraits, widened_ahead),
+     .otherwise = "false",
+     .help = "a launch of widen_keys has turned a quantised cache into dtype, with storage ragged: "
+             "its scales apply",
+     .says = " of widened keys",
      .when = Says::when_set},
     {.name = "head_dim",
      .kind = FieldKind::integer,
@@ -235,6 +240,10 @@ void settle(Traits& words, const UserTexts&, int) {
                  "must be left out where storage is dense; set storage to ragged or "
                  "paged, as sequences have lengths of their own in a cache");
   }
+  if (traits.widened_ahead && (traits.storage != Storage::ragged || traits.has_quantized_cache())) {
+    refuse_field("widened_ahead",
+                 "must be false unless storage is ragged and cache_dtype is left out");
+  }
   if (traits.byte_queries && traits.k != DType::f8_e4m3 && traits.k != DType::f8_e5m2) {
     refuse_field("quantized_queries",
                  "must be false unless cache_dtype is float8_e4m3fn or float8_e5m2");
@@ -313,9 +322,11 @@ constexpr Template kTemplates[] = {
      .reason = [](int row) { return attention_config(row).reason; },
      .why_not =
          [](const Traits& t, int) {
-           return std::string(as<AttentionTraits>(t).storage == Storage::dense
+           const auto traits = as<AttentionTraits>(t);
+           return std::string(traits.storage == Storage::dense
                                   ? "all sequences have the same lengths"
-                                  : "");
+                              : traits.widened_ahead ? "it widens a quantised cache itself"
+                                                     : "");
          },
      .footprint = footprint,
      .render = render_attention_varlen},

@@ -120,6 +120,7 @@ std::string render_attention_sm90(const Specialization& spec, const UserTexts& t
        << "  static constexpr bool kSplits = " << boolean(config.splits) << ";\n"
        << "  static constexpr bool kTilts = " << boolean(tilts(traits)) << ";\n"
        << (tilts(traits) ? "  using Tilts = ::Tilts;\n" : "")
+       << "  static constexpr bool kHasScales = " << boolean(traits.has_scales()) << ";\n"
        << quantized_source(traits, spec.arch()) << "};\n"
        << variant_source(traits, texts, reads_closely(traits, texts))
        << "extern \"C\" __global__ void __launch_bounds__(" << thread_count(config) << ", 1)\n"

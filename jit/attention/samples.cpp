@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "jit/attention/paths.h"
+#include "jit/attention/widen_keys.h"
 
 namespace kiln {
 namespace {
@@ -22,12 +23,15 @@ void add_quantized(Storage storage, AttentionTraits traits, std::vector<Attentio
   traits.aligned = traits.head_dim % kAttentionVectorBytes == 0 &&
                    traits.head_dim_v % kAttentionVectorBytes == 0;
   list.push_back(traits);
+  if (storage == Storage::ragged && traits.aligned) list.push_back(widened_traits(traits));
   traits.byte_queries = true;
   list.push_back(traits);
   AttentionTraits all = traits;
   all.mask = Mask::window;
   for (const BuiltinVariant& variant : kBuiltinVariants) set_byte(variant, all, variant.sample);
   list.push_back(all);
+  all.byte_queries = false;
+  if (storage == Storage::ragged && traits.aligned) list.push_back(widened_traits(all));
   traits.byte_queries = false;
   traits.q = traits.out = DType::f16;
   traits.k = traits.v = DType::i8;

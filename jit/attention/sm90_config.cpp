@@ -7,7 +7,7 @@
 namespace kiln {
 
 bool tilts(const AttentionTraits& traits) {
-  if (traits.softcap || traits.has_quantized_cache()) return false;
+  if (traits.softcap || traits.has_scales()) return false;
   if (traits.attn_mask != DType::none && traits.attn_mask != DType::boolean) return false;
   const bool of_past = traits.mask == Mask::causal;
   if (traits.alibi && !of_past) return false;

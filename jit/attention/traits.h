@@ -57,7 +57,10 @@ struct AttentionTraits {
   std::uint16_t head_dim_v = 0;
   bool spread = false;        // keys are spread over devices, and positions decide about something
   bool byte_queries = false;  // q has the dtype of k, of one byte; `q` is what is computed with
-  std::uint8_t reserved[14] = {};
+  // Keys and values are those of a quantised cache, which a launch ahead has turned into q's dtype:
+  // their scales apply. See widen_keys.h.
+  bool widened_ahead = false;
+  std::uint8_t reserved[13] = {};
   Digest128 variant{};  // zero = none
 
   bool has_variant() const { return (variant[0] | variant[1]) != 0; }
@@ -88,6 +91,7 @@ struct AttentionTraits {
   bool variant_has_distance_bias() const { return (variant[1] & kHasDistanceBias) != 0; }
   void set_dtype(DType dtype) { q = k = v = out = dtype; }
   bool has_quantized_cache() const { return size_of(k) == 1; }
+  bool has_scales() const { return has_quantized_cache() || widened_ahead; }
   bool has_quantized_output() const { return size_of(out) == 1; }
   bool operator==(const AttentionTraits&) const = default;
 };

@@ -3,6 +3,7 @@
 // lengths within them.
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "jit/attention/config.h"
 #include "jit/attention/family.h"
@@ -10,6 +11,7 @@
 #include "jit/attention/plan.h"
 #include "jit/attention/sequence_tensors.h"
 #include "jit/attention/sm90_rows.h"
+#include "jit/attention/widen_keys.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -115,9 +117,13 @@ bool resolve_varlen_sm90(AttentionProblem& problem, const runtime::Device& devic
                          bool all_are_long) {
   const int arch = arch_of(device), sm_count = device.info().sm_count;
   Step& first = problem.recipe.first();
+  std::optional<WidenedCall> widened;
+  if (WidenedCall::pays(problem, arch, may_split)) widened.emplace(problem);
   if (!fill_varlen_sm90(first, problem, device, may_split, problem.recipe.workspace_bytes)) {
+    if (widened) widened->undo();
     return false;
   }
+  if (widened) widened->set_workspace();
   const bool shares = sm90_config_at(first.spec.row()).splits;
   const int decoded = shares ? kDecodedRowsBesideShares : kDecodedRows;
   const std::int64_t others = rows_of_others(problem);
@@ -129,21 +135,25 @@ bool resolve_varlen_sm90(AttentionProblem& problem, const runtime::Device& devic
     first.arguments.set_int(offsetof(AttentionVarlenParams, least_rows), decoded + 1);
   }
   set_plan_sm90(first, problem);
-  if (is_alone) return true;
+  if (is_alone) {
+    if (widened) widened->add_launch(arch);
+    return true;
+  }
   Step& second = problem.recipe.add();
-  second = first;
+  second = widened ? widened->before() : first;
   second.programmatic = may_overlap(arch);
   // Where the others have many rows, those that are left for this launch may have any number.
   const int row = others > decoded ? -1 : short_row(problem, others, arch, sm_count);
   fill(second, problem, arch, row >= 0 ? row : decode_row(problem, arch, sm_count), 0, decoded,
        sm_count, may_split);
+  if (widened) widened->add_launch(arch);
   return true;
 }
 
 }  // namespace
 
 std::vector<int> varlen_rows(const AttentionTraits& traits, int arch) {
-  if (traits.storage == Storage::dense) return {};
+  if (traits.storage == Storage::dense || traits.widened_ahead) return {};
   constexpr RowKind kKinds[] = {RowKind::decode, RowKind::decode_alone, RowKind::decode_32,
                                 RowKind::decode_64, RowKind::few};
   return rows_of_kinds(kKinds, traits, arch);

@@ -62,6 +62,23 @@ class CallArguments {
                          static_cast<std::uint8_t>(together * size)};
     spans_[count_++] = span_of(tensor, size, written);
   }
+  // Forgets the pointer at `offset`, if there is one: the launch reads something else there.
+  void drop_pointer(std::size_t offset) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (pointers_[i].offset != offset) continue;
+      std::copy(pointers_.begin() + i + 1, pointers_.begin() + count_, pointers_.begin() + i);
+      std::copy(spans_.begin() + i + 1, spans_.begin() + count_, spans_.begin() + i);
+      --count_;
+      return;
+    }
+  }
+  // One more pointer: the i-th of another launch of the call, which is at the same offset here.
+  void copy_pointer(const CallArguments& other, std::size_t i) {
+    if (count_ == kMaxPointers) [[unlikely]]
+      refuse_overflow("pointers");
+    pointers_[count_] = other.pointers_[i];
+    spans_[count_++] = other.spans_[i];
+  }
   std::size_t size() const { return size_; }
 
   // In the struct that set_params() was given.
@@ -108,6 +125,7 @@ class CallArguments {
   }
 
   std::size_t pointers() const { return count_; }
+  std::size_t pointer_offset(std::size_t i) const { return pointers_[i].offset; }
   std::size_t tensor_number(std::size_t i) const { return pointers_[i].tensor; }
   // Where a launch becomes one of a call that has other tensors, too.
   void set_tensor_number(std::size_t i, std::size_t number) {

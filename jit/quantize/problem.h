@@ -10,8 +10,6 @@
 
 namespace kiln {
 
-inline constexpr Named kQuantizedNames[] = {
-    {"float8_e4m3fn", DType::f8_e4m3}, {"float8_e5m2", DType::f8_e5m2}, {"int8", DType::i8}};
 inline constexpr Named kGateActivationNames[] = {{"none", Activation::none},
                                                  {"swiglu", Activation::swiglu},
                                                  {"geglu", Activation::geglu},

@@ -131,7 +131,7 @@ __device__ __forceinline__ RowScales<Map::kRows> row_scales(const float* factors
 // Their factors in the exponent, which takes the logits themselves if a hook has seen them, but for
 // a factor that was left out. A 0 is replaced by a tiny scale, because 0 * -inf is NaN.
 __device__ __forceinline__ float exponent_scales(float size) {
-  return fmaxf(size * kLog2e, 1e-30f);
+  return fmaxf(size * kLog2e, 1e-36f);
 }
 template <int kRows>
 __device__ __forceinline__ RowScales<kRows> exponent_scales(RowScales<kRows> sizes) {

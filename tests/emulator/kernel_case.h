@@ -56,7 +56,10 @@ class KernelCase {
   Tensor& integers(std::initializer_list<std::int64_t> shape, const std::vector<int>& values);
   void make_attention(int size);
   // `spec`: of the kernel that attends. `planned`: behind spec_, which makes its plan.
-  void make_varlen(const Specialization& spec, int size, bool planned = false);
+  // `cache`: of a kernel that reads widened keys.
+  void make_varlen(const Specialization& spec, int size, bool planned = false,
+                   DType cache = DType::f8_e4m3);
+  void make_widen(int size);
   void make_plan(int size);
   void make_bound_elements(int size);
   void make_gemm(int size);

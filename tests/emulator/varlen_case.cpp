@@ -14,6 +14,7 @@
 #include "jit/attention/sm90_config.h"
 #include "jit/attention/sm90_rows.h"
 #include "jit/attention/varlen.h"
+#include "jit/attention/widen_keys.h"
 #include "templates/attention/params.h"
 #include "tests/emulator/kernel_case.h"
 #include "tests/emulator/reference.h"
@@ -142,8 +143,15 @@ KernelCase::Tensor& KernelCase::integers(std::initializer_list<std::int64_t> sha
   return made;
 }
 
-void KernelCase::make_varlen(const Specialization& spec, int size, bool planned) {
-  const auto traits = spec.traits_as<AttentionTraits>();
+void KernelCase::make_varlen(const Specialization& spec, int size, bool planned, DType cache) {
+  auto traits = spec.traits_as<AttentionTraits>();
+  // The cache whose elements a launch ahead widens.
+  const bool is_widened = traits.widened_ahead;
+  if (is_widened) {
+    traits.widened_ahead = false;
+    traits.k = traits.v = cache;
+    traits.storage = size == 2 ? Storage::ragged : Storage::paged;
+  }
   const Tile tile = tile_of(spec);
   const int stride = tile.block_kv;
   // On sm_90a threads gather the second, and of the first the values, while the copy engine copies
@@ -209,7 +217,9 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
   if (traits.mask == Mask::window || traits.mask == Mask::causal_each) {
     // As many keys of one device as of all: partial results of few rows too are then joined.
     const int apart = traits.spread ? kWorld : 1;
-    attention.window_left = problem.window_left = apart * (70 + stride * tile.stages);
+    // The first keys are widened for nobody.
+    const int tiles_seen = is_widened ? 0 : tile.stages;
+    attention.window_left = problem.window_left = apart * (70 + stride * tiles_seen);
     attention.window_right = problem.window_right = 10;
   }
   const std::vector<int> flags{size == 0 ? 1 : 0, size == 0 ? 0 : 7, 1};
@@ -283,8 +293,20 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
   };
   AttentionProblem call(kVarlenNames);
   check_varlen(q.view, k.view, v.view, out.view, TensorView{}, options, call);
-  fill(call.recipe);
-  recipe_ = call.recipe;
+  if (is_widened) {
+    WidenedCall widened(call);
+    call.recipe.first().spec = spec;
+    fill_sm90(call.recipe.first(), tile, false, 0, size);
+    call.recipe.workspace_bytes = size == 1 ? 0 : kAttentionDrawBytes;
+    widened.set_workspace();
+    widened.add_launch(spec.arch());
+    recipe_.workspace_bytes = call.recipe.workspace_bytes;
+    recipe_.first() = call.recipe.steps()[1];
+    recipe_.add() = call.recipe.first();
+  } else {
+    fill(call.recipe);
+    recipe_ = call.recipe;
+  }
   if (planned) {
     const int entries = tile.is_sm90 ? kAttentionPlannedPieces : 1;
     Tensor& plan = tensor(
@@ -318,6 +340,18 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned)
     tolerance += 0.0625;  // half a step of the 8-bit float
   }
   outputs_.push_back({&out, expected, tolerance});
+}
+
+// The attention that reads the widened keys, of one head dim.
+void KernelCase::make_widen(int size) {
+  const auto widening = spec_.traits_as<AttentionTraits>();
+  AttentionTraits traits = widening;
+  traits.storage = Storage::ragged;
+  traits.head_dim = size == 1 ? 48 : 64, traits.head_dim_v = size == 1 ? 16 : 64;
+  const AttentionTraits widened = widened_traits(traits);
+  const int row = attention_sm90_rows(widened, spec_.arch())[0];
+  make_varlen(Specialization(kFlashAttentionSm90, spec_.arch(), row, widened), size, false,
+              widening.k);
 }
 
 // The attention that reads the plan, which shows whether it is right: every CTA of some of its

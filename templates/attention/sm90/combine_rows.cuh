@@ -23,7 +23,7 @@ __device__ __forceinline__ void store_joined(const Variant& variant, const Tile&
   constexpr int kQuads = Config::kHeadDimV / 4;
   const int lane = threadIdx.x % 32, splits = tile.splits();
   float scale = 1.0f;
-  if constexpr (KeysOf<Config>::kQuantized) scale = tile.value_scale();
+  if constexpr (Config::kHasScales) scale = tile.value_scale();
   // A lane has every other split of a row.
   float of_lane = -KILN_INFINITY;
 #pragma unroll 4

@@ -96,7 +96,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       if (tile.is_split() && !join_splits<Config>(tile, softmax, out, warp_row)) return;
     }
     float value_scale = 1.0f;
-    if constexpr (Shape::Keys::kQuantized) value_scale = tile.value_scale();
+    if constexpr (Config::kHasScales) value_scale = tile.value_scale();
     rows =
         finish_rows<typename Config::Element>(variant, tile, softmax, out, value_scale, warp_row);
     place = tile;

@@ -34,7 +34,7 @@ class KeyLoop {
   using ValueProducts = AttentionValueProducts<Config>;
   using Scores = Fragment<typename Shape::ScoreMap>;
   using KvPosition = typename Shape::KvRing::Position;
-  static constexpr bool kHasHeadScales = Shape::Keys::kQuantized;
+  static constexpr bool kHasHeadScales = Config::kHasScales;
   static constexpr bool kTilts = Config::kTilts;
   static_assert(!kTilts || (Variant::kTilts && !kHasHeadScales),
                 "attention sm_90a: the variant has no tilt, or keys have scales of their own");
@@ -64,7 +64,7 @@ class KeyLoop {
   }
 
   // Called when Q of a query tile has arrived in its stage, before any of its keys. A quantised
-  // cache has scales of its own for each head.
+  // cache has scales of its own for each head, whoever has widened its elements.
   __device__ __forceinline__ void begin(const Tile& tile, u32 q_stage) {
     if constexpr (kHasHeadScales) {
       set_scale(tile.p.call.scale * tile.logit_scale(), Shape::row_factors(q_stage));

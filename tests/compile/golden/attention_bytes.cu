@@ -147,6 +147,7 @@ struct Config {
   static constexpr bool kStagedOutput = false, kTurns = false;
   static constexpr bool kSplits = false;
   static constexpr bool kTilts = false;
+  static constexpr bool kHasScales = true;
   using QueryElement = kiln::f8_e4m3;
   using CacheElement = kiln::f8_e4m3;
   static constexpr bool kHardware = true;

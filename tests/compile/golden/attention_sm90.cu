@@ -198,6 +198,7 @@ struct Config {
   static constexpr bool kStagedOutput = true, kTurns = true;
   static constexpr bool kSplits = false;
   static constexpr bool kTilts = false;
+  static constexpr bool kHasScales = false;
 };
 using Variant = kiln::Variants<kiln::Causal>;
 

@@ -237,6 +237,7 @@ struct Config {
   static constexpr bool kStagedOutput = false, kTurns = false;
   static constexpr bool kSplits = true;
   static constexpr bool kTilts = false;
+  static constexpr bool kHasScales = false;
 };
 using Variant = kiln::Variants<kiln::Causal>;
 

@@ -173,6 +173,7 @@ struct Config {
   static constexpr bool kStagedOutput = false, kTurns = true;
   static constexpr bool kSplits = true;
   static constexpr bool kTilts = false;
+  static constexpr bool kHasScales = false;
 };
 using Variant = kiln::Variants<>;
 

@@ -1,0 +1,169 @@
+#include "jit/attention/widen_keys.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "jit/attention/family.h"
+#include "jit/attention/paths.h"
+#include "jit/attention/sequence_tensors.h"
+#include "jit/attention/sm90_rows.h"
+#include "jit/attention/sm90_varlen_cost.h"
+#include "jit/op/arch.h"
+#include "templates/attention/params.h"
+#include "templates/widen_keys/params.h"
+
+namespace kiln {
+namespace {
+
+using WidenParams = WidenKeysParams<AttentionVarlenParams>;
+
+// What the widened keys of a call may take of memory: 128k keys of 8 heads of 128 columns do.
+constexpr std::size_t kMostBytes = std::size_t{512} << 20;
+
+// Below so many rows of query heads for each key, in the mean, and so many pairs of both, the
+// launch takes longer than what it saves: 63 calls of three head dims, e4m3, on an H200. Wide heads
+// save a third of their time, others a sixth, and shares of few queries' keys less than that.
+struct LeastWork {
+  double rows, pairs;
+};
+constexpr LeastWork kLeastWide{768, 1 << 24}, kLeastOfMany{1024, 1 << 25},
+    kLeastOfFew{1700, 1 << 25};
+// A tile of queries reads as many more keys than one of them sees.
+constexpr double kTileRows = 192;
+constexpr int kMostTileKeys = 128;  // of the sm_90a kernels' tiles
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
+
+// Of the keys and of the values.
+struct WidenedBytes {
+  std::size_t keys, values;
+  std::size_t all() const { return keys + values; }
+};
+WidenedBytes bytes_of(const AttentionProblem& problem) {
+  const auto rows = static_cast<std::size_t>(problem.batch) *
+                    static_cast<std::size_t>(problem.heads_kv) *
+                    static_cast<std::size_t>(problem.len_kv);
+  return {rounded(rows * problem.traits.head_dim * 2),
+          rounded(rows * problem.traits.head_dim_v * 2)};
+}
+
+}  // namespace
+
+AttentionTraits widened_traits(const AttentionTraits& traits) {
+  AttentionTraits widened = traits;
+  widened.k = widened.v = traits.q;
+  widened.storage = Storage::ragged;
+  widened.widened_ahead = true;
+  return widened;
+}
+
+bool may_widen(const AttentionTraits& traits, int arch) {
+  return traits.has_quantized_cache() && !traits.byte_queries && traits.storage != Storage::dense &&
+         traits.head_dim % 16 == 0 && traits.head_dim_v % 16 == 0 &&
+         first_sm90_row(widened_traits(traits), arch, {0x7fffffff, 0x7fffffff, false}) >= 0;
+}
+
+bool WidenedCall::pays(const AttentionProblem& problem, int arch, bool may_use_workspace) {
+  if (!may_use_workspace || problem.whole_tiles || problem.batch == 0 || problem.len_kv == 0) {
+    return false;
+  }
+  // What is seen of a variant's keys is not known here.
+  const bool is_narrow = is_narrow_window(problem);
+  if (is_narrow && problem.traits.mask != Mask::window) return false;
+  if (!may_widen(problem.traits, arch) || bytes_of(problem).all() > kMostBytes) return false;
+  const double queries = static_cast<double>(problem.tokens) / problem.batch;
+  const double read = (is_triangle(problem) ? problem.keys / 2.0 : problem.keys) + kTileRows;
+  const double widened = std::min<double>(problem.len_kv, queries + problem.keys);
+  const double rows = queries * static_cast<double>(group_of(problem)) * read / widened;
+  const AttentionTraits& traits = problem.traits;
+  const LeastWork& least = std::max(traits.head_dim, traits.head_dim_v) > 128 ? kLeastWide
+                           : evens_out(problem)                               ? kLeastOfMany
+                                                                              : kLeastOfFew;
+  return rows >= least.rows &&
+         static_cast<double>(problem.tokens) * problem.heads * read >= least.pairs;
+}
+
+WidenedCall::WidenedCall(AttentionProblem& problem)
+    : problem_(problem), traits_(problem.traits), before_(problem.recipe.first()) {
+  AttentionVarlenParams params;
+  CallArguments& arguments = problem.arguments();
+  std::memcpy(&params, arguments.bytes().data(), sizeof params);
+  const std::int64_t rows = problem.len_kv, heads = problem.heads_kv;
+  AttentionParams& p = params.call;
+  p.k = p.v = nullptr;
+  p.k_row = traits_.head_dim, p.k_head = rows * p.k_row, p.k_batch = heads * p.k_head;
+  p.v_row = traits_.head_dim_v, p.v_head = rows * p.v_row, p.v_batch = heads * p.v_head;
+  params.block_table = params.kv_indptr = params.cache_batch_idx = nullptr;
+  params.block_table_row = 0, params.packed_keys = 0;
+  params.page_size = 0, params.page_factor = 0, params.page_shift = 0;
+  params.rows_k = problem.len_kv, params.entries_k = problem.batch;
+  arguments.set_value(0, params);
+  for (const std::size_t offset :
+       {offsetof(AttentionParams, k), offsetof(AttentionParams, v),
+        offsetof(AttentionVarlenParams, block_table), offsetof(AttentionVarlenParams, kv_indptr),
+        offsetof(AttentionVarlenParams, cache_batch_idx)}) {
+    arguments.drop_pointer(offset);
+  }
+  problem.traits = widened_traits(traits_);
+}
+
+void WidenedCall::undo() {
+  problem_.recipe.first() = before_;
+  problem_.traits = traits_;
+}
+
+void WidenedCall::set_workspace() {
+  problem_.traits = traits_;
+  const WidenedBytes bytes = bytes_of(problem_);
+  begin_ = rounded(problem_.recipe.workspace_bytes);
+  problem_.recipe.workspace_bytes = begin_ + bytes.all();
+  CallArguments& reads = problem_.arguments();
+  if (reads.wants_workspace()) {
+    reads.extend_workspace(begin_ + bytes.all());
+    reads.add_workspace_pointer(offsetof(AttentionParams, k), begin_);
+  } else {
+    reads.want_workspace(offsetof(AttentionParams, k), begin_, bytes.all());
+  }
+  reads.add_workspace_pointer(offsetof(AttentionParams, v), begin_ + bytes.keys);
+}
+
+void WidenedCall::add_launch(int arch) {
+  const WidenedBytes bytes = bytes_of(problem_);
+  WidenParams params{};
+  std::memcpy(&params.call, before_.arguments.bytes().data(), sizeof params.call);
+  // Another launch decodes sequences of fewer rows, and reads their bytes.
+  AttentionVarlenParams first;
+  std::memcpy(&first, problem_.arguments().bytes().data(), sizeof first);
+  params.call.least_rows = first.least_rows;
+  params.rows = problem_.len_kv;
+  // A tile of keys that a window begins in is read as a whole.
+  params.reach = is_narrow_window(problem_) ? problem_.keys + kMostTileKeys : problem_.len_kv;
+  params.head_dim = traits_.head_dim, params.head_dim_v = traits_.head_dim_v;
+  Step& step = problem_.recipe.add();
+  step.spec = widener(traits_, arch);
+  step.blocks = grid_of(widen_keys_ctas(problem_.batch, problem_.heads_kv, problem_.len_kv));
+  step.prepares = true;
+  step.arguments.set_params(params);
+  for (std::size_t i = 0; i < before_.arguments.pointers(); ++i) {
+    const std::size_t offset = before_.arguments.pointer_offset(i);
+    const bool is_keys =
+        offset == offsetof(AttentionParams, k) || offset == offsetof(AttentionParams, v);
+    const bool is_place = offset >= offsetof(AttentionVarlenParams, cu_seqlens_q) &&
+                          offset <= offsetof(AttentionVarlenParams, cache_leftpad);
+    if (is_keys || is_place) step.arguments.copy_pointer(before_.arguments, i);
+  }
+  step.arguments.want_workspace(offsetof(WidenParams, k), begin_, bytes.all());
+  step.arguments.add_workspace_pointer(offsetof(WidenParams, v), begin_ + bytes.keys);
+}
+
+std::vector<Specialization> kernels_of_widened(const AttentionTraits& traits, int arch) {
+  if (!may_widen(traits, arch)) return {};
+  std::vector<Specialization> specs = {widener(traits, arch)};
+  const AttentionTraits widened = widened_traits(traits);
+  for (const int row : attention_sm90_rows(widened, arch)) {
+    specs.emplace_back(kFlashAttentionSm90, arch, row, widened);
+  }
+  return specs;
+}
+
+}  // namespace kiln

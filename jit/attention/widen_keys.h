@@ -1,0 +1,48 @@
+// Prefill over a quantised cache: where many queries read each key, a launch ahead of attention
+// turns the keys and values of all sequences into q's dtype, in the call's workspace, and attention
+// reads these. Kernels that widen bytes themselves do so again for each query tile and head, which
+// costs a tenth to a third of their speed.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "jit/attention/problem.h"
+
+namespace kiln {
+
+// A call that is to be computed so. Between the constructor and set_workspace(), the problem and
+// its first step are those of attention over the widened keys; add_launch() completes the recipe.
+class WidenedCall {
+ public:
+  // Whether that is faster, as far as the bounds of a call's lengths say, and its memory is small.
+  static bool pays(const AttentionProblem& problem, int arch, bool may_use_workspace);
+
+  // Makes the problem and its first step those of a cache of q's dtype.
+  explicit WidenedCall(AttentionProblem& problem);
+  // What the first step was, for a step that reads the bytes.
+  const Step& before() const { return before_; }
+  // Gives the first step the widened keys, behind the workspace that it has, and the problem its
+  // traits. Called when the step has its kernel and its workspace.
+  void set_workspace();
+  // Adds the launch, behind all other steps.
+  void add_launch(int arch);
+  // Makes the problem and its first step again what they were.
+  void undo();
+
+ private:
+  AttentionProblem& problem_;
+  AttentionTraits traits_;
+  Step before_;
+  std::size_t begin_ = 0;
+};
+
+// The traits of calls that read widened keys, and whether calls of a quantised cache may be such.
+AttentionTraits widened_traits(const AttentionTraits& traits);
+bool may_widen(const AttentionTraits& traits, int arch);
+// The kernel of the launch, which knows the dtypes alone.
+Specialization widener(const AttentionTraits& call, int arch);
+// The kernels that such calls have beside their others.
+std::vector<Specialization> kernels_of_widened(const AttentionTraits& traits, int arch);
+
+}  // namespace kiln

@@ -1,0 +1,146 @@
+"""Prefill over a quantised cache whose keys a launch ahead turns into 16 bits.
+
+Calls are large by their bounds of the lengths, as these decide, and small by the lengths.
+"""
+
+import dataclasses
+
+import kiln
+import pytest
+import torch
+from grid import arch
+from plan_case import check_planned
+from storage import DEVICE
+from varlen_case import VarlenCase
+
+pytestmark = pytest.mark.usefixtures("device")
+
+BOUND = 30000
+LONG = VarlenCase(
+    lens_q=(300, 170), lens_k=(430, 210), heads=12, heads_kv=1, loose=BOUND, stored="e4m3"
+)
+STORAGES = {
+    "pages": {},
+    "pages-of-1": {"page": 1, "cache": "hnd"},
+    "interleaved": {"page": 24, "cache": "interleaved"},
+    "packed": {"keys": "packed"},
+    "cache": {"keys": "cache", "cache": "pool"},
+    "lists": {"keys": "lists", "page": 8},
+    "by-offsets": {"keys": "cache by offsets"},
+    "padded-cache": {"op": "kvcache", "keys": "cache", "lens_q": (260, 260), "lens_k": (330, 270),
+                     "leftpad": (70, 3), "entries": "shuffled"},
+}  # fmt: skip
+OPTIONS = {
+    "e5m2-f16": {"stored": "e5m2", "dtype": "f16", "scales": "heads"},
+    "int8": {"stored": "int8", "scales": "both", "heads": 24, "heads_kv": 2},
+    "d128": {"head_dim": 128, "scales": "one"},
+    "d48x16": {"head_dim": 48, "head_dim_v": 16},
+    "d192x128": {"head_dim": 192, "head_dim_v": 128, "scales": "both"},
+    "d256": {"head_dim": 256, "scales": "both", "lens_q": (300,), "lens_k": (430,)},
+    "all-logits": {"softcap": 3.0, "alibi": "bh", "sinks": "bf16", "scales": "heads"},
+    "flags": {"causal": (True, False)},
+    "joined": {
+        "lens_q": (300,),
+        "lens_k": (1500,),
+        "scales": "heads",
+        "head_dim": 128,
+        "softcap": 3.0,
+    },
+    "negative-scale": {"scale": -0.2, "scales": "expanded"},
+}
+
+
+def launches(case):
+    return [one["spec"]["op"] for one in case.explain()["launches"]]
+
+
+def check(**changes):
+    case = dataclasses.replace(LONG, **changes)
+    assert launches(case)[0] == "widen_keys"
+    case.check()
+
+
+@pytest.mark.parametrize("name", STORAGES)
+def test_storages(name):
+    check(**STORAGES[name])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options(name):
+    check(**OPTIONS[name])
+
+
+@pytest.mark.cuda
+def test_keys_before_a_window_are_not_read():
+    """The workspace holds what was there before: NaN, as far as nothing is widened."""
+    case = dataclasses.replace(
+        LONG, lens_q=(4000,), lens_k=(9000,), heads=64, heads_kv=8, loose=0, window=(127, 0)
+    )
+    explained = case.explain()
+    assert launches(case)[0] == "widen_keys"
+    given = case.inputs()
+    call = case.call(given)
+    call.keywords["block_table"][0, : (9000 - 4000 - 127 - 3 * 128) // case.page] = -77777777
+    memory = torch.full(
+        [explained["workspace_bytes"] // 2], 0x7FFF, dtype=torch.int16, device=DEVICE
+    )
+    del memory
+    call.run()
+    call.judge(given)
+
+
+def test_sequences_of_few_queries_are_decoded_beside():
+    """Their bytes are read by the launch that decodes."""
+    case = dataclasses.replace(
+        LONG, lens_q=(300, 1, 250, 1), lens_k=(430, 200, 250, 70), heads=16, heads_kv=1
+    )
+    assert launches(case) == ["widen_keys", "flash_attention", "flash_attention"]
+    case.check()
+
+
+@pytest.mark.parametrize("lens_q", [(300, 170), (700,)])
+def test_plans(lens_q):
+    case = dataclasses.replace(LONG, lens_q=lens_q, lens_k=tuple(n + 200 for n in lens_q))
+    assert launches(case)[0] == "widen_keys"
+    check_planned(case)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_splits": 1}, {"loose": 100}, {"heads": 1}, {"head_dim": 72}, {"stored": ""}]
+)
+def test_calls_that_widen_bytes_in_their_kernel(changes):
+    case = dataclasses.replace(LONG, **changes)
+    explained = case.explain()
+    assert "widen_keys" not in str(explained), explained
+
+
+def test_the_workspace_is_told():
+    """[batch, heads_kv, bound, head_dim] of keys and of values, of two bytes."""
+    of_all = LONG.explain()["workspace_bytes"]
+    bytes_of_keys = len(LONG.lens_k) * (max(LONG.lens_k) + BOUND) * LONG.head_dim * 2
+    assert 2 * bytes_of_keys <= of_all < 4 * bytes_of_keys
+    assert dataclasses.replace(LONG, head_dim_v=32).explain()["workspace_bytes"] < of_all
+
+
+def test_calls_whose_keys_would_take_too_much_memory():
+    assert launches(dataclasses.replace(LONG, loose=900_000))[0] == "widen_keys"
+    explained = dataclasses.replace(LONG, loose=1_200_000).explain()
+    assert "widen_keys" not in str(explained)
+
+
+def test_prewarming_knows_the_kernels():
+    spec = dict(op="flash_attention", dtype="bfloat16", head_dim=64, mask="causal", storage="paged",
+                cache_dtype="float8_e4m3fn")  # fmt: skip
+    known = [kernel["spec"] for kernel in kiln.prewarm(spec, arch(), check=True)["kernels"]]
+    for launch in LONG.explain()["launches"]:
+        assert launch["spec"] in known
+
+
+def test_nan_of_a_used_key_is_seen():
+    case = dataclasses.replace(LONG, keys="cache", causal=False)
+    given = case.inputs()
+    call = case.call(given)
+    call.v.view(torch.uint8)[1, 100, 0, 3] = 0x7F
+    call.run()
+    assert call.queries(call.out.view, 0).isfinite().all()
+    assert call.queries(call.out.view, 1)[..., 3].isnan().all()
