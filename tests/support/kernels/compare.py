@@ -56,8 +56,8 @@ def check_rows(actual, expected, baseline, *, what, gate=None, excused=0.0):
     numbers = torch.finfo(actual.dtype)
     rounding = numbers.eps / 2
     # Rows of almost nothing, as beside a sink that takes all weight: there is no smaller step, and
-    # exponentials below the smallest normal fp32 are 0.
-    least = max(numbers.smallest_normal * numbers.eps, torch.finfo(torch.float32).tiny)
+    # exponentials below the smallest normal fp32 are 0, by which values are multiplied.
+    least = max(numbers.smallest_normal * numbers.eps, 8 * torch.finfo(torch.float32).tiny)
     actual, expected, baseline = (x.detach().double() for x in (actual, expected, baseline))
     rms = expected.square().mean(-1).sqrt()
     if expected.shape[-1] < SHORT_ROW:

@@ -30,6 +30,7 @@ from random_variants import (
     LOGITS,
     MASKS,
     NUMBERS,
+    SLOPES,
     FlexCase,
     Hooks,
     Part,
@@ -306,6 +307,8 @@ def hooks(draw, batch, heads, length):
 
     def part(rules, numbers):
         rule = draw.choice(tuple(rules))
+        if "{x} * kv" in rule or "{x} * abs" in rule:
+            numbers = SLOPES
         return Part(rule, draw.choice(numbers) if "{x}" in rule else 0)
 
     def variation():

@@ -67,6 +67,9 @@ LOGITS = {
 NUMBERS = (1, 2, 3, 7, 16, 33, 64, 100, 128, 200)
 # A GPU's tanh is off by 2^-16.4 of the factor before it, so that larger ones would need an excuse.
 FACTORS = (0.5, 0.03125, 1.25, 3.0)
+# By which logits grow from key to key. Tensor cores count from a tile's first key: with more, 128
+# keys cost an LSE's last digits.
+SLOPES = (0.5, 0.03125)
 TENSORS = {
     "lengths": "i32[b]", "documents": "i32[b, *]", "flags": "bool[b, *]", "slopes": "f32[h]",
     "steps": "f32[h, *]", "weights": "f16[b, *]",
@@ -94,7 +97,7 @@ def tensors_of(batch, heads, length):
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    rule: str
+    rule: str  # of MASKS or LOGITS
     number: float = 0
 
     def text(self, name):
