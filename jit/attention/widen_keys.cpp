@@ -21,8 +21,8 @@ using WidenParams = WidenKeysParams<AttentionVarlenParams>;
 constexpr std::size_t kMostBytes = std::size_t{512} << 20;
 
 // Below so many rows of query heads for each key, in the mean, and so many pairs of both, the
-// launch takes longer than what it saves: 63 calls of three head dims, e4m3, on an H200. Wide heads
-// save a third of their time, others a sixth, and shares of few queries' keys less than that.
+// launch takes longer than what it saves: 52 calls, each of three head dims, e4m3, on an H200. Wide
+// heads save a third of their time, others a sixth, and shares of few queries' keys less than that.
 struct LeastWork {
   double rows, pairs;
 };
