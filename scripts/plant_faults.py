@@ -53,7 +53,7 @@ def run(test, templates, cache):
         )  # fmt: skip
 
     done = ran()
-    # Of pytest, 5: no test was run, as it waits for its turn.
+    # Pytest returns 5 if it ran no test: the fault's test waits for its turn.
     if words[0] != "ctest" and done.returncode == 5:
         done = ran(KILN_TEST_FULL="1")
     # Of pytest: 1 when a test failed; all others mean that none was run, as it was misnamed.

@@ -135,17 +135,15 @@ bool resolve_varlen_sm90(AttentionProblem& problem, const runtime::Device& devic
     first.arguments.set_int(offsetof(AttentionVarlenParams, least_rows), decoded + 1);
   }
   set_plan_sm90(first, problem);
-  if (is_alone) {
-    if (widened) widened->add_launch(arch);
-    return true;
+  if (!is_alone) {
+    Step& second = problem.recipe.add();
+    second = widened ? widened->before() : first;
+    second.programmatic = may_overlap(arch);
+    // Where the others have many rows, those that are left for this launch may have any number.
+    const int row = others > decoded ? -1 : short_row(problem, others, arch, sm_count);
+    fill(second, problem, arch, row >= 0 ? row : decode_row(problem, arch, sm_count), 0, decoded,
+         sm_count, may_split);
   }
-  Step& second = problem.recipe.add();
-  second = widened ? widened->before() : first;
-  second.programmatic = may_overlap(arch);
-  // Where the others have many rows, those that are left for this launch may have any number.
-  const int row = others > decoded ? -1 : short_row(problem, others, arch, sm_count);
-  fill(second, problem, arch, row >= 0 ? row : decode_row(problem, arch, sm_count), 0, decoded,
-       sm_count, may_split);
   if (widened) widened->add_launch(arch);
   return true;
 }

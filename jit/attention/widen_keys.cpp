@@ -17,7 +17,8 @@ namespace {
 
 using WidenParams = WidenKeysParams<AttentionVarlenParams>;
 
-// What the widened keys of a call may take of memory: 128k keys of 8 heads of 128 columns do.
+// The widened keys of a call may take so much memory: those of 128k keys of 8 heads of 128 columns
+// do.
 constexpr std::size_t kMostBytes = std::size_t{512} << 20;
 
 // Below so many rows of query heads for each key, in the mean, and so many pairs of both, the
@@ -34,7 +35,7 @@ constexpr int kMostTileKeys = 128;  // of the sm_90a kernels' tiles
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
 
-// Of the keys and of the values.
+// The widened keys and values take so many bytes of the workspace.
 struct WidenedBytes {
   std::size_t keys, values;
   std::size_t all() const { return keys + values; }
@@ -67,7 +68,7 @@ bool WidenedCall::pays(const AttentionProblem& problem, int arch, bool may_use_w
   if (!may_use_workspace || problem.whole_tiles || problem.batch == 0 || problem.len_kv == 0) {
     return false;
   }
-  // What is seen of a variant's keys is not known here.
+  // The host does not know which keys a variant's mask leaves.
   const bool is_narrow = is_narrow_window(problem);
   if (is_narrow && problem.traits.mask != Mask::window) return false;
   if (!may_widen(problem.traits, arch) || bytes_of(problem).all() > kMostBytes) return false;

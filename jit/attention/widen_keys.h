@@ -20,7 +20,7 @@ class WidenedCall {
 
   // Makes the problem and its first step those of a cache of q's dtype.
   explicit WidenedCall(AttentionProblem& problem);
-  // What the first step was, for a step that reads the bytes.
+  // Returns the first step as it was, for a step that reads the bytes.
   const Step& before() const { return before_; }
   // Gives the first step the widened keys, behind the workspace that it has, and the problem its
   // traits. Called when the step has its kernel and its workspace.

@@ -59,7 +59,7 @@ inline constexpr Named kActivationNames[] = {
 inline constexpr Named kHalfNames[] = {{"float16", DType::f16}, {"bfloat16", DType::bf16}};
 inline constexpr Named kFloatNames[] = {
     {"float16", DType::f16}, {"bfloat16", DType::bf16}, {"float32", DType::f32}};
-// What 16-bit numbers are quantised to.
+// Numbers of 16 bits are quantised to these.
 inline constexpr Named kQuantizedNames[] = {
     {"float8_e4m3fn", DType::f8_e4m3}, {"float8_e5m2", DType::f8_e5m2}, {"int8", DType::i8}};
 // Of outputs that are stored in 8 bits, too.

@@ -83,13 +83,12 @@ def tensors_of(batch, heads, length):
     def whole(least, most, *shape):
         return torch.randint(least, most, shape, generator=generator, dtype=torch.int32)
 
-    steps = torch.randn(heads, 32, generator=generator)
     made = {
         "lengths": whole(0, length + 1, batch),
         "documents": (whole(0, 40, batch, length) == 0).int().cumsum(1, dtype=torch.int32),
         "flags": whole(0, 4, batch, length) != 0,
         "slopes": torch.rand(heads, generator=generator) * 0.1,
-        "steps": steps,
+        "steps": torch.randn(heads, 32, generator=generator),
         "weights": torch.randn(batch, length, generator=generator).half(),
     }
     return {name: tensor.to(DEVICE) for name, tensor in made.items()}
