@@ -67,6 +67,10 @@ class Rows {
     if (config.max_keys > 0 && traits_.mask != Mask::window) return false;
     // Partners have equally many columns of V, a multiple of 64, and none of padding.
     if (config.partners > 1 && traits_.head_dim_v % (64 * config.partners) != 0) return false;
+    // Beside ALiBi, 8-bit queries of e5m2 spill 24 bytes in tiles of 64 rows of head dim 512.
+    if (config.partners == 4 && config.block_q == 64 && traits_.byte_queries && traits_.alibi) {
+      return false;
+    }
     const int bytes = shared_bytes(config, traits_);
     return bytes <= limits_.shared_bytes &&
            config.residents * (bytes + 1024) <= limits_.shared_bytes_per_sm;
