@@ -157,9 +157,10 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
                                          : gemm_sm90_slab_row_bytes(block_n, size, shared);
   const auto columns = static_cast<std::uint32_t>(row_bytes / size);
   if (traits.stores != Access::elements) {
-    const int rows = config.swapped ? gemm_sm90_transposed_rows(
-                                          config.block_m, narrow ? 64 : row_bytes / size, shared)
-                                    : 64;
+    const int rows = config.swapped
+                         ? gemm_sm90_transposed_rows(config.block_m, narrow ? 64 : row_bytes / size,
+                                                     config.splits, shared)
+                         : 64;
     params.out =
         encode({gemm.out, traits.output, gemm.n, gemm.m, gemm.out_ld, gemm.batch, gemm.out_batch,
                 columns, static_cast<std::uint32_t>(rows), swizzle_of(row_bytes)},

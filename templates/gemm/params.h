@@ -134,8 +134,14 @@ constexpr int gemm_sm90_slab_row_bytes(int block_n, int element_bytes, bool shar
 constexpr int gemm_sm90_transposed_row_bytes(int element_bytes) {
   return element_bytes == 1 ? 64 : 128;
 }
-// Returns the rows of a box of a transposed slab, at most `most`; likewise.
-constexpr int gemm_sm90_transposed_rows(int block_n, int most, bool shared) {
+// Returns the rows of a box of a transposed slab, a multiple of 16 up to `most`: of as few slabs as
+// hold the tile, the last of which may hold fewer rows; or, if parts of K are added up slab by
+// slab, of slabs of equal size, each a quarter of a tile at most if a cluster shares it, likewise.
+constexpr int gemm_sm90_transposed_rows(int block_n, int most, bool splits, bool shared) {
+  if (!splits) {
+    const int slabs = (block_n + most - 1) / most;
+    return ((block_n + slabs - 1) / slabs + 15) / 16 * 16;
+  }
   int rows = !shared ? block_n : block_n < 64 ? 16 : block_n / 4;
   if (rows > most) rows = most;
   while (block_n % rows != 0) rows -= 16;

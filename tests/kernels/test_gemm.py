@@ -204,7 +204,7 @@ def test_numbers_of_an_expression_are_fp32(expression):
     a, b = GemmCase().inputs()
     spec = kiln.explain("gemm", a, b, epilogue=expression)["spec"]
     (kernel,) = kiln.inspect(spec, arch())
-    assert "f64" not in kernel["ptx"]
+    assert ".f64" not in kernel["ptx"]
 
 
 @pytest.mark.parametrize("expression", ["(void)acc", "&acc", "[] {}", '"text"'])

@@ -12,7 +12,7 @@ template <class Config>
 struct ResidualTile {
   using Shape = Sm90Shape<Config>;
   using Residual = typename Config::Residual;
-  using Slab = UprightSlab<Residual, Shape::kOutputN, false>;
+  using Slab = UprightSlab<Residual, Config::kResidualBoxes ? Shape::kOutputN : 64, false>;
   static constexpr u32 kSlabBytes = Config::kBlockM * Slab::kRowBytes;
   static constexpr int kFit = static_cast<int>(Shape::kStageBytes / kSlabBytes);  // in a stage
   static constexpr int kStages = Config::kResidualBoxes ? ceil_div(Slab::kSlabs, kFit) : 0;

@@ -89,18 +89,19 @@ __device__ __forceinline__ void store_bytes(u32 thread, u32 slab,
 }
 
 // Used if the product is the output transposed: its 64 rows are columns of the output.
-template <class Output, int kBlockN, bool kShared>
+template <class Output, int kBlockN, bool kSplits, bool kShared>
 struct TransposedSlab {
   static constexpr int kRowBytes = gemm_sm90_transposed_row_bytes(sizeof(Output));
   static constexpr int kColumns = kRowBytes / static_cast<int>(sizeof(Output));
   static constexpr int kBoxes = 64 / kColumns;
   using Rows = SwizzledRows<kRowBytes / 16>;
   static constexpr int kFit = 64 / kBoxes;  // rows of the output that fit
-  static constexpr int kBoxRows = gemm_sm90_transposed_rows(kBlockN, kFit, kShared);
+  static constexpr int kBoxRows = gemm_sm90_transposed_rows(kBlockN, kFit, kSplits, kShared);
   static constexpr int kTiles = kBoxRows / 8, kValues = 4;
-  static constexpr int kSlabs = kBlockN / kBoxRows;
-  static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
-                "gemm sm_90a: kBlockN of a swapped tile must be a multiple of 16");
+  static constexpr int kSlabs = ceil_div(kBlockN, kBoxRows);  // the last may hold fewer rows
+  static_assert(kBoxRows <= kBlockN && (!kSplits || kBlockN % kBoxRows == 0),
+                "gemm sm_90a: kBlockN of a swapped tile must be 16, 32, 48, or 64 and more, and a "
+                "multiple of 16 if parts of K are added up");
 
   __device__ __forceinline__ static OutputPosition position(u32 thread, int tile, int half, int i) {
     const int lane = thread % 32;
@@ -140,16 +141,17 @@ struct TransposedSlab {
 };
 
 // Used for transposed gated outputs: the 64 rows of the product are 32 columns of the output.
-template <class Output, int kBlockN, bool kShared>
+template <class Output, int kBlockN, bool kSplits, bool kShared>
 struct GatedTransposedSlab {
   static constexpr int kColumns = 32, kBoxes = 1;
   static constexpr int kRowBytes = kColumns * static_cast<int>(sizeof(Output));
   using Rows = SwizzledRows<kRowBytes / 16>;
-  static constexpr int kBoxRows = gemm_sm90_transposed_rows(kBlockN, 64, kShared);
+  static constexpr int kBoxRows = gemm_sm90_transposed_rows(kBlockN, 64, kSplits, kShared);
   static constexpr int kTiles = kBoxRows / 8, kValues = 2;
-  static constexpr int kSlabs = kBlockN / kBoxRows;
-  static_assert(kBlockN % 16 == 0 && kBlockN % kBoxRows == 0,
-                "gemm sm_90a: kBlockN of a swapped tile must be a multiple of 16");
+  static constexpr int kSlabs = ceil_div(kBlockN, kBoxRows);  // the last may hold fewer rows
+  static_assert(kBoxRows <= kBlockN && (!kSplits || kBlockN % kBoxRows == 0),
+                "gemm sm_90a: kBlockN of a swapped tile must be 16, 32, 48, or 64 and more, and a "
+                "multiple of 16 if parts of K are added up");
 
   __device__ __forceinline__ static OutputPosition position(u32 thread, int tile, int /*half*/,
                                                             int i) {

@@ -44,11 +44,15 @@ class TileStore {
 
  public:
   static constexpr bool kShared = Shape::kSumsInCluster;
-  using Swapped = conditional<Shape::kGated, GatedTransposedSlab<Output, Config::kBlockN, kShared>,
-                              TransposedSlab<Output, Config::kBlockN, kShared>>;
+  using Swapped =
+      conditional<Shape::kGated,
+                  GatedTransposedSlab<Output, Config::kBlockN, Config::kSplits, kShared>,
+                  TransposedSlab<Output, Config::kBlockN, Config::kSplits, kShared>>;
   using Slab = conditional<kSwapped, Swapped, UprightSlab<Output, Shape::kOutputN, kShared>>;
   static_assert(Slab::kBoxes * Slab::kBoxRows * Slab::kRowBytes <= Shape::kOutputSlabBytes);
   static constexpr int kSums = Slab::kTiles * 4;  // per thread and slab
+  // Whether the last slab of a tile holds as many rows or columns as the others.
+  static constexpr bool kWholeSlabs = Slab::kSlabs * Slab::kTiles * 8 == Shape::kOutputN;
 
   // `group` is the index among all math groups of the CTA, `first_row` the first row of the group's
   // part of the tile, in rows of the output or of the output transposed. `memory` has room for the
@@ -94,6 +98,10 @@ class TileStore {
 #pragma unroll
     for (int i = 0; i < Slab::kTiles * kPairs; ++i) {
       const int tile = i / kPairs, half = i % kPairs, sum = tile * 4 + half * 2;
+      if (!kWholeSlabs && slab * Slab::kTiles + tile >= Shape::kOutputN / 8) {  // behind the tile
+        values[tile][half * 2] = values[tile][half * 2 + 1] = 0.0f;
+        continue;
+      }
       const Place place{first, Slab::position(thread, tile, half, 0), tile_m, slab, at.batch};
       const Pair own{sums[sum], sums[sum + 1]};
       Pair pair;
@@ -193,8 +201,13 @@ class TileStore {
   __device__ __forceinline__ void write_out(u32 box, int row, int column,
                                             const TilePosition& at) const {
     const GemmParams& gemm = params_.gemm;
-    const int row_end = row_end_of<Config::kGrouping>(gemm, at);
+    int row_end = row_end_of<Config::kGrouping>(gemm, at);
+    if constexpr (!kWholeSlabs) row_end = min(row_end, at.column + Shape::kOutputN);
     if constexpr (Config::kStores != Access::elements && !kGrouped<Config>) {
+      // Behind the rows of a slab that is not whole are those of the next tile.
+      if (!kWholeSlabs && row + Slab::kBoxRows > at.column + Shape::kOutputN) {
+        return write_rows(box, row, row_end, column, at.batch);
+      }
       if (leads()) store_box(params_.out, box, column, row, at.batch);
     } else if constexpr (Config::kStores != Access::elements) {
       // The rows behind a group's are another's, or must stay as they are.

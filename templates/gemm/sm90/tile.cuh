@@ -124,9 +124,10 @@ struct Sm90Shape {
   // Whether CTAs of a cluster share a tile: see split.cuh.
   static constexpr bool kSumsInCluster = Config::kSplits && !Config::kApart;
   static constexpr u32 kOutputSlabBytes =
-      !kSumsInCluster     ? 64 * 128
-      : !Config::kSwapped ? 64 * 64
-                          : gemm_sm90_transposed_rows(kBlockN, 64, true) * 64 * sizeof(Output);
+      !kSumsInCluster ? 64 * 128
+      : !Config::kSwapped
+          ? 64 * 64
+          : gemm_sm90_transposed_rows(kBlockN, 64, true, true) * 64 * sizeof(Output);
   static constexpr u32 kStagesEnd = Config::kStages * kStageBytes;
   static constexpr int kGroupSlabs = gemm_sm90_slabs(Config::kGroups);
   static constexpr u32 kSlabBytes = Config::kGroups * kGroupSlabs * kOutputSlabBytes;
