@@ -50,15 +50,15 @@ void offer_portable(Offers& offers, GemmRow row, const PortableCost& here, bool 
 }
 
 // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.04 to
-// 1.16 times as long as one of 64, which the model does not see. Those of one group are measured up
-// to 1024 tokens, those of more groups from 65 on. From 1025 to 4096 tokens small ones are 2 to 4 %
-// slower than the model expects (96x128, 144x128), and large ones up to 8 % faster than others
-// where 128 rows leave some of the last tile (2048 x 28672 x 4096: 0.97).
+// 1.16 times as long as one of 64, which the model does not see. Tiles of 128 x 64 are measured up
+// to 1024 tokens, all others from 65 on. From 1025 to 4096 tokens small ones are 2 to 4 % slower
+// than the model expects (96x128, 144x128), and large ones up to 8 % faster than others where 128
+// rows leave some of the last tile (2048 x 28672 x 4096: 0.97).
 bool serves_rows(const GemmSm90Config& config, std::int64_t m) {
   constexpr std::int64_t kFew = 64, kSmall = 1024, kMost = 4096;
   if (!config.swapped) return true;
   if (config.block_m <= kFew) return m <= config.block_m;
-  if (config.groups == 1) return m <= kSmall;
+  if (config.block_m == 128) return m <= kSmall;
   const bool serves_many = config.block_m * config.block_n >= 176 * 128 && m % 128 != 0;
   return m > kFew && m <= (serves_many ? kMost : kSmall);
 }

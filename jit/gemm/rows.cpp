@@ -62,7 +62,7 @@ bool can_store(const GemmSm90Config& config, const GemmTraits& traits) {
 // by elements (1.05 to 1.32; 14 of 40). Three groups would spill promoted sums. Rows in groups were
 // not measured.
 bool can_fit_rows(const GemmSm90Config& config, const GemmTraits& traits) {
-  const bool is_swapped = config.swapped && config.groups == 2 && config.block_m > 64;
+  const bool is_swapped = config.swapped && config.block_m > 64 && config.block_m != 128;
   if (config.groups <= 2 && !is_swapped) return true;  // it is another tile
   return traits.grouping == Grouping::none && !traits.block_scaled() &&
          !(config.swapped && traits.residual != DType::none);

@@ -26,6 +26,9 @@ constexpr float kLoneGroup = 1.2f;      // likewise, where no second warpgroup f
 // multiplies them by scales of blocks (66 problems each, M = 128 to 512; both halves agree).
 constexpr float kLonePromoted = 1.2f, kLoneScaled = 1.4f;
 constexpr float kLoadBytes = 69;  // of operands, a clock
+// Likewise of 16-bit tiles of more than 64 rows of a, of which narrow ones are bound by L2 (681
+// problems of M = 67 to 16384, 406 of them no multiple of 64; H200).
+constexpr float kTallLoadBytes = 55;
 constexpr float kStepClocks = 80;
 // Scales of blocks, times the clocks of the tensor cores beside those of 128 x 256 (12 shapes on
 // H100 and H200): tiles of 256 rows and one factor for all columns, where K is short, so that three
@@ -63,6 +66,10 @@ constexpr float kSm90Exposed = 0.46f;     // of the shorter of memory and produc
 // share of the time that memory takes (444 problems each on an H100 and on an H200).
 constexpr float kStaysInL2 = 2e7f;
 constexpr float kReadAgain = 0.3f;
+// Swapped tiles of the same columns of b run side by side and mostly read them once. Where b is
+// larger than this, they drift apart, and each further tile costs as much (152 x 57344 x 8192: 333
+// and 355 us with two, 272 with one; 37 problems of b from 400 MB on).
+constexpr float kDriftsApart = 4e8f;
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -92,7 +99,9 @@ float step_clocks(int rows, int columns, const GemmSm90Config& config, const Gem
   const auto r = static_cast<float>(rows), c = static_cast<float>(columns);
   const float lone = config.groups == 1 ? lone_group(traits, columns) : 1.0f;
   const float tensor = r * c / 32 * kTensorClocks * lone;
-  const float load = (r + c / static_cast<float>(config.cluster)) * 128 / kLoadBytes;
+  const bool is_tall = config.block_m > 64 && size_of(traits.input) == 2;
+  const float load =
+      (r + c / static_cast<float>(config.cluster)) * 128 / (is_tall ? kTallLoadBytes : kLoadBytes);
   return std::max(tensor, load) + kStepClocks;
 }
 
@@ -101,11 +110,15 @@ float bytes_read_again(const GemmSm90Config& config, const GemmTraits& traits,
                        const GemmExtent& extent) {
   const float b = static_cast<float>(extent.n) * static_cast<float>(extent.k) *
                   static_cast<float>(size_of(traits.input));
-  if (config.swapped || b <= kStaysInL2) return 0;
+  if (b <= (config.swapped ? kDriftsApart : kStaysInL2)) return 0;
+  const auto batch = static_cast<float>(extent.batch);
+  if (config.swapped) {
+    return b * static_cast<float>(quotient_up(extent.m, config.block_m) - 1) * batch;
+  }
   const std::int64_t down =
       quotient_up(extent.m, static_cast<std::int64_t>(config.block_m) * config.cluster);
   const int last = gemm_last_group(static_cast<int>(down), config.raster_rows);
-  return b * static_cast<float>(last) * static_cast<float>(extent.batch);
+  return b * static_cast<float>(last) * batch;
 }
 
 }  // namespace

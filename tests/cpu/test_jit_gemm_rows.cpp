@@ -74,7 +74,7 @@ TEST_CASE(
   CHECK(tile({512, 1152, 13824}) == "128x96x64x7 split cluster 2 by 2");
   CHECK(tile({128, 6144, 8704}) == "128x96x64x8 split by 2");
   CHECK(tile({160, 2624, 19712}) == "128x96x64x7 split cluster 2 by 2");
-  CHECK(tile({96, 6144, 8704}) == "128x96x64x8 split by 2");
+  CHECK(tile({113, 6144, 8704}) == "128x96x64x8 split by 2");
   CHECK(tile({96, 2624, 19712}).find("128x96x64x7") == std::string::npos);
   for (std::int64_t m : {64, 320, 384, 640, 768}) {
     INFO(m);
@@ -135,6 +135,12 @@ TEST_CASE("gemm on sm_90a: tiles of other heights serve rows that no tile of 128
                                         !name.starts_with("128x") && !name.starts_with("64x"));
   };
   CHECK(tile({287, 5120, 27648}) == "96x128x64x6 swapped");
+  CHECK(tile({320, 4096, 4096}) == "80x128x64x7 swapped");
+  CHECK(tile({168, 8192, 28672}) == "88x128x64x7 swapped");
+  CHECK(tile({272, 2112, 7168}) == "80x64x64x9 swapped");
+  CHECK(tile({448, 19648, 2496}) == "112x128x64x6 swapped");
+  CHECK(tile({320, 6208, 4992}) == "88x192x64x5 swapped");
+  CHECK(tile({152, 57344, 8192}) == "192x112x64x5");  // by one row of tiles, which reads b once
   CHECK(tile({387, 27648, 5120}) == "144x128x64x5 swapped");
   CHECK(tile({258, 12288, 4096}) == "160x192x64x4 swapped");
   CHECK(tile({535, 6016, 6912}) == "192x144x64x4");

@@ -38,6 +38,7 @@ TILE_F8 = f"{FOLDER}/test_gemm_f8.py::test_8_bit_floats -k "
 BLOCKS = f"{FOLDER}/test_gemm_blocks.py::test_scales_of_blocks -k "
 BYTES = f"{FOLDER}/test_gemm_byte_scales.py"
 GATED = f"{FOLDER}/test_gemm_gated.py::test_gated -k bf16-swiglu-full"
+SLABS = f"{FOLDER}/test_gemm_slabs.py::test_the_last_slab -k 80x64"
 SM90 = f"{FOLDER}/test_attention_sm90.py::"
 SM90_BATCH = f"{SM90}test_edges -k batch"
 SM90_TURNS = f"{SM90}test_edges -k several-tiles-a-block"
@@ -208,6 +209,14 @@ FAULTS = [
     fault("whole-numbers-are-cut-off", "base/quantize.cuh",
           "min(max(__float2int_rn(low), -128), 127)", "min(max(static_cast<int>(low), -128), 127)",
           f"{EPILOGUE_VALUES}test_8_bit_outputs -k int8-37"),
+    fault("last-slab-lacks-its-last-rows", "gemm/sm90/store.cuh",
+          "tile >= Shape::kOutputN / 8)", "tile >= Shape::kOutputN / 8 - 1)", SLABS),
+    fault("last-slab-is-written-beyond-its-tile", "gemm/sm90/store.cuh",
+          "if constexpr (!kWholeSlabs) row_end = min(row_end, at.column + Shape::kOutputN);\n", "",
+          SLABS),
+    fault("last-slab-is-copied-whole", "gemm/sm90/store.cuh",
+          "if (!kWholeSlabs && row + Slab::kBoxRows > at.column + Shape::kOutputN) {",
+          "if (false) {", SLABS),
     fault("slab-is-filled-while-it-is-read", "gemm/sm90/store.cuh",
           "if (leads()) wait_stores_read<Shape::kGroupSlabs - 1>();", "", f"{TILE}128x256x64x4x1"),
     fault("residual-is-released-without-a-fence", "gemm/sm90/residual.cuh",
