@@ -18,6 +18,7 @@ WHOLE = {
     "4-heads-packed": dict(lens_q=(33, 20), lens_k=(200, 90), heads=4, heads_kv=1, keys="packed"),
     "8-heads": dict(lens_q=(17,), lens_k=(260,), heads=16, heads_kv=2, page=64),
     "3-heads": dict(lens_q=(43, 60), lens_k=(190, 61), heads=3, heads_kv=1, page=16),
+    "5-heads": dict(lens_q=(43, 60), lens_k=(190, 61), heads=5, heads_kv=1, page=16),
     "12-heads": dict(lens_q=(11, 25), lens_k=(130, 25), heads=12, heads_kv=1, dtype="f16"),
     "d64-window": dict(head_dim=64, lens_q=(30,), lens_k=(400,), heads=4, heads_kv=1,
                        window=(70, 2), page=64),

@@ -102,11 +102,14 @@ def test_gathered_pages(page, window):
         ).check()
 
 
+# More tiles than there are multiprocessors, by CTAs that compute several.
+DRAWN = VarlenCase(
+    lens_q=(66, 70), lens_k=(66, 90), heads=70, heads_kv=70, keys="packed", head_dim=8
+)
+
+
 def test_tiles_are_drawn_once():
-    """More of them than there are multiprocessors, by CTAs that compute several."""
-    VarlenCase(
-        lens_q=(66, 70), lens_k=(66, 90), heads=70, heads_kv=70, keys="packed", head_dim=8
-    ).check()
+    DRAWN.check()
 
 
 @pytest.mark.parametrize("options", [{}, {"window": (1100, 0)}, {"alibi": "h"}], ids=str)
@@ -280,11 +283,9 @@ REPEATED = {
     "many parts": VarlenCase(lens_q=(1, 1), lens_k=(5000, 2500), heads=2, heads_kv=1),
     "equal shares": VarlenCase(lens_q=(1,) * 80, lens_k=tuple(range(20, 500, 6)), heads=8),
     "prefill": VarlenCase(lens_q=(1, 40, 9), lens_k=(900, 40, 300)),
-    "drawn tiles": VarlenCase(
-        lens_q=sized(small=(140, 70), full=(900, 70, 1500)),
-        heads=sized(small=4, full=32),
-        lens_k=sized(small=(300, 70), full=(1900, 70, 1500)),
-        heads_kv=2,
+    "drawn tiles": sized(
+        small=DRAWN,
+        full=VarlenCase(lens_q=(900, 70, 1500), lens_k=(1900, 70, 1500), heads=32, heads_kv=2),
     ),
 }
 

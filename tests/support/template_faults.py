@@ -202,7 +202,7 @@ FAULTS = [
     fault("second-of-a-pair-is-applied-to-the-firsts-place", "gemm/sm90/store.cuh",
           "residual.second, next_row, next_column, at.batch)",
           "residual.second, row, column, at.batch)",
-          f"{EPILOGUE_VALUES}test_tensors_of_every_form -k column-50"),
+          f"{EPILOGUE_VALUES}test_tensors_of_every_form -k matrix-50"),
     fault("transposed-bytes-go-to-one-row", "gemm/sm90/slab.cuh",
           "Slab::Rows::offset(at.row + 1, chunk)", "Slab::Rows::offset(at.row, chunk)",
           f"{EPILOGUE_VALUES}test_8_bit_outputs -k int8-50"),
