@@ -26,8 +26,8 @@ constexpr float kLoneGroup = 1.2f;      // likewise, where no second warpgroup f
 // multiplies them by scales of blocks (66 problems each, M = 128 to 512; both halves agree).
 constexpr float kLonePromoted = 1.2f, kLoneScaled = 1.4f;
 constexpr float kLoadBytes = 69;  // of operands, a clock
-// Likewise of 16-bit tiles of more than 64 rows of a, of which narrow ones are bound by L2 (681
-// problems of M = 67 to 16384, 406 of them no multiple of 64; H200).
+// 16-bit tiles of more than 64 rows of a load so many, as L2 bounds the narrow ones (681 problems
+// of M = 67 to 16384, 406 of them no multiple of 64; H200).
 constexpr float kTallLoadBytes = 55;
 constexpr float kStepClocks = 80;
 // Scales of blocks, times the clocks of the tensor cores beside those of 128 x 256 (12 shapes on

@@ -136,7 +136,8 @@ bool is_of_slab_without_copy(const GemmSm90Config& config, const GemmTraits& tra
                              const Mutant& mutant, std::string_view ptx) {
   constexpr std::string_view kWait = "cp.async.bulk.wait_group.read";
   if (!config.swapped || config.splits) return false;
-  const int most = size_of(traits.output) == 4 && traits.gate == Gate::none ? 32 : 64;
+  const int size = size_of(traits.output);
+  const int most = traits.gate == Gate::none ? gemm_sm90_transposed_row_bytes(size) / size : 64;
   const int rows = gemm_sm90_transposed_rows(config.block_m, most, false, false);
   if (config.block_m % rows == 0) return false;
   const int slabs = (config.block_m + rows - 1) / rows;

@@ -102,7 +102,7 @@ def test_gathered_pages(page, window):
         ).check()
 
 
-# More tiles than there are multiprocessors, by CTAs that compute several.
+# It has more tiles than there are multiprocessors, so that CTAs compute several.
 DRAWN = VarlenCase(
     lens_q=(66, 70), lens_k=(66, 90), heads=70, heads_kv=70, keys="packed", head_dim=8
 )

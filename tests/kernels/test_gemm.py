@@ -121,7 +121,7 @@ def epilogue_groups():
             for bias, residual, alpha in [("", "", 1.0), (dtype, "", -2.5), ("f32", dtype, 0.5)]
             for m in rows
         )  # fmt: skip
-        # Vectors of the residual, several to a lane, by a portable tile.
+        # A lane of this portable tile reads several vectors of the residual.
         tile = (64, 64, 32 if dtype == "f32" else 64, 6)
         aligned = GemmCase(dtype=dtype, activation=activation, residual=dtype, storage="odd",
                            m=70, n=72, k=k, config=tile)  # fmt: skip

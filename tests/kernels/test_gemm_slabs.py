@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.skipif(arch() not in ("sm_90", "sm_90a"), reason="needs sm_90a"),
 ]
 
-# Of these rows the last slab has 32, 40, 56, 48 and 16, and 16 or 24 in fp32.
+# Their last slabs have 32, 40, 56, 48 and 16 rows, and 16 or 24 in fp32.
 TILES = [(80, 64, 64, 9), (88, 128, 64, 7), (120, 128, 64, 6), (112, 192, 64, 5), (208, 128, 64, 4)]
 
 
