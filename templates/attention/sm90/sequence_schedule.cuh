@@ -132,11 +132,14 @@ class SequenceTiles {
     return place;
   }
 
-  // Half of an H200's L2 holds the keys and values of so many heads.
+  // Half of an H200's L2 holds the keys and values of so many heads. Groups of heads are nearly
+  // equal: a small one at the end would begin with long tiles that no others follow.
   __device__ __forceinline__ u32 heads_together(int len_kv) const {
     constexpr u32 kBytes = 2 * (Config::kHeadDim + Config::kHeadDimV), kL2Bytes = 25u << 20;
-    const u32 heads_kv = max(kL2Bytes / kBytes / max(len_kv, 1), 1u);
-    return min(heads_kv, static_cast<u32>(p_.call.heads_kv)) * columns_.together();
+    const u32 fitting = max(kL2Bytes / kBytes / max(len_kv, 1), 1u);
+    u32 heads_kv = static_cast<u32>(p_.call.heads_kv);
+    while (heads_kv > fitting) heads_kv = (heads_kv + 1) / 2;
+    return heads_kv * columns_.together();
   }
 
   const AttentionVarlenParams& p_;
