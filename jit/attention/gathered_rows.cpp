@@ -24,6 +24,10 @@ Places places_of(long long pages, long long page, long long rows, long long row)
   return {page / elements, row / elements, elements / 8};
 }
 
+// The copy engine takes hardly longer than the products for boxes of so many rows, and far longer
+// for smaller ones.
+constexpr int kLeastBoxRows = 8;
+
 // Whether the rows of all pages are equally far apart, so that one tensor map may have them.
 bool are_pages_rows(const AttentionVarlenParams& params) {
   const AttentionParams& p = params.call;
@@ -33,6 +37,21 @@ bool are_pages_rows(const AttentionVarlenParams& params) {
 }
 
 }  // namespace
+
+int page_of(const AttentionProblem& problem) {
+  if (problem.traits.storage != Storage::paged) return 0;
+  if (problem.padded_keys) return 1;
+  AttentionVarlenParams params;
+  std::memcpy(&params, problem.recipe.first().arguments.bytes().data(), sizeof params);
+  return params.page_size;
+}
+
+int box_rows_of(int page, int block_kv) {
+  if (page == 0) return block_kv;
+  const auto both = static_cast<unsigned>(page | block_kv);
+  const auto rows = static_cast<int>(both & -both);  // the largest power of two that divides both
+  return rows < kLeastBoxRows ? 0 : rows;
+}
 
 bool gather_rows(Step& step, int block_kv) {
   AttentionVarlenParams params;

@@ -2,6 +2,7 @@
 // its keys are copied. The host knows bounds of lengths and numbers of tokens alone.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "jit/attention/family.h"
 #include "jit/attention/gathered_rows.h"
@@ -23,10 +24,6 @@ bool have_maps(const AttentionVarlenParams& params, int element_bytes) {
          is_map(keys, p.k_batch, p.k_row, p.k_head, element_bytes) &&
          is_map(keys, p.v_batch, p.v_row, p.v_head, element_bytes);
 }
-
-// The copy engine takes hardly longer than the products for boxes of so many rows, and far longer
-// for smaller ones: their keys are gathered, as are those of a quantised cache.
-constexpr int kLeastBoxRows = 8;
 
 // Whether the rows of a quantised cache can be gathered: the kernel counts pieces of 16 bytes in 32
 // bits.
@@ -59,11 +56,26 @@ int least_row(const AttentionTraits& traits, int arch, const AttentionLengths& l
   return best;
 }
 
+// The row of the fastest tiles of one causal sequence. -1: none.
+int drawn_row(const AttentionProblem& problem, const AttentionLengths& lengths, int arch,
+              int sm_count) {
+  const auto cost = [&](int row) {
+    // The speed of rows for windows is that with few keys.
+    if (sm90_config_at(row).windows) return std::numeric_limits<double>::infinity();
+    return cost_of_whole(problem, row, sm_count);
+  };
+  const int alone = least_row(problem.traits, arch, lengths, {}, cost);
+  const int grouped = least_row(problem.traits, arch, lengths, {.grouped = true}, cost);
+  if (grouped < 0 || form_of(problem, sm90_config_at(grouped), sm_count).heads == 1) return alone;
+  return cost(grouped) < 0.99 * cost(alone) ? grouped : alone;
+}
+
 // The row of the fastest whole tiles. -1: none.
 int whole_row(const AttentionProblem& problem, const AttentionLengths& lengths, int arch,
               int sm_count) {
   int best = first_sm90_row(problem.traits, arch, lengths);
   if (best < 0) return best;
+  if (is_drawn_triangle(problem)) return drawn_row(problem, lengths, arch, sm_count);
   const auto work_of_tiles = [&](int row) {
     const AttentionSm90Config& config = sm90_config_at(row);
     return static_cast<double>(form_of(problem, config, sm_count).tiles) * rows_of(config);
@@ -139,7 +151,7 @@ int varlen_row(const AttentionProblem& problem, int arch, int sm_count, bool may
 
 // Completes a step of whichever row; false if it does not serve the call.
 bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device& device, int row,
-              int page, bool may_split, std::size_t& workspace) {
+              bool may_split, std::size_t& workspace) {
   const int arch = arch_of(device), sm_count = device.info().sm_count;
   AttentionVarlenParams params;
   std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
@@ -161,18 +173,11 @@ bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device
     step.arguments.set_int(offsetof(AttentionVarlenParams, alone_whole),
                            static_cast<int>(cut.whole));
   }
-  int box_rows = config.block_kv;
-  if (config.factors == AttentionFactors::widened) {
-    box_rows = 0;
-  } else if (page > 0) {
-    // The largest power of two that divides both.
-    const auto both = static_cast<unsigned>(page | config.block_kv);
-    box_rows = static_cast<int>(both & -both);
-    if (box_rows < kLeastBoxRows) box_rows = 0;
-  }
+  const bool widens = config.factors == AttentionFactors::widened;
+  const int box_rows = widens ? 0 : box_rows_of(page_of(problem), config.block_kv);
   if (box_rows == 0) {
     if (are_bytes) return false;  // no warps are left that gather
-    if (config.factors == AttentionFactors::widened) {
+    if (widens) {
       if (!can_widen(params)) return false;
     } else if (!gather_rows(step, config.block_kv)) {
       return false;
@@ -201,13 +206,8 @@ bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device
 
 bool fill_varlen_sm90(Step& step, const AttentionProblem& problem, const runtime::Device& device,
                       bool may_split, std::size_t& workspace) {
-  AttentionVarlenParams params;
-  std::memcpy(&params, step.arguments.bytes().data(), sizeof params);
-  const bool is_paged = problem.traits.storage == Storage::paged;
-  // Padding moves the keys of a tile, so that its boxes would straddle pages.
-  const int page = !is_paged ? 0 : problem.padded_keys ? 1 : params.page_size;
   const int row = varlen_row(problem, arch_of(device), device.info().sm_count, may_split);
-  return row >= 0 && fill_row(step, problem, device, row, page, may_split, workspace);
+  return row >= 0 && fill_row(step, problem, device, row, may_split, workspace);
 }
 
 bool may_be_sequences(const AttentionTraits& traits) {
@@ -245,7 +245,7 @@ bool resolve_as_sequences(AttentionProblem& problem, const runtime::Device& devi
     static_assert(offsetof(AttentionVarlenParams, call) == 0);
     const AttentionParams before = params.call;
     step.arguments.set_params(params);
-    if (fill_row(step, problem, device, row, 0, true, problem.recipe.workspace_bytes)) return true;
+    if (fill_row(step, problem, device, row, true, problem.recipe.workspace_bytes)) return true;
     step.arguments.set_params(before);
   }
   problem.traits.storage = Storage::dense, problem.tokens = 0;

@@ -18,6 +18,38 @@ double mean_keys(const AttentionProblem& problem) {
   return std::min(1.0, all / problem.batch / std::max(problem.keys, 1));
 }
 
+// The time in which all tiles end that multiprocessors draw in order of their length, of which
+// there are `rounds` for each: their lengths fall evenly from `longest` to `shortest`. The tiles of
+// an odd round end one after another, the longest last, and those of the next one after each other
+// in the other order: both together end at the same time.
+double time_of_drawn(double rounds, double longest, double shortest) {
+  if (rounds <= 1) return longest;
+  const double whole = std::floor(rounds), pairs = std::floor(whole / 2);
+  const auto length_at = [&](double round) {
+    return longest - (longest - shortest) * round / rounds;
+  };
+  const double paired = 2 * pairs * (longest - (longest - shortest) * pairs / rounds);
+  const bool has_rest = rounds > whole;
+  if (whole == 2 * pairs) return paired + (has_rest ? length_at(whole) : 0);
+  return paired + std::max(length_at(whole - 1), has_rest ? 2 * length_at(whole) : 0);
+}
+
+// A tile takes as long as so many more keys would, at its beginning and its end.
+constexpr double kTileEnds = 600;
+// In a triangle, tiles of two math warpgroups are slower beside those of three than with many keys.
+constexpr double kTwoGroups = 0.93;
+
+double cost_of_drawn(const AttentionProblem& problem, const AttentionSm90Config& config,
+                     int sm_count) {
+  const TileForm form = form_of(problem, config, sm_count);
+  const double hidden = static_cast<double>(problem.tokens - form.queries);
+  const double longest = problem.keys + kTileEnds;
+  const double shortest = std::max(longest - hidden, kTileEnds);
+  const double rounds = static_cast<double>(form.tiles) / sm_count;
+  const double speed = config.block_q > 128 ? 1.0 : kTwoGroups;
+  return time_of_drawn(rounds, longest, std::min(shortest, longest)) * rows_of(config) / speed;
+}
+
 }  // namespace
 
 bool have_equal_queries(const AttentionProblem& problem) {
@@ -35,6 +67,10 @@ bool evens_out(const AttentionProblem& problem) {
 
 bool is_triangle(const AttentionProblem& problem) {
   return evens_out(problem) && !is_narrow_window(problem);
+}
+
+bool is_drawn_triangle(const AttentionProblem& problem) {
+  return is_triangle(problem) && problem.batch == 1 && problem.traits.head_dim > 64;
 }
 
 bool is_mixed(const AttentionProblem& problem) {
@@ -107,6 +143,7 @@ double cost_of_whole(const AttentionProblem& problem, int row, int sm_count) {
     const double filled = rounds * mean_keys(problem);
     return std::max(1.0, filled + 0.5 / std::max(filled, 1.0)) * problem.keys * rows;
   }
+  if (is_drawn_triangle(problem)) return cost_of_drawn(problem, config, sm_count);
   // The longest tile of a triangle takes twice as long as the mean.
   if (is_triangle(problem)) return std::max(1.0, rounds / 2) * problem.keys * rows;
   if (evens_out(problem)) return rounds * problem.keys * rows;

@@ -13,6 +13,9 @@ bool decodes_others(const AttentionProblem& problem, const AttentionSm90Config& 
 // Whether long and short tiles, as a triangle has, even out the multiprocessors' work.
 bool evens_out(const AttentionProblem& problem);
 bool is_triangle(const AttentionProblem& problem);
+// Whether there is one causal sequence, of which CTAs draw the tiles of the most keys first. With
+// heads of 64 columns, the rule for all triangles chooses no worse.
+bool is_drawn_triangle(const AttentionProblem& problem);
 // Whether sequences differ: they have far fewer queries, or keys, than if each had as many as it
 // may have. A single one with far fewer keys has a loose bound.
 bool is_mixed(const AttentionProblem& problem);

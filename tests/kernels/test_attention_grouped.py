@@ -23,7 +23,7 @@ WHOLE = {
     "d64-window": dict(head_dim=64, lens_q=(30,), lens_k=(400,), heads=4, heads_kv=1,
                        window=(70, 2), page=64),
     "full": dict(lens_q=(40,), lens_k=(140,), heads=4, heads_kv=1, causal=False, keys="packed"),
-    "more-queries-than-keys": dict(lens_q=(30,), lens_k=(20,), heads=4, heads_kv=1, page=64),
+    "more-queries-than-keys": dict(lens_q=(30, 29), lens_k=(20, 17), heads=4, heads_kv=1, page=64),
 }  # fmt: skip
 SHARED = {
     "2-heads": dict(lens_q=(70, 60), lens_k=(21000, 1500), heads=4, heads_kv=2, page=64),
