@@ -15,8 +15,8 @@ namespace kiln {
 
 std::span<const Family* const> families() {
   static constexpr std::array<const Family*, 13> kFamilies = {
-      &kAttention, &kPlanAttention, &kBoundElements, &kWidenKeys, &kGemm,
-      &kRmsNorm,   &kLayerNorm,     &kMergeStates,   &kAppendKv,  &kQuantize,
+      &kAttention, &kPlanAttention, &kBoundElements, &kCopyKeys, &kGemm,
+      &kRmsNorm,   &kLayerNorm,     &kMergeStates,   &kAppendKv, &kQuantize,
       &kMoeRoute,  &kMoePermute,    &kMoeUnpermute};
   return kFamilies;
 }

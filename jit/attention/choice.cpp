@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "jit/attention/copy_keys.h"
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/plan.h"
-#include "jit/attention/widen_keys.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -214,7 +214,7 @@ std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int
 
 std::vector<Specialization> kernels_of_calls(const AttentionTraits& traits, int arch) {
   std::vector<Specialization> specs = attention_kernels(traits, arch);
-  for (const Specialization& spec : kernels_of_widened(traits, arch)) specs.push_back(spec);
+  for (const Specialization& spec : kernels_of_copied(traits, arch)) specs.push_back(spec);
   if (!may_be_sequences(traits)) return specs;
   AttentionTraits of_sequences = traits;
   of_sequences.storage = Storage::ragged;

@@ -53,7 +53,7 @@ constexpr Field kFirstFields[] = {
      .kind = FieldKind::flag,
      .offset = offsetof(AttentionTraits, widened_ahead),
      .otherwise = "false",
-     .help = "a launch of widen_keys has turned a quantised cache into dtype, with storage ragged: "
+     .help = "a launch of copy_keys has turned a quantised cache into dtype, with storage ragged: "
              "its scales apply",
      .says = " of widened keys",
      .when = Says::when_set},

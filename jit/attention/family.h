@@ -18,8 +18,8 @@ extern const Template& kAttentionSharesPlanner;  // of launches of kFlashAttenti
 // Bounds of the elements that masks read: see element_bounds.h.
 extern const Family kBoundElements;
 
-// Widening of a quantised cache, ahead of long prefills: see widen_keys.h.
-extern const Family kWidenKeys;
-extern const Template& kKeyWidener;
+// Copying of keys ahead of long prefills: see copy_keys.h.
+extern const Family kCopyKeys;
+extern const Template& kKeyCopier;
 
 }  // namespace kiln

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "jit/attention/copy_keys.h"
 #include "jit/attention/paths.h"
-#include "jit/attention/widen_keys.h"
 
 namespace kiln {
 namespace {
@@ -23,7 +23,7 @@ void add_quantized(Storage storage, AttentionTraits traits, std::vector<Attentio
   traits.aligned = traits.head_dim % kAttentionVectorBytes == 0 &&
                    traits.head_dim_v % kAttentionVectorBytes == 0;
   list.push_back(traits);
-  if (storage == Storage::ragged && traits.aligned) list.push_back(widened_traits(traits));
+  if (storage == Storage::ragged && traits.aligned) list.push_back(traits_of_copied(traits));
   traits.byte_queries = true;
   list.push_back(traits);
   AttentionTraits all = traits;
@@ -31,7 +31,7 @@ void add_quantized(Storage storage, AttentionTraits traits, std::vector<Attentio
   for (const BuiltinVariant& variant : kBuiltinVariants) set_byte(variant, all, variant.sample);
   list.push_back(all);
   all.byte_queries = false;
-  if (storage == Storage::ragged && traits.aligned) list.push_back(widened_traits(all));
+  if (storage == Storage::ragged && traits.aligned) list.push_back(traits_of_copied(all));
   traits.byte_queries = false;
   traits.q = traits.out = DType::f16;
   traits.k = traits.v = DType::i8;

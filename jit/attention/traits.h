@@ -58,7 +58,7 @@ struct AttentionTraits {
   bool spread = false;        // keys are spread over devices, and positions decide about something
   bool byte_queries = false;  // q has the dtype of k, of one byte; `q` is what is computed with
   // Keys and values are those of a quantised cache, which a launch ahead has turned into q's dtype:
-  // their scales apply. See widen_keys.h.
+  // their scales apply. See copy_keys.h.
   bool widened_ahead = false;
   std::uint8_t reserved[13] = {};
   Digest128 variant{};  // zero = none

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "jit/attention/config.h"
+#include "jit/attention/copy_keys.h"
 #include "jit/attention/family.h"
 #include "jit/attention/paths.h"
 #include "jit/attention/plan.h"
 #include "jit/attention/sequence_tensors.h"
 #include "jit/attention/sm90_rows.h"
-#include "jit/attention/widen_keys.h"
 #include "jit/op/arch.h"
 #include "templates/attention/params.h"
 
@@ -117,13 +117,13 @@ bool resolve_varlen_sm90(AttentionProblem& problem, const runtime::Device& devic
                          bool all_are_long) {
   const int arch = arch_of(device), sm_count = device.info().sm_count;
   Step& first = problem.recipe.first();
-  std::optional<WidenedCall> widened;
-  if (WidenedCall::pays(problem, arch, may_split)) widened.emplace(problem);
+  std::optional<CopiedCall> copied;
+  if (CopiedCall::pays(problem, arch, may_split)) copied.emplace(problem);
   if (!fill_varlen_sm90(first, problem, device, may_split, problem.recipe.workspace_bytes)) {
-    if (widened) widened->undo();
+    if (copied) copied->undo();
     return false;
   }
-  if (widened) widened->set_workspace();
+  if (copied) copied->set_workspace();
   const bool shares = sm90_config_at(first.spec.row()).splits;
   const int decoded = shares ? kDecodedRowsBesideShares : kDecodedRows;
   const std::int64_t others = rows_of_others(problem);
@@ -137,14 +137,14 @@ bool resolve_varlen_sm90(AttentionProblem& problem, const runtime::Device& devic
   set_plan_sm90(first, problem);
   if (!is_alone) {
     Step& second = problem.recipe.add();
-    second = widened ? widened->before() : first;
+    second = copied ? copied->before() : first;
     second.programmatic = may_overlap(arch);
     // Where the others have many rows, those that are left for this launch may have any number.
     const int row = others > decoded ? -1 : short_row(problem, others, arch, sm_count);
     fill(second, problem, arch, row >= 0 ? row : decode_row(problem, arch, sm_count), 0, decoded,
          sm_count, may_split);
   }
-  if (widened) widened->add_launch(arch);
+  if (copied) copied->add_launch(arch);
   return true;
 }
 

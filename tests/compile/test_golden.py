@@ -120,7 +120,8 @@ SPECS = {
     "plan_attention": {"op": "plan_attention", "mask": "window", "context_parallel": True},
     "plan_attention_pieces": {"op": "plan_attention", "mask": "causal", "pieces": True},
     "bound_elements": {"op": "bound_elements"},
-    "widen_keys": {"op": "widen_keys", "cache_dtype": "int8"},
+    "copy_keys": {"op": "copy_keys", "cache_dtype": "int8"},
+    "copy_keys_halves": {"op": "copy_keys"},
     "attention_sm90_widened": {
         "op": "flash_attention", "dtype": "bfloat16", "head_dim": 64, "mask": "causal",
         "storage": "ragged", "widened_ahead": True, "block_q": 192, "splits": False,

@@ -33,7 +33,7 @@ TILE = {
     "quantize": ("lanes", "vectors", "groups"),
     "plan_attention": ("pieces",),
     "bound_elements": (),
-    "widen_keys": (),
+    "copy_keys": (),
 }
 
 

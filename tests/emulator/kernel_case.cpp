@@ -200,8 +200,8 @@ KernelCase::KernelCase(const Specialization& spec, int size)
     make_attention(size);
   else if (family == &kPlanAttention)
     make_plan(size);
-  else if (family == &kWidenKeys)
-    make_widen(size);
+  else if (family == &kCopyKeys)
+    make_copy_keys(size);
   else if (family == &kBoundElements)
     make_bound_elements(size);
   else if (family == &kGemm)

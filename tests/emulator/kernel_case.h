@@ -56,10 +56,11 @@ class KernelCase {
   Tensor& integers(std::initializer_list<std::int64_t> shape, const std::vector<int>& values);
   void make_attention(int size);
   // `spec`: of the kernel that attends. `planned`: behind spec_, which makes its plan.
-  // `cache`: of a kernel that reads widened keys.
+  // `copied_from`: the cache whose keys a launch ahead copies; a kernel that reads widened keys has
+  // one of e4m3 if none is given.
   void make_varlen(const Specialization& spec, int size, bool planned = false,
-                   DType cache = DType::f8_e4m3);
-  void make_widen(int size);
+                   DType copied_from = DType::none);
+  void make_copy_keys(int size);
   void make_plan(int size);
   void make_bound_elements(int size);
   void make_gemm(int size);

@@ -8,13 +8,13 @@
 #include <cstring>
 
 #include "jit/attention/config.h"
+#include "jit/attention/copy_keys.h"
 #include "jit/attention/family.h"
 #include "jit/attention/gathered_rows.h"
 #include "jit/attention/plan.h"
 #include "jit/attention/sm90_config.h"
 #include "jit/attention/sm90_rows.h"
 #include "jit/attention/varlen.h"
-#include "jit/attention/widen_keys.h"
 #include "templates/attention/params.h"
 #include "tests/emulator/kernel_case.h"
 #include "tests/emulator/reference.h"
@@ -143,13 +143,14 @@ KernelCase::Tensor& KernelCase::integers(std::initializer_list<std::int64_t> sha
   return made;
 }
 
-void KernelCase::make_varlen(const Specialization& spec, int size, bool planned, DType cache) {
+void KernelCase::make_varlen(const Specialization& spec, int size, bool planned,
+                             DType copied_from) {
   auto traits = spec.traits_as<AttentionTraits>();
-  // The cache whose elements a launch ahead widens.
-  const bool is_widened = traits.widened_ahead;
-  if (is_widened) {
+  if (traits.widened_ahead && copied_from == DType::none) copied_from = DType::f8_e4m3;
+  const bool is_copied = copied_from != DType::none;
+  if (is_copied) {
     traits.widened_ahead = false;
-    traits.k = traits.v = cache;
+    traits.k = traits.v = copied_from;
     traits.storage = size == 2 ? Storage::ragged : Storage::paged;
   }
   const Tile tile = tile_of(spec);
@@ -217,8 +218,8 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned,
   if (traits.mask == Mask::window || traits.mask == Mask::causal_each) {
     // As many keys of one device as of all: partial results of few rows too are then joined.
     const int apart = traits.spread ? kWorld : 1;
-    // The first keys are widened for nobody.
-    const int tiles_seen = is_widened ? 0 : tile.stages;
+    // The first keys are copied for nobody.
+    const int tiles_seen = is_copied ? 0 : tile.stages;
     attention.window_left = problem.window_left = apart * (70 + stride * tiles_seen);
     attention.window_right = problem.window_right = 10;
   }
@@ -293,13 +294,13 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned,
   };
   AttentionProblem call(kVarlenNames);
   check_varlen(q.view, k.view, v.view, out.view, TensorView{}, options, call);
-  if (is_widened) {
-    WidenedCall widened(call);
+  if (is_copied) {
+    CopiedCall copied(call);
     call.recipe.first().spec = spec;
     fill_sm90(call.recipe.first(), tile, false, 0, size);
     call.recipe.workspace_bytes = size == 1 ? 0 : kAttentionDrawBytes;
-    widened.set_workspace();
-    widened.add_launch(spec.arch());
+    copied.set_workspace();
+    copied.add_launch(spec.arch());
     recipe_.workspace_bytes = call.recipe.workspace_bytes;
     recipe_.first() = call.recipe.steps()[1];
     recipe_.add() = call.recipe.first();
@@ -342,16 +343,16 @@ void KernelCase::make_varlen(const Specialization& spec, int size, bool planned,
   outputs_.push_back({&out, expected, tolerance});
 }
 
-// The attention that reads the widened keys, of one head dim.
-void KernelCase::make_widen(int size) {
-  const auto widening = spec_.traits_as<AttentionTraits>();
-  AttentionTraits traits = widening;
+// The attention that reads the copied keys, of one head dim.
+void KernelCase::make_copy_keys(int size) {
+  const auto copying = spec_.traits_as<AttentionTraits>();
+  AttentionTraits traits = copying;
   traits.storage = Storage::ragged;
   traits.head_dim = size == 1 ? 48 : 64, traits.head_dim_v = size == 1 ? 16 : 64;
-  const AttentionTraits widened = widened_traits(traits);
-  const int row = attention_sm90_rows(widened, spec_.arch())[0];
-  make_varlen(Specialization(kFlashAttentionSm90, spec_.arch(), row, widened), size, false,
-              widening.k);
+  const AttentionTraits copied = traits_of_copied(traits);
+  const int row = attention_sm90_rows(copied, spec_.arch())[0];
+  make_varlen(Specialization(kFlashAttentionSm90, spec_.arch(), row, copied), size, false,
+              copying.k);
 }
 
 // The attention that reads the plan, which shows whether it is right: every CTA of some of its

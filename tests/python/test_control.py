@@ -113,7 +113,7 @@ def test_inspect_shows_the_kernel():
 
 def test_enumerated_specs_name_kernels():
     specs = kiln.enumerate_specs("sm_90a")
-    ahead = {"bound_elements", "widen_keys"}  # what attention launches ahead is no operation
+    ahead = {"bound_elements", "copy_keys"}  # what attention launches ahead is no operation
     assert {spec["op"] for spec in specs} == ahead.union(OPERATIONS)
     one = next(spec for spec in specs if spec["op"] == "gemm")
     assert kiln.prewarm(one, "sm_90a", check=True)["total"] == 1

@@ -14,7 +14,7 @@ PREFILL = f"{VARLEN}test_shapes -k prefill-d64"
 BORDER = f"{VARLEN}test_shapes -k border-d64"
 WIDENED = f"{QUANTIZED}test_prefill -k paged"
 WIDENED_CACHE = f"{QUANTIZED}test_prefill -k cache"
-AHEAD = f"{FOLDER}/test_attention_widened.py::"
+AHEAD = f"{FOLDER}/test_attention_copied.py::"
 GATHERED = f"{VARLEN}test_gathered_pages"
 RUNS = f"{FOLDER}/test_attention_pages.py::test_pages_that_follow_one_another"
 DRAWN = f"{VARLEN}test_tiles_are_drawn_once"
@@ -349,19 +349,27 @@ SERVING_FAULTS = [
           f"{APPEND_EVERY} -k int8-sm_90a"),
     fault("append-bytes-round-half-up", "base/quantize.cuh",
           "- 1 + (bits >> kShift & 1)", "", f"{APPEND_EVERY} -k e4m3-sm_80"),
-    # Keys that a launch ahead widens.
-    fault("ahead-rows-without-the-padding", "widen_keys/widen_keys.cuh",
+    # Keys that a launch ahead copies.
+    fault("ahead-rows-without-the-padding", "copy_keys/copy_keys.cuh",
           "row_shift_ = p_.call.packed_keys != 0 ? 0 : s_.first_k;", "row_shift_ = 0;",
           f"{AHEAD}test_storages -k padded-cache"),
-    fault("ahead-rows-at-the-packed-place", "widen_keys/widen_keys.cuh",
+    fault("ahead-rows-at-the-packed-place", "copy_keys/copy_keys.cuh",
           "row_shift_ = p_.call.packed_keys != 0 ? 0 : s_.first_k;", "row_shift_ = s_.first_k;",
           f"{AHEAD}test_storages -k packed"),
-    fault("ahead-keys-behind-the-last", "widen_keys/widen_keys.cuh",
-          "min(min(kWidenedRows, s_.len_kv - first_),", "min(kWidenedRows,",
+    fault("ahead-keys-behind-the-last", "copy_keys/copy_keys.cuh",
+          "min(min(kCopiedRows, s_.len_kv - first_),", "min(kCopiedRows,",
           f"{AHEAD}test_storages -k pages"),
-    fault("ahead-keys-of-the-first-head", "widen_keys/widen_keys.cuh",
-          "static_cast<const u8*>(source) + h_kv_ * head", "static_cast<const u8*>(source)",
-          f"{AHEAD}test_options -k int8"),
+    fault("ahead-keys-of-the-first-head", "copy_keys/copy_keys.cuh",
+          "static_cast<const u8*>(source) + h_kv_ * head * kBytes",
+          "static_cast<const u8*>(source)", f"{AHEAD}test_options -k int8"),
+    fault("ahead-heads-of-bytes", "copy_keys/copy_keys.cuh",
+          "h_kv_ * head * kBytes", "h_kv_ * head", f"{AHEAD}test_pages -k pages-of-6"),
+    fault("ahead-rows-of-bytes", "copy_keys/copy_keys.cuh",
+          "place(in_block, batch, row) * kBytes", "place(in_block, batch, row)",
+          f"{AHEAD}test_pages -k pages-of-1"),
+    fault("ahead-pieces-of-rows-of-bytes", "copy_keys/copy_keys.cuh",
+          "const int pieces = dim * kBytes / 16,", "const int pieces = dim / 16,",
+          f"{AHEAD}test_pages -k d256"),
     fault("ahead-values-without-their-scale", f"{SM90_FOLDER}flash_attention.cuh",
           "if constexpr (Config::kHasScales) value_scale = tile.value_scale();", "",
           f"{AHEAD}test_options -k d192x128"),
@@ -371,7 +379,7 @@ SERVING_FAULTS = [
     fault("ahead-keys-without-their-scale", f"{SM90_FOLDER}main_loop.cuh",
           "set_scale(tile.p.call.scale * tile.logit_scale(),", "set_scale(tile.p.call.scale,",
           f"{AHEAD}test_options -k d128"),
-    fault("ahead-keys-of-those-that-are-decoded-alone", "widen_keys/widen_keys.cuh",
+    fault("ahead-keys-of-those-that-are-decoded-alone", "copy_keys/copy_keys.cuh",
           "s.len_q * p.call.group.by < p.call.least_rows",
           "s.len_q * p.call.group.by >= p.call.least_rows",
           f"{AHEAD}test_sequences_of_few_queries_are_decoded_beside"),

@@ -1,14 +1,16 @@
-"""Prefill over a quantised cache whose keys a launch ahead turns into 16 bits.
+"""Prefill over a cache whose keys a launch ahead copies: a quantised one, or one of small pages.
 
 Calls are large by their bounds of the lengths, as these decide, and small by the lengths.
 """
 
 import dataclasses
+from types import SimpleNamespace
 
 import kiln
 import pytest
 import torch
 from grid import arch
+from kiln import variants
 from plan_case import check_planned
 from storage import DEVICE
 from varlen_case import VarlenCase
@@ -19,6 +21,10 @@ BOUND = 30000
 LONG = VarlenCase(
     lens_q=(300, 170), lens_k=(430, 210), heads=12, heads_kv=1, loose=BOUND, stored="e4m3"
 )
+OF_PAGES = VarlenCase(
+    lens_q=(260, 140), lens_k=(430, 210), heads=64, heads_kv=1, loose=BOUND, page=1
+)
+OF_BOXES = dataclasses.replace(OF_PAGES, lens_q=(340, 180), page=8)
 STORAGES = {
     "pages": {},
     "pages-of-1": {"page": 1, "cache": "hnd"},
@@ -48,15 +54,26 @@ OPTIONS = {
     },
     "negative-scale": {"scale": -0.2, "scales": "expanded"},
 }
+PAGES = {
+    "pages-of-1": {},
+    "pages-of-6": {"page": 6, "cache": "hnd", "heads": 128, "heads_kv": 2},
+    "interleaved": {"page": 4, "cache": "interleaved"},
+    "lists": {"keys": "lists", "page": 2},
+    "f16": {"dtype": "f16", "following": 40},
+    "d256": {"head_dim": 256, "lens_q": (200,), "lens_k": (430,)},
+    "d72x128": {"head_dim": 72, "head_dim_v": 128},
+    "all-logits": {"softcap": 3.0, "alibi": "bh", "sinks": "bf16"},
+    "flags": {"causal": (True, False)},
+}  # fmt: skip
 
 
 def launches(case):
     return [one["spec"]["op"] for one in case.explain()["launches"]]
 
 
-def check(**changes):
-    case = dataclasses.replace(LONG, **changes)
-    assert launches(case)[0] == "widen_keys"
+def check(case=LONG, **changes):
+    case = dataclasses.replace(case, **changes)
+    assert launches(case)[0] == "copy_keys"
     case.check()
 
 
@@ -70,17 +87,29 @@ def test_options(name):
     check(**OPTIONS[name])
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_pages(name):
+    check(OF_PAGES, **PAGES[name])
+
+
+@pytest.mark.parametrize("page", [8, 24])
+def test_boxes_of_8_rows(page):
+    check(OF_BOXES, page=page)
+
+
 @pytest.mark.cuda
-def test_keys_before_a_window_are_not_read():
-    """The workspace holds what was there before: NaN, as far as nothing is widened."""
+@pytest.mark.parametrize("changes", [{"window": (127, 0)}, {"window": (999, 0), "stored": ""}])
+def test_keys_before_a_window_are_not_read(changes):
+    """The workspace holds what was there before: NaN, as far as nothing is copied."""
     case = dataclasses.replace(
-        LONG, lens_q=(4000,), lens_k=(9000,), heads=64, heads_kv=8, loose=0, window=(127, 0)
+        LONG, lens_q=(4000,), lens_k=(9000,), heads=32, heads_kv=4, loose=0, page=1, **changes
     )
     explained = case.explain()
-    assert launches(case)[0] == "widen_keys"
+    assert launches(case)[0] == "copy_keys"
     given = case.inputs()
     call = case.call(given)
-    call.keywords["block_table"][0, : (9000 - 4000 - 127 - 3 * 128) // case.page] = -77777777
+    unseen = 9000 - 4000 - case.window[0] - 3 * 128
+    call.keywords["block_table"][0, :unseen] = -77777777
     memory = torch.full(
         [explained["workspace_bytes"] // 2], 0x7FFF, dtype=torch.int16, device=DEVICE
     )
@@ -94,14 +123,14 @@ def test_sequences_of_few_queries_are_decoded_beside():
     case = dataclasses.replace(
         LONG, lens_q=(300, 1, 250, 1), lens_k=(430, 200, 250, 70), heads=16, heads_kv=1
     )
-    assert launches(case) == ["widen_keys", "flash_attention", "flash_attention"]
+    assert launches(case) == ["copy_keys", "flash_attention", "flash_attention"]
     case.check()
 
 
 @pytest.mark.parametrize("lens_q", [(300, 170), (700,)])
 def test_plans(lens_q):
     case = dataclasses.replace(LONG, lens_q=lens_q, lens_k=tuple(n + 200 for n in lens_q))
-    assert launches(case)[0] == "widen_keys"
+    assert launches(case)[0] == "copy_keys"
     check_planned(case)
 
 
@@ -109,9 +138,18 @@ def test_plans(lens_q):
     "changes", [{"num_splits": 1}, {"loose": 100}, {"heads": 1}, {"head_dim": 72}, {"stored": ""}]
 )
 def test_calls_that_widen_bytes_in_their_kernel(changes):
-    case = dataclasses.replace(LONG, **changes)
-    explained = case.explain()
-    assert "widen_keys" not in str(explained), explained
+    explained = dataclasses.replace(LONG, **changes).explain()
+    assert "copy_keys" not in str(explained), explained
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_splits": 1}, {"loose": 100}, {"heads": 30}, {"page": 16}, {"page": 8, "head_dim": 256},
+     {"keys": "packed"}, {"variant": SimpleNamespace(bound=lambda: variants.chunked(64))}],
+)  # fmt: skip
+def test_calls_that_read_pages_in_their_kernel(changes):
+    explained = dataclasses.replace(OF_PAGES, **changes).explain()
+    assert "copy_keys" not in str(explained), explained
 
 
 def test_the_workspace_is_told():
@@ -123,16 +161,17 @@ def test_the_workspace_is_told():
 
 
 def test_calls_whose_keys_would_take_too_much_memory():
-    assert launches(dataclasses.replace(LONG, loose=900_000))[0] == "widen_keys"
+    assert launches(dataclasses.replace(LONG, loose=900_000))[0] == "copy_keys"
     explained = dataclasses.replace(LONG, loose=1_200_000).explain()
-    assert "widen_keys" not in str(explained)
+    assert "copy_keys" not in str(explained)
 
 
-def test_prewarming_knows_the_kernels():
+@pytest.mark.parametrize("case", [LONG, OF_PAGES], ids=["bytes", "pages"])
+def test_prewarming_knows_the_kernels(case):
     spec = dict(op="flash_attention", dtype="bfloat16", head_dim=64, mask="causal", storage="paged",
-                cache_dtype="float8_e4m3fn")  # fmt: skip
+                cache_dtype="float8_e4m3fn" if case.stored else None)  # fmt: skip
     known = [kernel["spec"] for kernel in kiln.prewarm(spec, arch(), check=True)["kernels"]]
-    for launch in LONG.explain()["launches"]:
+    for launch in case.explain()["launches"]:
         assert launch["spec"] in known
 
 
