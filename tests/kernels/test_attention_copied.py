@@ -118,18 +118,21 @@ def test_keys_before_a_window_are_not_read(changes):
     call.judge(given)
 
 
-def test_sequences_of_few_queries_are_decoded_beside():
-    """Their bytes are read by the launch that decodes."""
-    case = dataclasses.replace(
-        LONG, lens_q=(300, 1, 250, 1), lens_k=(430, 200, 250, 70), heads=16, heads_kv=1
-    )
+@pytest.mark.parametrize("of", [LONG, OF_PAGES], ids=["bytes", "pages"])
+def test_sequences_of_few_queries_are_decoded_beside(of):
+    """Their keys are read from the cache by the launch that decodes."""
+    lengths = dict(lens_q=(300, 1, 250, 1), lens_k=(430, 200, 250, 70))
+    case = dataclasses.replace(of, **lengths, heads=16 if of is LONG else 96, heads_kv=1)
     assert launches(case) == ["copy_keys", "flash_attention", "flash_attention"]
     case.check()
 
 
-@pytest.mark.parametrize("lens_q", [(300, 170), (700,)])
-def test_plans(lens_q):
-    case = dataclasses.replace(LONG, lens_q=lens_q, lens_k=tuple(n + 200 for n in lens_q))
+@pytest.mark.parametrize(
+    "of, lens_q", [(LONG, (300, 170)), (LONG, (700,)), (OF_PAGES, (260, 140))],
+    ids=["bytes", "bytes-alone", "pages"],
+)  # fmt: skip
+def test_plans(of, lens_q):
+    case = dataclasses.replace(of, lens_q=lens_q, lens_k=tuple(n + 200 for n in lens_q))
     assert launches(case)[0] == "copy_keys"
     check_planned(case)
 
