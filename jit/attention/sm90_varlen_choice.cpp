@@ -129,7 +129,12 @@ bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_
   // round well enough: of one sequence, 0.67 of it did not, 0.91 did.
   const double least_fill = problem.batch == 1 ? 0.85 : 0.5;
   const bool may_fill = !evens_out(problem) && !is_mixed(problem) && rounds > least_fill;
-  if (rounds <= 1 && !may_fill) return true;
+  if (rounds <= 1 && !may_fill) {
+    // A tile that no two CTAs share takes up to 1.07 times as long in a kernel for shares.
+    const AttentionSm90Config& config = sm90_config_at(shared);
+    const TileForm form = form_of(problem, config, sm_count);
+    return !is_drawn_triangle(problem) || cut_alone(problem, config, form, sm_count).pieces != 1;
+  }
   if (evens_out(problem)) return false;
   // A single round takes as long as the longest tile, while the others' multiprocessors wait.
   if (is_mixed(problem) && rounds_of(problem, sm90_config_at(whole), sm_count) <= 1) return true;

@@ -198,7 +198,7 @@ __device__ __forceinline__ void publish_tiles(const Args& args, Tiles tiles) {
     const auto ends = classifier.ends();
     const int first = ends.first, last = first + (ends.last - first) / kKeys * kKeys;
     WalkStep step{0, 0, {}, Config::kTilts ? last : first};
-    bool is_short = true;  // no step has many tiles
+    bool is_short = false;
 #pragma unroll 1
     while (true) {
       classifier.classify(step);
@@ -211,7 +211,7 @@ __device__ __forceinline__ void publish_tiles(const Args& args, Tiles tiles) {
         // The last tiles are a step of their own: when it has been read, another query tile is
         // drawn.
         constexpr int kShort = 8;  // tiles of keys
-        is_short = is_short && __popc(step.visit) < kShort;
+        is_short = first == last && __popc(step.visit) < kShort;
         if (step.flags != 0 && __popc(step.visit) > kShort) {
           const u32 last_few = last_tiles<Config::kTilts>(step.visit);
           step.flags = 0;
