@@ -93,10 +93,11 @@ def test_the_numbers_of_the_page():
     count = collections.Counter(kernel["what"].split()[0] for kernel in kernels)
     assert (
         f"For Llama-3.1-8B on sm_90a these are {len(kernels)} kernels: "
-        f"{count['flash_attention']} of attention, {count['append_kv']} that append, "
+        f"{count['flash_attention']} of attention, one that copies keys, "
+        f"{count['append_kv']} that append, "
         f"{count['merge_states']} that merge, two that plan, {count['gemm']} products."
     ) in page.read_text(encoding="utf-8")
-    assert count["plan_attention"] == 2
+    assert count["plan_attention"] == 2 and count["copy_keys"] == 1
 
 
 def test_config_json_gives_what_the_table_gives(tmp_path):
