@@ -36,7 +36,6 @@ constexpr LeastWork kLeastWide{768, 1 << 24}, kLeastOfMany{1024, 1 << 25},
 // a sixth of the time, and rows that follow one another, of which the host does not know, nothing;
 // such boxes save a tenth, but nothing with wide heads.
 constexpr LeastWork kLeastGathered{6000, 1 << 27}, kLeastOfSmallBoxes{8000, 1 << 27};
-constexpr int kSmallBox = 8;
 // A tile of queries reads as many more keys than one of them sees.
 constexpr double kTileRows = 192;
 constexpr int kMostTileKeys = 128;   // of the sm_90a kernels' tiles
@@ -72,7 +71,7 @@ std::optional<LeastWork> least_work(const AttentionProblem& problem) {
   if (traits.variant_masks()) return {};
   const int box = box_rows_of(page_of(problem), kTileKeysFactor);
   if (box == 0) return kLeastGathered;
-  if (box == kSmallBox && !has_wide_heads(traits)) return kLeastOfSmallBoxes;
+  if (box == kLeastBoxRows && !has_wide_heads(traits)) return kLeastOfSmallBoxes;
   return {};
 }
 

@@ -24,10 +24,6 @@ Places places_of(long long pages, long long page, long long rows, long long row)
   return {page / elements, row / elements, elements / 8};
 }
 
-// The copy engine takes hardly longer than the products for boxes of so many rows, and far longer
-// for smaller ones.
-constexpr int kLeastBoxRows = 8;
-
 // Whether the rows of all pages are equally far apart, so that one tensor map may have them.
 bool are_pages_rows(const AttentionVarlenParams& params) {
   const AttentionParams& p = params.call;
@@ -41,9 +37,10 @@ bool are_pages_rows(const AttentionVarlenParams& params) {
 int page_of(const AttentionProblem& problem) {
   if (problem.traits.storage != Storage::paged) return 0;
   if (problem.padded_keys) return 1;
-  AttentionVarlenParams params;
-  std::memcpy(&params, problem.recipe.first().arguments.bytes().data(), sizeof params);
-  return params.page_size;
+  int page = 0;
+  constexpr std::size_t kAt = offsetof(AttentionVarlenParams, page_size);
+  std::memcpy(&page, problem.recipe.first().arguments.bytes().data() + kAt, sizeof page);
+  return page;
 }
 
 int box_rows_of(int page, int block_kv) {

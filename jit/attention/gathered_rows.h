@@ -9,6 +9,9 @@ namespace kiln {
 // Keys of a page of the call's first step; 1 where padding moves the keys of tiles, so that boxes
 // would straddle pages, and 0 where there are no pages.
 int page_of(const AttentionProblem& problem);
+// The copy engine takes hardly longer than the products for boxes of so many rows, and far longer
+// for smaller ones.
+inline constexpr int kLeastBoxRows = 8;
 // Keys of each box, for pages of so many keys and tiles of `block_kv`; 0: rows are gathered.
 int box_rows_of(int page, int block_kv);
 

@@ -130,10 +130,13 @@ bool shares_keys(const AttentionProblem& problem, int whole, int shared, int sm_
   const double least_fill = problem.batch == 1 ? 0.85 : 0.5;
   const bool may_fill = !evens_out(problem) && !is_mixed(problem) && rounds > least_fill;
   if (rounds <= 1 && !may_fill) {
-    // A tile that no two CTAs share takes up to 1.07 times as long in a kernel for shares.
+    // A tile that no two CTAs share takes up to 1.07 times as long in a kernel for shares. One of
+    // more rows, as 8-bit queries have, was not measured.
     const AttentionSm90Config& config = sm90_config_at(shared);
-    const TileForm form = form_of(problem, config, sm_count);
-    return !is_drawn_triangle(problem) || cut_alone(problem, config, form, sm_count).pieces != 1;
+    const bool may_be_whole =
+        is_drawn_triangle(problem) && sm90_config_at(whole).block_q <= config.block_q;
+    if (!may_be_whole) return true;
+    return cut_alone(problem, config, form_of(problem, config, sm_count), sm_count).pieces != 1;
   }
   if (evens_out(problem)) return false;
   // A single round takes as long as the longest tile, while the others' multiprocessors wait.
