@@ -51,16 +51,25 @@ void offer_portable(Offers& offers, GemmRow row, const PortableCost& here, bool 
 
 // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.04 to
 // 1.16 times as long as one of 64, which the model does not see. Tiles of 128 x 64 are measured up
-// to 1024 tokens, all others from 65 on. From 1025 to 4096 tokens small ones are 2 to 4 % slower
-// than the model expects (96x128, 144x128), and large ones up to 8 % faster than others where 128
-// rows leave some of the last tile (2048 x 28672 x 4096: 0.97).
-bool serves_rows(const GemmSm90Config& config, std::int64_t m) {
-  constexpr std::int64_t kFew = 64, kSmall = 1024, kMost = 4096;
+// to 1024 tokens, all others from 65 on. 16-bit ones are left out at multiples of 128 above 1024
+// tokens, where they gain nothing on an H200, and lose 3 % on an H100 (2048 x 28672 x 4096).
+// Promoted sums of 8-bit floats differ: up to four tiles of 64 tokens are faster than one of more,
+// where all run at once (104 x 2624 x 8064: 0.87), and 80 x 128 is where two rounds of 64 weights
+// would not be full (24 x 11520 x 8192: 0.91).
+bool serves_rows(const GemmSm90Config& config, const GemmTraits& traits, const GemmExtent& extent,
+                 int sm_count) {
+  constexpr std::int64_t kFew = 64, kSome = 256, kSmall = 1024;
   if (!config.swapped) return true;
-  if (config.block_m <= kFew) return m <= config.block_m;
-  if (config.block_m == 128) return m <= kSmall;
-  const bool serves_many = config.block_m * config.block_n >= 176 * 128 && m % 128 != 0;
-  return m > kFew && m <= (serves_many ? kMost : kSmall);
+  const std::int64_t m = extent.m;
+  const bool is_promoted = is_f8(traits.input) && !traits.fast && !traits.block_scaled();
+  if (config.block_m <= kFew) {
+    return m <= config.block_m ||
+           (is_promoted && config.block_m == kFew && config.cluster == 1 && !config.splits &&
+            m <= kSome && sm90_ctas(config, extent) <= sm_count);
+  }
+  if (config.block_n == 64) return m <= kSmall && (m > kFew || config.block_m == 128);
+  if (m <= kFew) return is_promoted && config.block_m == 80;
+  return m <= kSmall || config.element_bytes == 1 || m % 128 != 0;
 }
 
 // Whether tiles of 96 columns that share K have all rows of a in one cluster. Otherwise several
@@ -85,7 +94,7 @@ bool suits_apart(const GemmSm90Config& config, const GemmExtent& extent, int spl
 void offer_sm90(Offers& offers, GemmRow row, const GemmTraits& traits, const GemmExtent& extent,
                 int sm_count, bool may_split, bool is_only, int only_splits) {
   const GemmSm90Config& config = row.sm90();
-  if (!serves_rows(config, extent.m) && !is_only) return;
+  if (!serves_rows(config, traits, extent, sm_count) && !is_only) return;
   if (!suits(config, extent) && !is_only) return;
   const std::int64_t k_tiles = (extent.k + config.block_k - 1) / config.block_k;
   std::int64_t most = std::min<std::int64_t>(most_splits(config), k_tiles);

@@ -1,10 +1,5 @@
-// The model knows a row by its tile alone; its constants are fitted to 140 problems (layers of
-// Llama-3.1-8B and 70B, Qwen2.5-7B and DeepSeek-V3 at M = 1 to 4096, bf16, NT; an H200) in 2166
-// measurements. There the choice takes 0.5 % longer than the best of all rows and splits that were
-// tried (mean; at worst 9 %). The constants of splits were fitted again, to 401 problems, since a
-// kernel's start takes fewer instructions. On 869 problems that nothing was fitted to, the choice
-// takes 1.26 % longer than the best time measured, which is itself lucky (1.68 % while the sums of
-// all waves but the first were counted as free).
+// The model knows a row by its tile alone. Which of its constants are fitted to what is said beside
+// them; all measurements are of bf16 or e4m3 on an H200, NT, with cold L2, unless said.
 #include "jit/gemm/sm90_cost.h"
 
 #include <algorithm>
@@ -18,18 +13,39 @@ namespace {
 
 constexpr float kClocks = 1755;  // a microsecond
 
-// A multiprocessor's clocks for 128 bytes of K of a tile of `rows` x `columns` of wgmma: the slower
-// of products and loads, and what a step takes in any case.
-constexpr float kTensorClocks = 1.45f;  // a multiple of what the tensor cores need at best
-constexpr float kLoneGroup = 1.2f;      // likewise, where no second warpgroup fills the gaps
-// Times that, of 128 columns: nothing is multiplied while the group adds promoted products up, or
-// multiplies them by scales of blocks (66 problems each, M = 128 to 512; both halves agree).
-constexpr float kLonePromoted = 1.2f, kLoneScaled = 1.4f;
-constexpr float kLoadBytes = 69;  // of operands, a clock
-// 16-bit tiles of more than 64 rows of a load so many, as L2 bounds the narrow ones (681 problems
-// of M = 67 to 16384, 406 of them no multiple of 64; H200).
-constexpr float kTallLoadBytes = 55;
-constexpr float kStepClocks = 80;
+// What the tiles of one kind take. A multiprocessor's clocks for 128 bytes of K of a tile are the
+// slower of products and loads, and what a step takes in any case.
+struct TileKind {
+  float tensor_clocks;  // a multiple of what the tensor cores need at best
+  float load_bytes;     // of operands, a clock
+  float step_clocks;
+  // In microseconds: of a tile that is written while nothing is multiplied, and of each output.
+  float tile_time, output_time;
+  float last_tile;         // times that, for the end of the last, which all wait for
+  float exposed;           // of the shorter of memory and products
+  float read_again;        // see kStaysInL2
+  float shared_sum;        // of a wave, in microseconds: sums go through shared memory
+  float in_turns = 0;      // of tile_time, where the other group multiplies meanwhile
+  float three_groups = 1;  // times the clocks of the tensor cores
+};
+// Layers of Llama-3.1-8B and 70B, Qwen2.5-7B and DeepSeek-V3 at M = 1 to 4096 (140 problems);
+// read_again of 444 problems each on an H100 and an H200, shared_sum of 401.
+constexpr TileKind kOthers = {1.45f, 69, 80, 0.2f, 1.4e-4f, 0.9f, 0.46f, 0.3f, 1.6f};
+// 16-bit tiles of more than 64 rows of a, 510 problems of M = 65 to 16384, most of them no multiple
+// of 128. By the constants of others, with which tiles of M above 1024 were chosen before, small
+// tiles seem slower than they are where K is long, and faster where it is short. Rows in groups
+// were not among them.
+constexpr TileKind kTall = {1.22f, 66, 30, 0.9f, 2e-5f, 1.5f, 0.8f, 0.05f, 1.2f, 0.3f, 1.015f};
+constexpr TileKind kTallGroups = {1.45f, 55, 80, 0.2f, 1.4e-4f, 0.9f, 0.46f, 0.3f, 1.6f};
+// 8-bit floats with one scale: whose sums are promoted, 584 problems of M = 1 to 16384, and others,
+// 90 of M = 65 to 4096.
+constexpr TileKind kPromoted = {1.25f, 69, 120, 0.5f, 1e-4f, 0.9f, 0.4f, 0.15f, 1.6f};
+constexpr TileKind kFast = {1.31f, 69, 120, 0.5f, 1e-4f, 0.9f, 0.4f, 0.15f, 1.6f};
+// Times the clocks of the tensor cores, where no second warpgroup fills the gaps.
+constexpr float kLoneGroup = 1.2f;
+// Times that, of 128 columns: nothing is multiplied while the group multiplies what it adds up by
+// scales of blocks (66 problems of M = 128 to 512; both halves agree).
+constexpr float kLoneScaled = 1.4f;
 // Scales of blocks, times the clocks of the tensor cores beside those of 128 x 256 (12 shapes on
 // H100 and H200): tiles of 256 rows and one factor for all columns, where K is short, so that three
 // stages hold too little of the next tile, and otherwise; tiles of fewer columns; and those of 192,
@@ -39,20 +55,13 @@ constexpr float kOneFactorShort = 1.15f, kOneFactor = 0.99f;
 constexpr float kFewColumns = 1.06f;
 constexpr float kInTurns = 0.94f;
 // Likewise 8-bit floats with one scale: promoted tiles of 256 columns, which are promoted by
-// halves, and those with turns, which are not promoted (28 problems each on an H100 and on an
-// H200).
-constexpr float kByHalves = 1.03f;
-constexpr float kFastTurns = 1.1f;
-// Tiles with turns of 16 bits (357 problems of M = 65 to 4096, mostly no multiple of 128, H200).
-constexpr float kTurns = 1.03f;
+// halves, and those with turns, which are not promoted (the problems of kPromoted and kFast).
+constexpr float kByHalves = 1.045f;
+constexpr float kFastTurns = 1.15f;
 
 // In microseconds.
-constexpr float kSm90TileTime = 0.2f;   // of a tile that is written while nothing is multiplied
-constexpr float kOutputTime = 1.4e-4f;  // likewise for each of its outputs
-constexpr float kLastTile = 0.9f;       // times that, for the end of the last, which all wait for
 constexpr float kStartTime = 2;         // until a CTA multiplies that is not persistent
-constexpr float kSharedSumTime = 1.6f;  // of a wave: sums go through shared memory
-constexpr float kRemoteTime = 2.4e-4f;  // likewise from CTA to CTA, for each output of each
+constexpr float kRemoteTime = 2.4e-4f;  // of sums from CTA to CTA, for each output of each
 // Times that, where tiles are neither swapped nor share columns.
 constexpr float kUprightRemote = 3;
 // Parts that meet in a workspace were measured at 2.5 to 3.5 us, but of the tiles that they compete
@@ -61,15 +70,14 @@ constexpr float kApartTime = 4;
 constexpr float kApartSum = 8e-5f;    // for each output of each part
 constexpr float kNarrowSplit = 1.5f;  // of tiles of 64 x 64 of 16 bits (46 shapes, M = 40 and 64)
 constexpr float kSm90BytesPerSm = 33000;  // from memory: 4.35 TB/s among 132
-constexpr float kSm90Exposed = 0.46f;     // of the shorter of memory and products
-// A b of more bytes is read again for each group of rows of tiles but the first, which costs such a
-// share of the time that memory takes (444 problems each on an H100 and on an H200).
+// A b of more bytes is read again for each group of rows of tiles but the first, which costs a
+// share of the time that memory takes.
 constexpr float kStaysInL2 = 2e7f;
-constexpr float kReadAgain = 0.3f;
 // Swapped tiles of the same columns of b run side by side and mostly read them once. Where b is
 // larger than this, they drift apart, and each further tile costs as much (152 x 57344 x 8192: 333
 // and 355 us with two, 272 with one; 37 problems of b from 400 MB on).
 constexpr float kDriftsApart = 4e8f;
+constexpr float kDriftedReads = 0.3f;
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -79,10 +87,19 @@ float scaled_clocks(int rows, int columns, bool has_residual, std::int64_t k_til
   return k_tiles <= kShortK ? kOneFactorShort : kOneFactor;
 }
 
+const TileKind& kind_of(const GemmSm90Config& config, const GemmTraits& traits) {
+  if (config.element_bytes == 2 && config.block_m > 64) {
+    return traits.grouping == Grouping::none ? kTall : kTallGroups;
+  }
+  if (!is_f8(traits.input) || traits.block_scaled()) return kOthers;
+  return traits.fast ? kFast : kPromoted;
+}
+
 // Times the clocks of the tensor cores.
 float factor_of(const GemmSm90Config& config, const GemmTraits& traits, int rows, int columns,
                 std::int64_t k_tiles) {
-  if (!is_f8(traits.input)) return config.ping_pong && size_of(traits.input) == 2 ? kTurns : 1.0f;
+  if (config.groups == 3) return kind_of(config, traits).three_groups;
+  if (!is_f8(traits.input)) return 1.0f;
   if (traits.block_scaled()) {
     return scaled_clocks(rows, columns, traits.residual != DType::none, k_tiles);
   }
@@ -90,35 +107,31 @@ float factor_of(const GemmSm90Config& config, const GemmTraits& traits, int rows
   return columns == 256 ? kByHalves : 1.0f;
 }
 
-float lone_group(const GemmTraits& traits, int columns) {
-  if (!is_f8(traits.input) || traits.fast || columns < 128) return kLoneGroup;
-  return kLoneGroup * (traits.block_scaled() ? kLoneScaled : kLonePromoted);
-}
-
 float step_clocks(int rows, int columns, const GemmSm90Config& config, const GemmTraits& traits) {
+  const TileKind& kind = kind_of(config, traits);
   const auto r = static_cast<float>(rows), c = static_cast<float>(columns);
-  const float lone = config.groups == 1 ? lone_group(traits, columns) : 1.0f;
-  const float tensor = r * c / 32 * kTensorClocks * lone;
-  const bool is_tall = config.block_m > 64 && size_of(traits.input) == 2;
-  const float load =
-      (r + c / static_cast<float>(config.cluster)) * 128 / (is_tall ? kTallLoadBytes : kLoadBytes);
-  return std::max(tensor, load) + kStepClocks;
+  float tensor = r * c / 32 * kind.tensor_clocks;
+  if (config.groups == 1) {
+    tensor *= kLoneGroup * (traits.block_scaled() && columns >= 128 ? kLoneScaled : 1.0f);
+  }
+  const float load = (r + c / static_cast<float>(config.cluster)) * 128 / kind.load_bytes;
+  return std::max(tensor, load) + kind.step_clocks;
 }
 
-// How many bytes of b are read from memory beyond the first time.
+// What reading b from memory beyond the first time counts for, in bytes.
 float bytes_read_again(const GemmSm90Config& config, const GemmTraits& traits,
                        const GemmExtent& extent) {
   const float b = static_cast<float>(extent.n) * static_cast<float>(extent.k) *
                   static_cast<float>(size_of(traits.input));
   if (b <= (config.swapped ? kDriftsApart : kStaysInL2)) return 0;
-  const auto batch = static_cast<float>(extent.batch);
+  const float all = b * static_cast<float>(extent.batch);
   if (config.swapped) {
-    return b * static_cast<float>(quotient_up(extent.m, config.block_m) - 1) * batch;
+    return kDriftedReads * all * static_cast<float>(quotient_up(extent.m, config.block_m) - 1);
   }
   const std::int64_t down =
       quotient_up(extent.m, static_cast<std::int64_t>(config.block_m) * config.cluster);
   const int last = gemm_last_group(static_cast<int>(down), config.raster_rows);
-  return b * static_cast<float>(last) * batch;
+  return kind_of(config, traits).read_again * all * static_cast<float>(last);
 }
 
 }  // namespace
@@ -158,26 +171,27 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
   const float rate = kSm90BytesPerSm * static_cast<float>(sm_count);
   const float memory = compulsory_bytes(traits, extent) / rate;
   const auto outputs = static_cast<float>(rows * columns);
-  const float tile_time = kSm90TileTime + kOutputTime * outputs;
+  const TileKind& kind = kind_of(config, traits);
+  const float tile_time = kind.tile_time + kind.output_time * outputs;
   const auto wave_time = [&](std::int64_t active) {
     if (active == 0) return 0.0f;
     const std::int64_t on_sm = quotient_up(active * config.residents, slots);
     const float products = static_cast<float>(on_sm * part) * step +
-                           (config.ping_pong ? 0 : tile_time) +
+                           (config.ping_pong ? kind.in_turns : 1) * tile_time +
                            (config.splits ? kStartTime / static_cast<float>(config.residents) : 0);
     const float bytes = memory * static_cast<float>(active) / static_cast<float>(ctas);
-    return std::max(products, bytes) + kSm90Exposed * std::min(products, bytes);
+    return std::max(products, bytes) + kind.exposed * std::min(products, bytes);
   };
   float time = static_cast<float>(ctas / slots) * wave_time(slots) + wave_time(ctas % slots) +
-               kLastTile * tile_time + kReadAgain * bytes_read_again(config, traits, extent) / rate;
+               kind.last_tile * tile_time + bytes_read_again(config, traits, extent) / rate;
   if (config.apart) return time + kApartTime + kApartSum * outputs * static_cast<float>(splits);
   if (config.splits) {
     if (rows == 64 && columns == 64 && size_of(traits.input) == 2) time += kNarrowSplit;
     // Nothing is multiplied meanwhile, and the next wave waits for the memory of this one's parts.
     const auto waves = static_cast<float>(quotient_up(ctas, slots));
     const bool is_upright = !config.swapped && config.cluster == 1;
-    time += waves * (kSharedSumTime + kRemoteTime * (is_upright ? kUprightRemote : 1.0f) * outputs *
-                                          static_cast<float>(splits - 1));
+    time += waves * (kind.shared_sum + kRemoteTime * (is_upright ? kUprightRemote : 1.0f) *
+                                           outputs * static_cast<float>(splits - 1));
   }
   return time;
 }
