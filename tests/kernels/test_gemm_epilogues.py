@@ -92,7 +92,7 @@ def test_extents_without_values():
     call(case, "acc + float(row) / m - float(col) / n", lambda acc: acc + rows / 40 - columns / 56)
 
 
-@pytest.mark.parametrize("config", [None, (128, 64, 64, 9, 1, 3)])
+@pytest.mark.parametrize("config", [None, (128, 96, 64, 8, 1, 3)])
 def test_a_split_tile_has_its_epilogue_once(config):
     """On Hopper by name, the CTAs of a cluster; elsewhere whoever shares K of the tile."""
     if config and arch() != "sm_90a":

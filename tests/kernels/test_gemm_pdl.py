@@ -19,7 +19,7 @@ CASES = {
     "shared-columns": GemmCase(m=40, n=328, k=200, config=(64, 128, 64, 8, 4)),
     "shared-k": GemmCase(m=20, n=136, k=1160, config=(64, 128, 64, 9, 0, 3)),
     "two-on-a-multiprocessor": GemmCase(m=20, n=72, k=1160, config=(32, 64, 64, 9, 0, 3)),
-    "shared-k-upright": GemmCase(m=140, n=72, k=1160, config=(128, 64, 64, 9, 0, 3)),
+    "shared-k-upright": GemmCase(m=140, n=72, k=1160, config=(128, 96, 64, 8, 0, 3)),
     "gated": GemmCase(m=20, n=144, k=200, activation="swiglu"),
     "kn": GemmCase(m=140, n=136, k=200, layout="nn"),
     "8-bit": GemmCase(dtype="e4m3", m=20, n=144, k=1168),
