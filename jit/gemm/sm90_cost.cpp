@@ -1,5 +1,5 @@
-// The model knows a row by its tile alone. Which of its constants are fitted to what is said beside
-// them; all measurements are of bf16 or e4m3 on an H200, NT, with cold L2, unless said.
+// The model knows a row by its tile alone. What its constants are fitted to is said beside them:
+// all measurements are of bf16 or e4m3 on an H200, NT, with nothing in L2, unless said.
 #include "jit/gemm/sm90_cost.h"
 
 #include <algorithm>
@@ -32,9 +32,8 @@ struct TileKind {
 // read_again of 444 problems each on an H100 and an H200, shared_sum of 401.
 constexpr TileKind kOthers = {1.45f, 69, 80, 0.2f, 1.4e-4f, 0.9f, 0.46f, 0.3f, 1.6f};
 // 16-bit tiles of more than 64 rows of a, 510 problems of M = 65 to 16384, most of them no multiple
-// of 128. By the constants of others, with which tiles of M above 1024 were chosen before, small
-// tiles seem slower than they are where K is long, and faster where it is short. Rows in groups
-// were not among them.
+// of 128. By kOthers small tiles seem slower than they are where K is long, and faster where it is
+// short. Rows in groups were not among them.
 constexpr TileKind kTall = {1.22f, 66, 30, 0.9f, 2e-5f, 1.5f, 0.8f, 0.05f, 1.2f, 0.3f, 1.015f};
 constexpr TileKind kTallGroups = {1.45f, 55, 80, 0.2f, 1.4e-4f, 0.9f, 0.46f, 0.3f, 1.6f};
 // 8-bit floats with one scale: whose sums are promoted, 584 problems of M = 1 to 16384, and others,
