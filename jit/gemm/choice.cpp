@@ -52,13 +52,14 @@ void offer_portable(Offers& offers, GemmRow row, const PortableCost& here, bool 
 // Tiles of few tokens pay where the weights are read once: at M = 64, two tiles of 32 take 1.04 to
 // 1.16 times as long as one of 64, which the model does not see. Tiles of 128 x 64 are measured up
 // to 1024 tokens, all others from 65 on. 16-bit ones are left out at multiples of 128 above 1024
-// tokens, where they gain nothing on an H200, and lose 3 % on an H100 (2048 x 28672 x 4096).
+// tokens, where they gain nothing on an H200, and lose 3 % on an H100 (2048 x 28672 x 4096), and
+// above 4096, which was measured on an H200 alone (1.002 times as fast with them).
 // Promoted sums of 8-bit floats differ: up to four tiles of 64 tokens are faster than one of more,
 // where all run at once (104 x 2624 x 8064: 0.87), and 80 x 128 is where two rounds of 64 weights
 // would not be full (24 x 11520 x 8192: 0.91).
 bool serves_rows(const GemmSm90Config& config, const GemmTraits& traits, const GemmExtent& extent,
                  int sm_count) {
-  constexpr std::int64_t kFew = 64, kSome = 256, kSmall = 1024;
+  constexpr std::int64_t kFew = 64, kSome = 256, kSmall = 1024, kMost = 4096;
   if (!config.swapped) return true;
   const std::int64_t m = extent.m;
   const bool is_promoted = is_f8(traits.input) && !traits.fast && !traits.block_scaled();
@@ -69,7 +70,7 @@ bool serves_rows(const GemmSm90Config& config, const GemmTraits& traits, const G
   }
   if (config.block_n == 64) return m <= kSmall && (m > kFew || config.block_m == 128);
   if (m <= kFew) return is_promoted && config.block_m == 80;
-  return m <= kSmall || config.element_bytes == 1 || m % 128 != 0;
+  return m <= kSmall || config.element_bytes == 1 || (m <= kMost && m % 128 != 0);
 }
 
 // Whether tiles of 96 columns that share K have all rows of a in one cluster. Otherwise several
