@@ -62,14 +62,14 @@ bool serves_rows(const GemmSm90Config& config, const GemmTraits& traits, const G
   constexpr std::int64_t kFew = 64, kSome = 256, kSmall = 1024, kMost = 4096;
   if (!config.swapped) return true;
   const std::int64_t m = extent.m;
-  const bool is_promoted = is_f8(traits.input) && !traits.fast && !traits.block_scaled();
+  const bool has_one_scale = is_promoted(traits) && !traits.block_scaled();
   if (config.block_m <= kFew) {
     return m <= config.block_m ||
-           (is_promoted && config.block_m == kFew && config.cluster == 1 && !config.splits &&
+           (has_one_scale && config.block_m == kFew && config.cluster == 1 && !config.splits &&
             m <= kSome && sm90_ctas(config, extent) <= sm_count);
   }
   if (config.block_n == 64) return m <= kSmall && (m > kFew || config.block_m == 128);
-  if (m <= kFew) return is_promoted && config.block_m == 80;
+  if (m <= kFew) return has_one_scale && config.block_m == 80;
   return m <= kSmall || config.element_bytes == 1 || (m <= kMost && m % 128 != 0);
 }
 

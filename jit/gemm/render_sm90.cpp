@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "jit/gemm/render.h"
+#include "jit/gemm/rows.h"
 #include "jit/op/checks.h"
 #include "jit/op/source_text.h"
 #include "jit/op/wgmma_source.h"
@@ -32,7 +33,7 @@ std::string render_gemm_sm90(const Specialization& spec, const UserTexts& texts)
     std::swap(rows_dtype, columns_dtype);
     std::swap(block_rows, block_columns);
   }
-  const bool promoted = is_f8(traits.input) && !traits.fast;
+  const bool promoted = is_promoted(traits);
   const int product_columns = promoted ? promoted_columns(block_columns) : block_columns;
   SourceText text;
   text << "#include \"/kiln/gemm/sm90/gemm.cuh\"\n\n"

@@ -25,7 +25,6 @@ bool has_whole_blocks(const GemmSm90Config& config, const GemmTraits& traits) {
 // and products of 128; they gain 2.6 % at 8192^3. Scales of columns are as many again as a quarter
 // of the products, which leaves registers for 64 rows of a group and 160 columns. Beside 128 rows
 // of a group a residual would spill, too.
-bool is_promoted(const GemmTraits& traits) { return is_f8(traits.input) && !traits.fast; }
 bool can_promote(const GemmSm90Config& config, const GemmTraits& traits) {
   const int columns = config.swapped ? config.block_m : config.block_n;
   if (config.ping_pong) return false;
@@ -85,6 +84,8 @@ bool is_named(const Config& config, const GemmTile& tile) {
 }
 
 }  // namespace
+
+bool is_promoted(const GemmTraits& traits) { return is_f8(traits.input) && !traits.fast; }
 
 bool GemmRow::is_sm90() const { return kernel == &kGemmSm90; }
 

@@ -9,6 +9,8 @@ namespace kiln {
 // Whether the row's kernel can compute such a problem, with K of 1 or more for sm_90a rows.
 bool serves(const GemmConfig& config, const GemmTraits& traits, int arch);
 bool serves(const GemmSm90Config& config, const GemmTraits& traits, int arch);
+// Whether products of 8-bit floats go to sums in fp32 after every K-tile.
+bool is_promoted(const GemmTraits& traits);
 // For K = 0, of which no tensor map can be made; none for 8-bit floats.
 GemmRow first_portable_row(const GemmTraits& traits, int arch);
 

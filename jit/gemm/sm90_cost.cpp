@@ -13,34 +13,45 @@ namespace {
 
 constexpr float kClocks = 1755;  // a microsecond
 
-// What the tiles of one kind take. A multiprocessor's clocks for 128 bytes of K of a tile are the
-// slower of products and loads, and what a step takes in any case.
+// Tiles of one kind have these constants. The defaults are fitted to layers of Llama-3.1-8B and
+// 70B, Qwen2.5-7B and DeepSeek-V3 at M = 1 to 4096 (140 problems), shared_sum to 401 problems. A
+// multiprocessor's clocks for 128 bytes of K of a tile are the slower of products and loads, and
+// what a step takes in any case.
 struct TileKind {
-  float tensor_clocks;  // a multiple of what the tensor cores need at best
-  float load_bytes;     // of operands, a clock
-  float step_clocks;
+  float tensor_clocks = 1.45f;  // a multiple of what the tensor cores need at best
+  float load_bytes = 69;        // of operands, a clock
+  float step_clocks = 80;
   // In microseconds: of a tile that is written while nothing is multiplied, and of each output.
-  float tile_time, output_time;
-  float last_tile;   // times that, for the end of the last, which all wait for
-  float exposed;     // of the shorter of memory and products
-  float read_again;  // see kStaysInL2
-  float shared_sum;  // of a wave, in microseconds: sums go through shared memory
-  // Times the clocks of the tensor cores: of tiles in turns, and of three groups.
-  float turns = 1, three_groups = 1;
+  float tile_time = 0.2f, output_time = 1.4e-4f;
+  float last_tile = 0.9f;   // times that, for the end of the last, which all wait for
+  float exposed = 0.46f;    // of the shorter of memory and products
+  float shared_sum = 1.6f;  // of a wave, in microseconds: sums go through shared memory
 };
-// Layers of Llama-3.1-8B and 70B, Qwen2.5-7B and DeepSeek-V3 at M = 1 to 4096 (140 problems);
-// read_again of 444 problems each on an H100 and an H200, shared_sum of 401.
-constexpr TileKind kOthers = {1.45f, 69, 80, 0.2f, 1.4e-4f, 0.9f, 0.46f, 0.3f, 1.6f};
+constexpr TileKind kOthers;
 // 16-bit tiles of more than 64 rows of a, 510 problems of M = 65 to 16384, most of them no multiple
-// of 128; read_again as above, since an H100 takes longer for it (an H200 alone would have 0.05).
-// By kOthers small tiles seem slower than they are where K is long, and faster where it is short.
-// Rows in groups were not among them.
-constexpr TileKind kTall = {1.22f, 64, 28, 0.9f, 2e-5f, 2, 0.8f, 0.3f, 1.2f, 0.98f, 1.015f};
-constexpr TileKind kTallGroups = {1.45f, 55, 80, 0.2f, 1.4e-4f, 0.9f, 0.46f, 0.3f, 1.6f};
+// of 128. By kOthers small tiles seem slower than they are where K is long, and faster where it is
+// short. Rows in groups were not among them and keep what was fitted to 681 problems before.
+constexpr TileKind kTall = {.tensor_clocks = 1.22f,
+                            .load_bytes = 64,
+                            .step_clocks = 28,
+                            .tile_time = 0.9f,
+                            .output_time = 2e-5f,
+                            .last_tile = 2,
+                            .exposed = 0.8f,
+                            .shared_sum = 1.2f};
+constexpr TileKind kTallGroups = {.load_bytes = 55};
+// Times the clocks of the tensor cores, of 16 bits: tiles in turns, and of three groups.
+constexpr float kTurns = 0.98f, kThreeGroups = 1.015f;
 // 8-bit floats with one scale: whose sums are promoted, 584 problems of M = 1 to 16384, and others,
 // 90 of M = 65 to 4096.
-constexpr TileKind kPromoted = {1.25f, 69, 120, 0.5f, 1e-4f, 0.9f, 0.4f, 0.3f, 1.6f};
-constexpr TileKind kFast = {1.31f, 69, 120, 0.5f, 1e-4f, 0.9f, 0.4f, 0.3f, 1.6f};
+constexpr TileKind promoted_or_fast(float tensor_clocks) {
+  return {.tensor_clocks = tensor_clocks,
+          .step_clocks = 120,
+          .tile_time = 0.5f,
+          .output_time = 1e-4f,
+          .exposed = 0.4f};
+}
+constexpr TileKind kPromoted = promoted_or_fast(1.25f), kFast = promoted_or_fast(1.31f);
 // Times the clocks of the tensor cores, where no second warpgroup fills the gaps.
 constexpr float kLoneGroup = 1.2f;
 // Times that, of 128 columns: nothing is multiplied while the group multiplies what it adds up by
@@ -70,14 +81,15 @@ constexpr float kApartTime = 4;
 constexpr float kApartSum = 8e-5f;    // for each output of each part
 constexpr float kNarrowSplit = 1.5f;  // of tiles of 64 x 64 of 16 bits (46 shapes, M = 40 and 64)
 constexpr float kSm90BytesPerSm = 33000;  // from memory: 4.35 TB/s among 132
-// A b of more bytes is read again for each group of rows of tiles but the first, which costs a
-// share of the time that memory takes.
+// A b of more bytes is read again for each group of rows of tiles but the first, which costs such a
+// share of the time that memory takes (444 problems each on an H100 and on an H200; the problems of
+// kTall, all of an H200, would have 0.05).
 constexpr float kStaysInL2 = 2e7f;
+constexpr float kReadAgain = 0.3f;
 // Swapped tiles of the same columns of b run side by side and mostly read them once. Where b is
 // larger than this, they drift apart, and each further tile costs as much (152 x 57344 x 8192: 333
 // and 355 us with two, 272 with one; 37 problems of b from 400 MB on).
 constexpr float kDriftsApart = 4e8f;
-constexpr float kDriftedReads = 0.3f;
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -98,10 +110,9 @@ const TileKind& kind_of(const GemmSm90Config& config, const GemmTraits& traits) 
 // Times the clocks of the tensor cores.
 float factor_of(const GemmSm90Config& config, const GemmTraits& traits, int rows, int columns,
                 std::int64_t k_tiles) {
-  if (!is_f8(traits.input)) {
-    const TileKind& kind = kind_of(config, traits);
-    return config.ping_pong ? kind.turns : config.groups == 3 ? kind.three_groups : 1.0f;
-  }
+  if (config.element_bytes == 2 && config.ping_pong) return kTurns;
+  if (config.element_bytes == 2 && config.groups == 3) return kThreeGroups;
+  if (!is_f8(traits.input)) return 1.0f;
   if (traits.block_scaled()) {
     return scaled_clocks(rows, columns, traits.residual != DType::none, k_tiles);
   }
@@ -120,20 +131,20 @@ float step_clocks(int rows, int columns, const GemmSm90Config& config, const Gem
   return std::max(tensor, load) + kind.step_clocks;
 }
 
-// What reading b from memory beyond the first time counts for, in bytes.
+// How many bytes of b are read from memory beyond the first time.
 float bytes_read_again(const GemmSm90Config& config, const GemmTraits& traits,
                        const GemmExtent& extent) {
   const float b = static_cast<float>(extent.n) * static_cast<float>(extent.k) *
                   static_cast<float>(size_of(traits.input));
   if (b <= (config.swapped ? kDriftsApart : kStaysInL2)) return 0;
-  const float all = b * static_cast<float>(extent.batch);
+  const auto batch = static_cast<float>(extent.batch);
   if (config.swapped) {
-    return kDriftedReads * all * static_cast<float>(quotient_up(extent.m, config.block_m) - 1);
+    return b * static_cast<float>(quotient_up(extent.m, config.block_m) - 1) * batch;
   }
   const std::int64_t down =
       quotient_up(extent.m, static_cast<std::int64_t>(config.block_m) * config.cluster);
   const int last = gemm_last_group(static_cast<int>(down), config.raster_rows);
-  return kind_of(config, traits).read_again * all * static_cast<float>(last);
+  return b * static_cast<float>(last) * batch;
 }
 
 }  // namespace
@@ -185,7 +196,8 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
     return std::max(products, bytes) + kind.exposed * std::min(products, bytes);
   };
   float time = static_cast<float>(ctas / slots) * wave_time(slots) + wave_time(ctas % slots) +
-               kind.last_tile * tile_time + bytes_read_again(config, traits, extent) / rate;
+               kind.last_tile * tile_time +
+               kReadAgain * bytes_read_again(config, traits, extent) / rate;
   if (config.apart) return time + kApartTime + kApartSum * outputs * static_cast<float>(splits);
   if (config.splits) {
     if (rows == 64 && columns == 64 && size_of(traits.input) == 2) time += kNarrowSplit;
