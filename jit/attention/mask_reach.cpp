@@ -62,6 +62,7 @@ void MaskReach::add(const MaskReach& other, std::size_t params) {
   }
   is_whole = is_whole && other.is_whole;
   bounded.insert(bounded.end(), other.bounded.begin(), other.bounded.end());
+  uses.insert(uses.end(), other.uses.begin(), other.uses.end());
 }
 
 MaskReach reach_of(const VariantDefinition& d) {

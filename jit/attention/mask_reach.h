@@ -1,6 +1,7 @@
-// The host reads this in a mask's text once: how far from themselves queries see, with the numbers
-// of a call, which is to the choice of a kernel what a window's length is; and which tensors'
-// elements are to be bounded. It decides about speed alone.
+// The host reads this in a variant's text once: how far from themselves queries see, with the
+// numbers of a call, which is to the choice of a kernel what a window's length is; and which
+// tensors' elements are to be bounded. These decide about speed alone. And which tensors are
+// written.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "jit/attention/element_bounds.h"
+#include "jit/op/overlap.h"
 #include "kiln/variant.h"
 
 namespace kiln {
@@ -31,6 +33,7 @@ struct MaskReach {
   bool is_whole = true;  // these bounds are all that hides
   // The tensors of whose elements bounds may be computed, for each definition of a list.
   std::vector<std::vector<BoundedTensor>> bounded{};
+  std::vector<Use> uses{};  // what the kernel does with the tensors of each definition
 
   // Adds those of a variant that has `params` parameters ahead of it in a list.
   void add(const MaskReach& other, std::size_t params);

@@ -217,7 +217,9 @@ Variant::Variant(VariantDefinition definition) {
                        {"mask", definition.mask},
                        {"file", definition.file_text}});
   set_code(digest_, code_of(definition));
-  reach_ = std::make_shared<const MaskReach>(reach_of(definition));
+  MaskReach reach = reach_of(definition);
+  reach.uses = {use_of_tensors(definition)};
+  reach_ = std::make_shared<const MaskReach>(std::move(reach));
   definitions_ = {std::make_shared<const VariantDefinition>(std::move(definition))};
 }
 
@@ -295,7 +297,9 @@ BoundVariant compose(const std::vector<BoundVariant>& list) {
 void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem) {
   const double* value = bound.values().data();
   const TensorView* tensor = bound.tensors().data();
-  const std::vector<BoundedTensor>* bounded = bound.variant().reach().bounded.data();
+  const MaskReach& reach = bound.variant().reach();
+  const std::vector<BoundedTensor>* bounded = reach.bounded.data();
+  const Use* use = reach.uses.data();
   CallArguments& arguments = problem.arguments();
   for (const auto& definition : bound.variant().definitions()) {
     for (const VariantParam& param : definition->params) {
@@ -303,10 +307,10 @@ void add_variant_arguments(const BoundVariant& bound, AttentionProblem& problem)
     }
     const auto first = static_cast<int>(problem.tensors.all().size());
     const TensorView* const views = tensor;
-    const Use use = use_of_tensors(*definition);
     for (const VariantTensor& declared : definition->tensors) {
-      add_tensor(*definition, declared, *tensor++, use, problem);
+      add_tensor(*definition, declared, *tensor++, *use, problem);
     }
+    ++use;
     for (const BoundedTensor& one : *bounded++) {
       add_bounds_arguments(one, views[one.tensor], first + static_cast<int>(one.tensor), problem);
     }

@@ -147,13 +147,13 @@ bool is_table(const VariantTensor& tensor) {
 void check_free_dimension(Subject subject, const std::string& index, const TensorView& view,
                           int dimension) {
   const std::int64_t extent = view.shape[dimension];
-  const std::string place = " in dimension " + std::to_string(dimension);
+  const auto place = [&] { return " in dimension " + std::to_string(dimension); };
   if (index != "*" && extent != std::stoll(index)) {
     throw_value(subject,
-                "must have size " + index + place + " as declared, got " + shape_text(view));
+                "must have size " + index + place() + " as declared, got " + shape_text(view));
   }
   if (extent < 1 || extent > INT32_MAX) {
-    throw_value(subject, "must have a size from 1 to 2^31 - 1" + place + ", got " +
+    throw_value(subject, "must have a size from 1 to 2^31 - 1" + place() + ", got " +
                              shape_text(view) + "; its indices are 32-bit numbers");
   }
 }

@@ -40,7 +40,7 @@ struct AttentionCall {
   AttentionOptions options;
   TensorIntake intake;
   bool returns_lse = false;
-  std::optional<BoundVariant> composed;
+  std::shared_ptr<const BoundVariant> composed;
 
   AttentionCall(const Slots& slots, HostArrays host_arrays)
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {

@@ -6,6 +6,7 @@
 
 #include "errors.h"
 #include "kiln/error.h"
+#include "names.h"
 
 namespace kiln::python {
 namespace {
@@ -122,6 +123,19 @@ std::string type_name(PyObject* object) {
   const std::string module = attribute_text(type, "__module__");
   const std::string name = attribute_text(type, "__qualname__");
   return module.empty() || module == "builtins" ? name : module + "." + name;
+}
+
+bool grad_is_enabled() {
+  static PyObject* const ask =
+      py::object(py::module_::import("torch").attr("is_grad_enabled")).release().ptr();
+  return take(PyObject_CallNoArgs(ask)).ptr() == Py_True;
+}
+
+bool requires_grad(const Framework& framework, PyObject* tensor) {
+  const PyGetSetDef* getter = framework.requires_grad;
+  return take(getter != nullptr ? getter->get(tensor, getter->closure)
+                                : PyObject_GetAttr(tensor, names().requires_grad))
+             .ptr() == Py_True;
 }
 
 const DlExchangeApi* exchange_api_of(PyObject* type) {

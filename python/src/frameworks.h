@@ -51,6 +51,11 @@ std::string type_name(PyObject* object);
 // Throws TypeError, naming the cure, for what is no tensor.
 Framework framework_of(PyObject* object, Subject subject);
 
+// Whether PyTorch records what gradients need. Called only with a tensor of PyTorch's in hand.
+bool grad_is_enabled();
+// Of a tensor of PyTorch's.
+bool requires_grad(const Framework& framework, PyObject* tensor);
+
 // The table that the type publishes, or null. A newer major version is walked back.
 const DlExchangeApi* exchange_api_of(PyObject* type);
 

@@ -6,6 +6,7 @@
 #include "entries.h"
 #include "epilogue.h"
 #include "errors.h"
+#include "known_calls.h"
 #include "torch_kernels.h"
 #include "variant.h"
 
@@ -37,6 +38,7 @@ PYBIND11_MODULE(_core, module) {
   kiln::python::register_entries(module);
   kiln::python::register_variant(module);
   kiln::python::register_epilogue(module);
+  kiln::python::register_known_calls(module);
   kiln::python::register_control(module);
   kiln::python::register_emulate(module);
   kiln::python::register_tile_map(module);

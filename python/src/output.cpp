@@ -19,7 +19,7 @@ void set_allocation_error(void*, const char* kind, const char* message) {
   PyGILState_Release(state);
 }
 
-py::object allocate_exchange(const DlExchangeApi& api, TensorView& view) {
+ManagedTensor allocate_managed(const DlExchangeApi& api, TensorView& view) {
   DlTensor prototype{};
   prototype.device = view.device_type == DeviceType::cpu ? DlDevice{kDlCpu, 0}
                                                          : DlDevice{kDlCuda, view.device_ordinal};
@@ -32,8 +32,14 @@ py::object allocate_exchange(const DlExchangeApi& api, TensorView& view) {
     rethrow_python_error();
   }
   view.data = static_cast<char*>(managed->tensor.data) + managed->tensor.byte_offset;
+  return ManagedTensor(managed);
+}
+
+py::object allocate_exchange(const DlExchangeApi& api, TensorView& view) {
   void* object = nullptr;
-  if (api.managed_to_object(managed, &object) != 0) rethrow_python_error();
+  if (api.managed_to_object(allocate_managed(api, view).release(), &object) != 0) {
+    rethrow_python_error();
+  }
   return take(static_cast<PyObject*>(object));
 }
 
@@ -154,6 +160,10 @@ void* CallWorkspace::allocate(std::size_t bytes) {
   TensorView view = contiguous_view(nullptr, DType::u8, like_.view.device_ordinal,
                                     static_cast<std::int64_t>(bytes));
   view.device_type = like_.view.device_type;
+  if (like_.framework.transport == Transport::exchange) {
+    managed_ = allocate_managed(*like_.framework.api, view);
+    return view.data;
+  }
   memory_ = allocate_like(like_, view, {op_, "workspace"});
   return view.data;
 }

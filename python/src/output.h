@@ -1,6 +1,8 @@
 // New tensors in the caller's framework, from its allocator.
 #pragma once
 
+#include <memory>
+
 #include "kiln/kiln.h"
 #include "tensor.h"
 
@@ -29,6 +31,11 @@ py::object given_or_new(TensorIntake& intake, const TensorArgument& like, Tensor
   return intake.allocate(like, argument.view, argument.name);
 }
 
+struct EndManaged {
+  void operator()(DlManagedTensorVersioned* managed) const { managed->deleter(managed); }
+};
+using ManagedTensor = std::unique_ptr<DlManagedTensorVersioned, EndManaged>;
+
 // The workspace of one call, from the allocator of `like`'s framework, which orders its reuse after
 // the call's work on the stream. None where a framework has no allocator for others: the call then
 // runs unsplit.
@@ -44,6 +51,7 @@ class CallWorkspace {
   const char* op_;
   const TensorArgument& like_;
   TensorIntake& intake_;
+  ManagedTensor managed_;  // where the framework has an exchange table: no object is made of it
   py::object memory_;
 };
 

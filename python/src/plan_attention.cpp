@@ -17,7 +17,7 @@ struct PlanCall {
   Signature::Tensors<TensorArgument> tensors;
   PlanNumbers numbers;
   TensorIntake intake;
-  std::optional<BoundVariant> composed;
+  std::shared_ptr<const BoundVariant> composed;
 
   PlanCall(const Slots& slots, HostArrays host_arrays)
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {

@@ -54,20 +54,6 @@ PlacedTensor placed(const TensorArgument& argument) {
   return {argument.name, argument.framework.transport == Transport::numpy};
 }
 
-// Called only with a tensor of PyTorch's in hand, so torch is imported.
-bool grad_is_enabled() {
-  static PyObject* const ask =
-      py::object(py::module_::import("torch").attr("is_grad_enabled")).release().ptr();
-  return take(PyObject_CallNoArgs(ask)).ptr() == Py_True;
-}
-
-bool requires_grad(const TensorArgument& argument) {
-  const PyGetSetDef* getter = argument.framework.requires_grad;
-  return take(getter != nullptr ? getter->get(argument.object, getter->closure)
-                                : PyObject_GetAttr(argument.object, names().requires_grad))
-             .ptr() == Py_True;
-}
-
 }  // namespace
 
 void TensorIntake::read(std::span<TensorArgument> arguments) {
@@ -167,7 +153,7 @@ void TensorIntake::check_grad(std::span<TensorArgument> arguments) const {
     // Asked once and first: under no_grad, where inference runs, the tensors need not be asked.
     if (!asked && !grad_is_enabled()) return;
     asked = true;
-    if (!requires_grad(argument)) continue;
+    if (!requires_grad(argument.framework, argument.object)) continue;
     refuse_grad({op_, argument.name});
   }
 }

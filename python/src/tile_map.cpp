@@ -14,7 +14,7 @@ namespace kiln::python {
 namespace {
 
 py::dict map_of(const py::object& variant, const py::dict& sizes) {
-  std::optional<BoundVariant> composed;
+  std::shared_ptr<const BoundVariant> composed;
   TileMapCall call;
   call.options.variant = variant_argument(variant.ptr(), {"plot", "variant"}, composed);
   const auto size = [&](const char* name) { return py::cast<int>(sizes[name]); };

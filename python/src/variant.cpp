@@ -35,7 +35,7 @@ PyVariant new_variant(VariantDefinition definition) {
   PyVariant variant{Variant(std::move(definition)), std::nullopt};
   const VariantDefinition& checked = variant.variant.definition();
   if (checked.params.empty() && checked.tensors.empty()) {
-    variant.without_values = PyBoundVariant{variant.variant.bind({}, {}), {}, {}};
+    variant.without_values = PyBoundVariant{variant.variant.bind({}, {}), {}, {}, {}};
   }
   return variant;
 }
@@ -70,8 +70,10 @@ Declared declared_by(const VariantDefinition& d) {
 // Takes the values out of the dict.
 PyBoundVariant bind_values(const Variant& variant, py::dict values) {
   BoundValues bound = take_values(declared_by(variant.definition()), std::move(values));
-  return {variant.bind(std::move(bound.scalars), std::move(bound.views)), std::move(bound.tensors),
-          std::move(bound.exports)};
+  return {variant.bind(std::move(bound.scalars), std::move(bound.views)),
+          std::move(bound.tensors),
+          std::move(bound.exports),
+          {}};
 }
 
 PyVariant& variant_of(py::handle self) { return object_of<PyVariant>(self, "Variant"); }
@@ -167,8 +169,8 @@ void register_variant(py::module_& module) {
 
 namespace {
 
-const BoundVariant* one_variant(py::handle handle, Subject subject) {
-  if (py::isinstance<PyBoundVariant>(handle)) return &bound_of(handle).bound;
+PyBoundVariant& one_variant(py::handle handle, Subject subject) {
+  if (py::isinstance<PyBoundVariant>(handle)) return bound_of(handle);
   // kiln.operators' TracedVariant, which is bound to tensors that PyTorch traces with.
   if (py::hasattr(handle, "_parts")) {
     throw TracedTensorError(
@@ -178,28 +180,46 @@ const BoundVariant* one_variant(py::handle handle, Subject subject) {
     throw_type(subject, "must be a jit.Variant with its values bound, such as v(cap=30.0), got " +
                             type_name(handle.ptr()));
   }
-  const PyVariant& variant = variant_of(handle);
+  PyVariant& variant = variant_of(handle);
   if (!variant.without_values) {
     const VariantDefinition& definition = variant.variant.definition();
     throw_value(subject, "\"" + definition.name + "\" needs its values: pass variant=v(...) with " +
                              expected_names(declared_by(definition)));
   }
-  return &variant.without_values->bound;
+  return *variant.without_values;
+}
+
+bool is_known(const KnownList& known, const py::sequence& list) {
+  if (known.composed == nullptr || known.others.size() + 1 != list.size()) return false;
+  for (std::size_t i = 0; i < known.others.size(); ++i) {
+    if (!known.others[i].is(py::object(list[i + 1]).ptr())) return false;
+  }
+  return true;
+}
+
+std::shared_ptr<const BoundVariant> composed_of(const py::sequence& list, Subject subject) {
+  PyBoundVariant& first = one_variant(list[0], subject);
+  if (is_known(first.list, list)) return first.list.composed;
+  std::vector<BoundVariant> bound;
+  std::vector<KnownObject> others;
+  for (const py::handle one : list) {
+    bound.push_back(one_variant(one, subject).bound);
+    if (bound.size() > 1) others.emplace_back(weak_reference(one));
+  }
+  first.list = {std::move(others), std::make_shared<const BoundVariant>(compose(bound))};
+  return first.list.composed;
 }
 
 }  // namespace
 
 const BoundVariant* variant_argument(PyObject* object, Subject subject,
-                                     std::optional<BoundVariant>& composed) {
+                                     std::shared_ptr<const BoundVariant>& composed) {
   if (!is_given(object)) return nullptr;
-  if (!PyList_Check(object) && !PyTuple_Check(object)) return one_variant(object, subject);
-  std::vector<BoundVariant> list;
-  for (const py::handle one : py::reinterpret_borrow<py::sequence>(object)) {
-    list.push_back(*one_variant(one, subject));
-  }
+  if (!PyList_Check(object) && !PyTuple_Check(object)) return &one_variant(object, subject).bound;
+  const auto list = py::reinterpret_borrow<py::sequence>(object);
   if (list.empty()) return nullptr;
-  composed = compose(list);
-  return &*composed;
+  composed = composed_of(list, subject);
+  return composed.get();
 }
 
 }  // namespace kiln::python

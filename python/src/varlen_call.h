@@ -29,7 +29,7 @@ std::int64_t count_argument(const std::array<PyObject*, Signature::kSlots>& slot
 // then no tensor.
 template <class Signature, class Tensors, class Options>
 void read_sequence_numbers(const std::array<PyObject*, Signature::kSlots>& slots, Tensors& tensors,
-                           Options& options, std::optional<BoundVariant>& composed) {
+                           Options& options, std::shared_ptr<const BoundVariant>& composed) {
   const auto subject = [](typename Signature::Slot slot) { return subject_of<Signature>(slot); };
   AttentionOptions& attention = options.attention;
   read_numbers<Signature>(slots, attention);
@@ -56,7 +56,7 @@ struct SequencesCall {
   Options options;
   TensorIntake intake;
   bool returns_lse = false;
-  std::optional<BoundVariant> composed;
+  std::shared_ptr<const BoundVariant> composed;
 
   SequencesCall(const Slots& slots, HostArrays host_arrays)
       : tensors(tensors_of<Signature>(slots)), intake(Signature::kOp, host_arrays) {

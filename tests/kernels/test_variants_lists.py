@@ -1,5 +1,7 @@
 """Lists of variants: logits in the list's order, masks joined, names of each variant alone."""
 
+import weakref
+
 import kiln
 import pytest
 import torch
@@ -71,6 +73,37 @@ def test_a_list_of_one_is_the_variant_and_an_empty_one_is_none():
     assert kiln.stats()["compiles"] == before
     none = jit.flash_attention(q, k, v)
     assert torch.equal(jit.flash_attention(q, k, v, variant=[]), none)
+
+
+def test_a_list_is_put_together_again_where_another_one_begins_alike():
+    q, k, v = CASE.inputs()
+    capped = CAPPED(x=2.0, t=values()[0])
+
+    def out_of(*others):
+        return jit.flash_attention(q, k, v, variant=[capped, *others])
+
+    def shifted(seed):
+        return SHIFTED(x=5, t=values(seed)[1])
+
+    one, two = shifted(0), shifted(1)
+    wants = [out_of(one), out_of(two), out_of(one, EVEN)]
+    for others, want in (((one,), 0), ((one, EVEN), 2), ((one,), 0), ((two,), 1), ((one,), 0)):
+        for _ in range(2):
+            assert torch.equal(out_of(*others), wants[want])
+    assert not torch.equal(wants[0], wants[1]) and not torch.equal(wants[0], wants[2])
+    assert torch.equal(out_of(), jit.flash_attention(q, k, v, variant=capped))
+    # Another variant may have the address of one that is no more.
+    for seed in (0, 1, 0, 1):
+        assert torch.equal(out_of(shifted(seed)), wants[seed])
+
+
+def test_a_list_keeps_nothing_alive():
+    q, k, v = CASE.inputs()
+    capped, shifted = CAPPED(x=2.0, t=values()[0]), SHIFTED(x=5, t=values()[1])
+    jit.flash_attention(q, k, v, variant=[capped, shifted])
+    dead = weakref.ref(shifted)
+    del shifted
+    assert dead() is None
 
 
 def test_other_values_of_a_list_run_the_same_kernel():

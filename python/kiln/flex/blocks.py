@@ -68,6 +68,12 @@ def tables_of(block_mask: Any, query: Any, key: Any) -> Tables:
     return tables
 
 
+def are_kept(tables: Tables, block_mask: Any) -> bool:
+    """Whether tables_of() returns these again, as long as nothing changes that decides them."""
+    known = _known.get(id(block_mask))
+    return known is not None and known.tables is tables
+
+
 def block_size_of(block_mask: Any) -> tuple[int, int]:
     """Rows and keys of a block."""
     return int(block_mask.BLOCK_SIZE[0]), int(block_mask.BLOCK_SIZE[1])
