@@ -98,9 +98,14 @@ def test_memory_of_a_tensor_that_changes_is_read():
     table.fill_(2.0)  # elements are read at every call
     assert known(score_mod) is not None
     check(score_mod)
-    table.data = torch.rand(4)[::2]
-    assert known(score_mod) is None
-    check(score_mod)
+    base = torch.rand(4)
+    # Other memory, the same with another stride, and other memory with it.
+    for data in (base[:2], base[::2], torch.rand(4)[::2]):
+        table.data = data
+        assert known(score_mod) is None
+        for _ in range(3):
+            check(score_mod)
+        assert known(score_mod) is not None
 
 
 def test_a_global_that_changes_is_read(monkeypatch):
