@@ -81,10 +81,13 @@ KnownCallables* find(const Addresses& addresses) {
 // How torch.Tensor itself is read, and null for what else a call may be given: subclasses may have
 // no memory, and PyTorch before 2.10 does not say in which way a tensor's sizes are read quickly.
 const Framework* framework_of_plain(PyObject* tensor) {
-  static const Framework plain = [] {
-    const py::object torch = py::module_::import("torch");
-    return framework_of(torch.attr("empty")(0).ptr(), {"flex_attention", "query"});
-  }();
+  // Not found by an initialiser: who waits for one with the GIL would keep it from ending.
+  static constinit Framework plain;
+  if (plain.type == nullptr) {
+    const py::object type = py::module_::import("torch").attr("Tensor");
+    if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) != type.ptr()) return nullptr;
+    plain = framework_of(tensor, {"flex_attention", "query"});
+  }
   const bool is_read = Py_TYPE(tensor) == plain.type && plain.transport == Transport::exchange;
   return is_read ? &plain : nullptr;
 }

@@ -1,5 +1,6 @@
 """Calls of jit.flex_attention that come again are known where nothing that decided them changed."""
 
+import concurrent.futures
 import gc
 import weakref
 
@@ -268,6 +269,18 @@ def test_a_tensor_that_requires_grad_is_refused():
         jit.flex_attention(Q, K, V, score_mod)
     with torch.no_grad():
         assert known(score_mod) is not None
+
+
+def test_threads_that_call_at_once():
+    mods = [make(cap=2.0 + i, table=torch.full((2,), float(i)))[0] for i in range(4)]
+    wants = [jit.flex_attention(Q, K, V, score_mod) for score_mod in mods]
+
+    def agrees(number):
+        number %= len(mods)
+        return jit.flex_attention(Q, K, V, mods[number]).equal(wants[number])
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(agrees, range(64)))
 
 
 def test_nothing_is_kept_alive():
