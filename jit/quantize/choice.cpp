@@ -5,8 +5,8 @@
 namespace kiln {
 
 std::string tile_name(const QuantizeConfig& config) {
-  return std::to_string(config.lanes) + "x" + std::to_string(config.vectors) + "x" +
-         std::to_string(config.groups);
+  return std::to_string(config.lanes) + "x" + std::to_string(config.vectors) +
+         (config.turns ? " in turns" : "");
 }
 
 int choose_quantize(const QuantizeTraits& traits, std::int64_t group) {
@@ -23,7 +23,7 @@ void resolve(QuantizeProblem& problem, const runtime::Device& device, bool) {
   Step& step = problem.recipe.first();
   step.spec = Specialization(quantize_template(), arch_of(device), row, problem.traits);
   const long long all = static_cast<long long>(problem.rows) * problem.groups;
-  step.blocks = grid_of(quantize_blocks(all, config.lanes, config.groups));
+  step.blocks = grid_of(quantize_blocks(all, config.lanes));
 }
 
 double flops_of(const QuantizeProblem& problem) {

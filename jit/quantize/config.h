@@ -14,15 +14,14 @@ namespace kiln {
 struct QuantizeConfig {
   int lanes;    // threads that share a group of columns
   int vectors;  // accesses of each of them at a time
-  int groups;   // groups that each of them has a part of
-  bool turns;   // whether a group may have more accesses than these
+  bool turns;   // whether a group may have more accesses than these, and is then read twice
   std::string_view reason;
 
   int accesses() const { return lanes * vectors; }  // of a group at a time
 };
 
 std::span<const QuantizeConfig> quantize_configs();
-std::string tile_name(const QuantizeConfig& config);  // "16x1x4"
+std::string tile_name(const QuantizeConfig& config);  // "8x2", "512x4 in turns"
 
 // By the columns of a group and the vector alone, so that a row has the same result in every batch.
 // The last row of the table serves any number of columns.

@@ -80,10 +80,10 @@ constexpr Field kQuantizeRowFields[] = {
      .kind = FieldKind::integer,
      .offset = offsetof(QuantizeConfig, vectors),
      .help = "accesses of each of them at a time"},
-    {.name = "groups",
-     .kind = FieldKind::integer,
-     .offset = offsetof(QuantizeConfig, groups),
-     .help = "groups that each of them has a part of"},
+    {.name = "turns",
+     .kind = FieldKind::flag,
+     .offset = offsetof(QuantizeConfig, turns),
+     .help = "a group may have more accesses, and is then read twice"},
 };
 
 const QuantizeConfig& quantize_config_at(int row) {

@@ -41,8 +41,7 @@ std::string render_quantize(const Specialization& spec, const UserTexts&) {
        << ", kCounts = " << boolean(traits.counts) << ", kTurns = " << boolean(config.turns)
        << ", kHardware = " << boolean(hardware) << ";\n"
        << "  static constexpr int kVector = " << static_cast<int>(traits.vector)
-       << ", kLanes = " << config.lanes << ", kVectors = " << config.vectors
-       << ", kGroups = " << config.groups << ";\n"
+       << ", kLanes = " << config.lanes << ", kVectors = " << config.vectors << ";\n"
        << (traits.byte_scales ? "  static constexpr bool kByteScales = true;\n" : "") << "};\n\n"
        << "extern \"C\" __global__ void\n__launch_bounds__(kiln::quantize_threads(Config::kLanes), "
           "1)\n"

@@ -20,9 +20,10 @@ std::vector<Specialization> quantize_samples(int arch) {
     specs.emplace_back(quantize_template(), arch, row, traits);
   };
   add(0, base), add(0, masked), add(0, quads);
-  add(1, base), add(1, gated), add(1, single);
-  add(2, base), add(2, bytes);
-  add(3, gated), add(3, other);
+  add(1, gated), add(2, bytes), add(3, quads), add(4, masked);
+  add(5, base), add(6, gated), add(6, single);
+  add(7, base), add(7, bytes);
+  add(8, gated), add(8, other);
   return specs;
 }
 

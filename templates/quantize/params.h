@@ -33,10 +33,10 @@ constexpr float kQuantizeFloor = 1e-4f;  // the least maximum that a group count
 // Threads of a CTA whose groups of `lanes` threads share a group of columns.
 constexpr int quantize_threads(int lanes) { return lanes < 256 ? 256 : lanes; }
 
-// Each group of `lanes` threads has so many groups of columns.
-constexpr long long quantize_blocks(long long all, int lanes, int groups_each) {
-  const int of_block = quantize_threads(lanes) / lanes * groups_each;
-  return (all + of_block - 1) / of_block;
+// So many groups of columns, each of which `lanes` threads share.
+constexpr long long quantize_blocks(long long groups, int lanes) {
+  const int of_block = quantize_threads(lanes) / lanes;
+  return (groups + of_block - 1) / of_block;
 }
 
 }  // namespace kiln

@@ -13,7 +13,6 @@
 //                    of 16 bytes, whichever is less
 //   kLanes           threads that share a group: a power of two up to 32, or a multiple of 32
 //   kVectors         accesses of a thread that are in registers at a time
-//   kGroups          groups, one after the other, that a thread has a part of
 //   kTurns           whether a group may have more than kLanes * kVectors accesses; it is then read
 //                    twice
 //   kHardware        whether the arch converts to 8-bit floats by an instruction
@@ -41,8 +40,6 @@ struct QuantizeShape {
       kIsWarp ? kLanes >= 1 && (kLanes & (kLanes - 1)) == 0
               : kLanes % 32 == 0 && kLanes <= 1024 && kThreads == kLanes,
       "quantize: kLanes must be a power of two up to 32, or a multiple of 32 from 256 on");
-  static_assert(kIsWarp || Config::kGroups == 1,
-                "quantize: threads of several warps share one group at a time");
   static_assert(Config::kVector >= 1 && Config::kVector <= 8 &&
                     (Config::kVector & (Config::kVector - 1)) == 0,
                 "quantize: kVector must be a power of two up to 8");
@@ -62,37 +59,23 @@ struct ColumnGroup {
   bool exists;
 };
 
-// The number of a group within its row, and that of the row. Groups that follow each other take one
-// division between them.
-struct GroupNumber {
-  u32 row;
-  int group;
-
-  __device__ __forceinline__ GroupNumber(const QuantizeParams& p, u32 number)
-      : row(p.groups == 1 ? number : number / static_cast<u32>(p.groups)),
-        group(static_cast<int>(number - row * static_cast<u32>(p.groups))) {}
-  __device__ __forceinline__ void advance(const QuantizeParams& p) {
-    if (++group < p.groups) return;
-    group = 0;
-    ++row;
-  }
-};
-
 template <class Config>
-__device__ __forceinline__ ColumnGroup<Config> group_at(const QuantizeParams& p,
-                                                        const GroupNumber& number, int lane) {
-  u32 outer = 0, inner = number.row;
+__device__ __forceinline__ ColumnGroup<Config> group_at(const QuantizeParams& p, u32 number,
+                                                        int lane) {
+  const u32 row = p.groups == 1 ? number : number / static_cast<u32>(p.groups);
+  const int group = static_cast<int>(number - row * static_cast<u32>(p.groups));
+  u32 outer = 0, inner = row;
   if (p.inner_rows != p.rows) {
-    outer = number.row / static_cast<u32>(p.inner_rows);
-    inner = number.row - outer * static_cast<u32>(p.inner_rows);
+    outer = row / static_cast<u32>(p.inner_rows);
+    inner = row - outer * static_cast<u32>(p.inner_rows);
   }
   ColumnGroup<Config> at;
-  at.exists = number.row < static_cast<u32>(p.rows);
+  at.exists = row < static_cast<u32>(p.rows);
   if constexpr (Config::kCounts) {
     at.exists = at.exists && static_cast<int>(inner) < __ldg(p.counts + outer * p.counts_stride);
   }
-  const int first = number.group * p.group + lane * Config::kVector;
-  const int end = min((number.group + 1) * p.group, p.columns);
+  const int first = group * p.group + lane * Config::kVector;
+  const int end = min((group + 1) * p.group, p.columns);
   const auto place = [&](const QuantizeRows& rows) {
     return static_cast<i64>(outer) * rows.outer + static_cast<i64>(inner) * rows.inner;
   };
@@ -100,7 +83,7 @@ __device__ __forceinline__ ColumnGroup<Config> group_at(const QuantizeParams& p,
   at.from = static_cast<const typename Config::Input*>(p.x) + (place(p.x_rows) + first);
   at.to = static_cast<u8*>(p.out) + (place(p.out_rows) + first);
   using Scale = typename ColumnGroup<Config>::Scale;
-  at.scale = static_cast<Scale*>(p.scale) + (place(p.scale_rows) + number.group * p.scale_groups);
+  at.scale = static_cast<Scale*>(p.scale) + (place(p.scale_rows) + group * p.scale_groups);
   return at;
 }
 
@@ -190,44 +173,34 @@ __device__ __forceinline__ float scale_of(float most) {
 template <class Config>
 __device__ __forceinline__ void quantize_groups(const QuantizeParams& p) {
   using Shape = QuantizeShape<Config>;
-  constexpr int kGroups = Config::kGroups;
   const int lane = threadIdx.x % Shape::kLanes;
-  const u32 team = blockIdx.x * Shape::kTeams + threadIdx.x / Shape::kLanes;
-  GroupNumber number(p, team * kGroups);
-  ColumnGroup<Config> at[kGroups];
-  GroupValues<Config> values[kGroups];
-#pragma unroll
-  for (int i = 0; i < kGroups; ++i) {
-    at[i] = group_at<Config>(p, number, lane);
-    values[i].load(at[i], 0, p.columns);
-    number.advance(p);
+  const u32 number = blockIdx.x * Shape::kTeams + threadIdx.x / Shape::kLanes;
+  const ColumnGroup<Config> at = group_at<Config>(p, number, lane);
+  GroupValues<Config> values;
+  values.load(at, 0, p.columns);
+  float most = values.most(0.0f);
+  if constexpr (Config::kTurns) {
+    for (int start = Shape::kTurn; start < at.columns; start += Shape::kTurn) {
+      values.load(at, start, p.columns);
+      most = values.most(most);
+    }
   }
-#pragma unroll
-  for (int i = 0; i < kGroups; ++i) {
-    float most = values[i].most(0.0f);
-    if constexpr (Config::kTurns) {
-      for (int start = Shape::kTurn; start < at[i].columns; start += Shape::kTurn) {
-        values[i].load(at[i], start, p.columns);
-        most = values[i].most(most);
-      }
-    }
-    const float scale = scale_of<Config>(most_of_lanes<Config>(most));
-    const GroupDivisor divisor(scale);
-    if (at[i].exists && lane == 0) {
-      if constexpr (kByteScales<Config>) {
-        *at[i].scale = scale_of_float(scale);
-      } else {
-        *at[i].scale = scale;
-      }
-    }
-    if constexpr (Config::kTurns) {
-      for (int start = 0; start < at[i].columns; start += Shape::kTurn) {
-        values[i].load(at[i], start, p.columns);
-        values[i].store(at[i], start, divisor);
-      }
+  const float scale = scale_of<Config>(most_of_lanes<Config>(most));
+  const GroupDivisor divisor(scale);
+  if (at.exists && lane == 0) {
+    if constexpr (kByteScales<Config>) {
+      *at.scale = scale_of_float(scale);
     } else {
-      values[i].store(at[i], 0, divisor);
+      *at.scale = scale;
     }
+  }
+  if constexpr (Config::kTurns) {
+    for (int start = 0; start < at.columns; start += Shape::kTurn) {
+      values.load(at, start, p.columns);
+      values.store(at, start, divisor);
+    }
+  } else {
+    values.store(at, 0, divisor);
   }
 }
 

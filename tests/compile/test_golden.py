@@ -115,7 +115,7 @@ SPECS = {
     "moe_unpermute": {"op": "moe_unpermute", "out_dtype": "float32"},
     "quantize": {
         "op": "quantize", "dtype": "float16", "out_dtype": "float8_e5m2", "activation": "swiglu",
-        "scale_power_of_two": True, "counts": True, "lanes": 16,
+        "scale_power_of_two": True, "counts": True, "lanes": 8,
     },
     "plan_attention": {"op": "plan_attention", "mask": "window", "context_parallel": True},
     "plan_attention_pieces": {"op": "plan_attention", "mask": "causal", "pieces": True},

@@ -30,7 +30,7 @@ TILE = {
     "moe_route": ("experts",),
     "moe_permute": ("launch",),
     "moe_unpermute": (),
-    "quantize": ("lanes", "vectors", "groups"),
+    "quantize": ("lanes", "vectors", "turns"),
     "plan_attention": ("pieces",),
     "bound_elements": (),
     "copy_keys": (),

@@ -36,7 +36,7 @@ void KernelCase::make_quantize(int size) {
                        : size == 1 ? std::max(config.accesses() / 2, 1)
                                    : config.accesses() + (config.turns ? 3 : 0);
   const int group = accesses * traits.vector, columns = 2 * group + traits.vector;
-  const int teams = quantize_threads(config.lanes) / config.lanes * config.groups;
+  const int teams = quantize_threads(config.lanes) / config.lanes;
   const int runs = 2, inner = std::max(teams / 6, 1) + size % 2;
   const bool gated = traits.activation != Activation::none;
   Tensor& x = tensor(traits.input, {runs, inner, gated ? 2 * columns : columns});
@@ -50,8 +50,8 @@ void KernelCase::make_quantize(int size) {
   check_quantize(x.view, out.view, scale.view, options, call);
   Step& step = call.recipe.first();
   step.spec = spec_;
-  step.blocks = static_cast<unsigned>(
-      quantize_blocks(static_cast<long long>(call.rows) * 3, config.lanes, config.groups));
+  step.blocks =
+      static_cast<unsigned>(quantize_blocks(static_cast<long long>(call.rows) * 3, config.lanes));
   recipe_ = call.recipe;
   std::vector<double> codes, scales;
   const auto width = static_cast<std::size_t>(gated ? 2 * columns : columns);

@@ -33,7 +33,7 @@ def test_groups(group):
     group.check()
 
 
-@pytest.mark.parametrize("columns", [2048, 2056, 8192, 8200, 16384, 17000])
+@pytest.mark.parametrize("columns", [520, 1032, 2048, 2056, 4104, 6152, 8192, 8200, 16384, 17000])
 def test_a_scale_for_each_row(columns):
     case = QuantizeCase((3, columns), group=None)
     case.check()
@@ -157,10 +157,12 @@ def test_nothing_to_do():
 
 def test_no_shape_compiles_after_prewarming():
     report = kiln.prewarm({"op": "quantize"}, arch())
-    assert report["failed"] == [] and report["total"] == 4
+    assert report["failed"] == [] and report["total"] == 9
     with kiln.no_compile():
-        for rows, columns, group in [(1, 128, 128), (3, 7168, 128), (2, 4096, None),
-                                     (2, 16384, None), (9, 2048, 256)]:  # fmt: skip
+        for rows, columns, group in [(1, 128, 128), (3, 7168, 128), (9, 2048, 256), (3, 1000, None),
+                                     (3, 2048, None), (2, 4096, None), (2, 6144, None),
+                                     (2, 8192, None), (2, 16384, None),
+                                     (1, 16392, None)]:  # fmt: skip
             QuantizeCase((rows, columns), group=group, out_storage="plain").check()
 
 
