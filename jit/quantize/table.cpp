@@ -8,7 +8,7 @@ namespace {
 
 // In the order of the accesses that a group may have: the first that is wide enough serves.
 constexpr QuantizeConfig kQuantizeConfigs[] = {
-    {.lanes = 8, .vectors = 2, .turns = false, .reason = "groups of up to 128 columns; by 16 threads that had parts of four groups, 8192 x 18432 with SwiGLU took 238 us and not 182, as what a group needs beside its columns took half of the instructions"},
+    {.lanes = 8, .vectors = 2, .turns = false, .reason = "groups of up to 128 columns; by 16 threads that had parts of four groups, 8192 x 18432 with SwiGLU took 238 us and not 182, as what a group needs beside its columns took about half of the instructions"},
     {.lanes = 32, .vectors = 2, .turns = false, .reason = "up to 512 columns by a warp, which waits for no other one: 30000 rows of 512 take 14 us, 41 by 256 threads"},
     {.lanes = 32, .vectors = 4, .turns = false, .reason = "up to 1024 columns by a warp: 16384 rows of 1024 take 15 us, 26 by 256 threads"},
     {.lanes = 256, .vectors = 1, .turns = false, .reason = "rows of up to 2048 columns: with SwiGLU, 9000 of 2048 take 25 us, 34 by a warp each, though 19 and 16.5 without"},
