@@ -220,23 +220,26 @@ def test_a_block_mask_that_was_written_to():
 
 
 def test_other_lists_and_blocks_of_a_block_mask():
-    block_mask = create_block_mask(causal, None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
+    def mask_mod(b, h, q_idx, kv_idx):
+        return q_idx >= kv_idx
+
+    block_mask = create_block_mask(mask_mod, None, None, 40, 40, device="cpu", BLOCK_SIZE=16)
     for _ in range(3):
         out = jit.flex_attention(Q, K, V, None, block_mask)
-    assert known(None, causal, block_mask) is not None
-    assert known(None, causal) is None
+    assert known(None, mask_mod, block_mask) is not None
+    assert known(None, mask_mod) is None
     for name in ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices"):
         before = getattr(block_mask, name)
         dead = weakref.ref(before)
         setattr(block_mask, name, before.clone())
-        assert known(None, causal, block_mask) is None
+        assert known(None, mask_mod, block_mask) is None
         for _ in range(3):
             assert jit.flex_attention(Q, K, V, None, block_mask).equal(out)
-        assert known(None, causal, block_mask) is not None
+        assert known(None, mask_mod, block_mask) is not None
         del before
         assert dead() is None
     block_mask.BLOCK_SIZE = (16, 32)
-    assert known(None, causal, block_mask) is None
+    assert known(None, mask_mod, block_mask) is None
 
 
 def test_subclasses_and_other_ranks_are_not_known():
