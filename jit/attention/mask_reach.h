@@ -1,7 +1,7 @@
 // The host reads this in a variant's text once: how far from themselves queries see, with the
 // numbers of a call, which is to the choice of a kernel what a window's length is; and which
-// tensors' elements are to be bounded. These decide about speed alone. And which tensors are
-// written.
+// tensors' elements are to be bounded. These decide about speed alone. It also says which
+// tensors are written.
 #pragma once
 
 #include <cstddef>

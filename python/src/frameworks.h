@@ -53,7 +53,7 @@ Framework framework_of(PyObject* object, Subject subject);
 
 // Whether PyTorch records what gradients need. Called only with a tensor of PyTorch's in hand.
 bool grad_is_enabled();
-// Of a tensor of PyTorch's.
+// Whether a tensor of PyTorch's requires grad.
 bool requires_grad(const Framework& framework, PyObject* tensor);
 
 // The table that the type publishes, or null. A newer major version is walked back.

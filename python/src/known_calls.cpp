@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMostCallables = 1024, kMostSizes = 64;  // beyond that all are forgotten
 constexpr int kMostChanges = 8;  // of what callables hold: then they are not looked at again
 
-// Of query, key and value [batch, heads, length, head_dim].
+// A call's query, key and value [batch, heads, length, head_dim] have these sizes.
 struct Sizes {
   std::array<std::int64_t, 12> extents{};
   DlDevice device{};
@@ -29,7 +29,7 @@ struct Sizes {
   }
 };
 
-// A call with certain sizes, and what decided its variant.
+// A known call has certain sizes, and keeps what decided its variant.
 struct KnownCall {
   Sizes sizes;
   std::vector<KnownFunction> functions{};
@@ -39,7 +39,7 @@ struct KnownCall {
       bound;  // weakly: kiln.flex.plan.Bound, which ends with any tensor that it is bound to
 };
 
-// score_mod, mask_mod and block_mask, by their addresses.
+// Calls are found by the addresses of score_mod, mask_mod and block_mask.
 using Addresses = std::array<PyObject*, 3>;
 struct HashOfAddresses {
   std::size_t operator()(const Addresses& addresses) const {
@@ -65,21 +65,23 @@ struct KnownCallables {
 
 using Registry = std::unordered_map<Addresses, KnownCallables, HashOfAddresses>;
 
-// Under the GIL. Never destroyed, as its objects cannot be let go of when Python has ended.
+// The GIL guards it. It is never destroyed, as its objects cannot be let go of when Python has
+// ended.
 Registry& registry() {
   static auto& known = *new Registry;
   return known;
 }
 
-// Null where these callables are not known.
+// Returns null where these callables are not known.
 KnownCallables* find(const Addresses& addresses) {
   const auto found = registry().find(addresses);
   if (found == registry().end() || !found->second.are(addresses)) return nullptr;
   return &found->second;
 }
 
-// How torch.Tensor itself is read, and null for what else a call may be given: subclasses may have
-// no memory, and PyTorch before 2.10 does not say in which way a tensor's sizes are read quickly.
+// Returns how torch.Tensor itself is read, and null for what else a call may be given: subclasses
+// may have no memory, and PyTorch before 2.10 does not say in which way a tensor's sizes are read
+// quickly.
 const Framework* framework_of_plain(PyObject* tensor) {
   // Not found by an initialiser: who waits for one with the GIL would keep it from ending.
   static constinit Framework plain;
@@ -112,8 +114,8 @@ void* stream_of(PyObject* query, const DlDevice& device) {
   return current_stream(*framework_of_plain(query), device.id);
 }
 
-// The call's bound variant, if all that decided it is the same. Runs no code of Python's, by which
-// calls might be forgotten.
+// Returns the call's bound variant, if all that decided it is the same. It runs no code of
+// Python's, by which calls might be forgotten.
 py::object bound_of(const KnownCall& call, const std::optional<BlockLists>& lists, void* stream) {
   if (call.blocks && !call.blocks->are_the_same(*lists, stream)) return {};
   for (const KnownFunction& function : call.functions) {
@@ -131,7 +133,7 @@ py::object bound_of(const KnownCall& call, const std::optional<BlockLists>& list
   return call.bound.get();
 }
 
-// query, key, value, enable_gqa, score_mod, mask_mod, block_mask.
+// The arguments are query, key, value, enable_gqa, score_mod, mask_mod and block_mask.
 PyObject* known_variant(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return guarded([&]() -> PyObject* {
     if (count != 7) PyErr_BadArgument(), rethrow_python_error();
@@ -199,7 +201,7 @@ std::vector<std::pair<Place, KnownObject>> places_of(const py::list& list, Conve
   return places;
 }
 
-// (function, cells, globals) of kiln.flex.places.
+// kiln.flex.places writes a function as (function, cells, globals).
 KnownFunction function_of(const py::tuple& held) {
   KnownFunction known{KnownObject(weak_reference(held[0])), held[0].attr("__code__"), {}, {}};
   known.cells =
@@ -221,8 +223,8 @@ std::optional<KnownTensor> tensor_of(py::handle object, const py::list& bound_te
   return known;
 }
 
-// A call that was checked, and whose variant was bound: its functions, as kiln.flex.places writes
-// them, all tensors that these hold, those that the variant was bound to, and the Bound.
+// Enters a call that was checked, and whose variant was bound: its functions, as kiln.flex.places
+// writes them, all tensors that these hold, those that the variant was bound to, and the Bound.
 void remember_call(py::object query, py::object key, py::object value, bool enable_gqa,
                    const py::tuple& callables, const py::list& functions, const py::list& tensors,
                    const py::list& bound_tensors, const py::object& bound) {

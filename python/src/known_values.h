@@ -1,6 +1,6 @@
-// What decided the variant of a call of jit.flex_attention: the objects that its callables hold,
-// the memory of tensors, the lists of a BlockMask. They are kept to be compared with those of a
-// later call, in a fraction of the time that it takes to find them.
+// These values decided the variant of a call of jit.flex_attention: the objects that its callables
+// hold, the memory of tensors, the lists of a BlockMask. They are kept to be compared with those of
+// a later call, in a fraction of the time that it takes to find them.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -16,7 +16,7 @@ namespace kiln::python {
 
 namespace py = pybind11;
 
-// An object that others are compared with by identity. It must be alive, or another one might have
+// Others are compared with the object by identity. It must be alive, or another one might have
 // its address: numbers and the like are kept, and what must not be kept alive is referred to
 // weakly.
 class KnownObject {
@@ -24,7 +24,7 @@ class KnownObject {
   KnownObject() = default;  // no object
   explicit KnownObject(py::object object_or_weak_reference);
 
-  // The object, or none where it is no more.
+  // Returns the object, or none where it is no more.
   py::object get() const;
   // Null stands for no object.
   bool is(PyObject* other) const { return other == get().ptr() && (other != nullptr || !kept_); }
@@ -34,7 +34,7 @@ class KnownObject {
   bool is_weak_ = false;
 };
 
-// A function that holds what it reads in cells of its closure and in globals.
+// A function holds what it reads in cells of its closure and in globals.
 struct KnownFunction {
   KnownObject function;
   py::object code;
@@ -45,7 +45,7 @@ struct KnownFunction {
   bool is_the_same() const;
 };
 
-// Where the elements of a tensor are, and how they are laid out.
+// This says where the elements of a tensor are, and how they are laid out.
 class KnownMemory {
  public:
   KnownMemory() = default;
@@ -72,7 +72,8 @@ struct KnownTensor {
   bool is_the_same() const;
 };
 
-// A BlockMask's lists, how often each was written to, and the size of its blocks.
+// A BlockMask has four lists, each of which counts how often it was written to, and blocks of a
+// size.
 struct BlockLists {
   std::array<py::object, 4> lists;
   std::array<std::int64_t, 4> versions{};
@@ -80,8 +81,8 @@ struct BlockLists {
 };
 BlockLists lists_of(py::handle block_mask);
 
-// All that decides the tables of a BlockMask for a call of known sizes. The stream too, as another
-// one would not wait for the work that makes them.
+// These decide the tables of a BlockMask for a call of known sizes. The stream does, too, as
+// another one would not wait for the work that makes them.
 struct KnownBlocks {
   std::array<KnownObject, 4> lists;
   std::array<std::int64_t, 4> versions{};
@@ -92,7 +93,7 @@ struct KnownBlocks {
   bool are_the_same(const BlockLists& found, void* current_stream) const;
 };
 
-// A weak reference to the object, as a KnownObject takes it; None stays None.
+// Returns a weak reference to the object, as a KnownObject takes it; None stays None.
 py::object weak_reference(py::handle object);
 
 }  // namespace kiln::python

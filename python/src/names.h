@@ -8,7 +8,7 @@ namespace kiln::python {
 struct Names {
   PyObject* requires_grad = PyUnicode_InternFromString("requires_grad");
   PyObject* variant = PyUnicode_InternFromString("variant");
-  // Of a BlockMask, and of its lists.
+  // A BlockMask and its lists have these attributes.
   PyObject* kv_num_blocks = PyUnicode_InternFromString("kv_num_blocks");
   PyObject* kv_indices = PyUnicode_InternFromString("kv_indices");
   PyObject* full_kv_num_blocks = PyUnicode_InternFromString("full_kv_num_blocks");

@@ -33,7 +33,7 @@ constexpr float kQuantizeFloor = 1e-4f;  // the least maximum that a group count
 // Threads of a CTA whose groups of `lanes` threads share a group of columns.
 constexpr int quantize_threads(int lanes) { return lanes < 256 ? 256 : lanes; }
 
-// So many groups of columns, each of which `lanes` threads share.
+// The launch has so many CTAs for its groups of columns, each of which `lanes` threads share.
 constexpr long long quantize_blocks(long long groups, int lanes) {
   const int of_block = quantize_threads(lanes) / lanes;
   return (groups + of_block - 1) / of_block;
