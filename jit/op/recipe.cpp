@@ -87,7 +87,8 @@ void launch_step(const Step& step, const LoadedKernel& kernel, runtime::Device& 
   shape.grid[0] = step.blocks;
   shape.block[0] = kernel.threads;
   shape.cluster[0] = step.cluster;
-  shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
+  shape.dynamic_shared_bytes =
+      step.shared_bytes != 0 ? step.shared_bytes : kernel.dynamic_shared_bytes;
   shape.programmatic = step.programmatic;
   shape.precedes_programmatic = next != nullptr && next->programmatic;
   if (const auto pack = step.spec.kernel().pack) {

@@ -24,6 +24,7 @@ struct Step {
   unsigned cluster = 1;          // CTAs of the grid in a cluster
   int splits = 1;                // CTAs that share a tile
   std::int64_t whole_tiles = 0;  // of a launch with splits: the first tiles, which are not split
+  unsigned shared_bytes = 0;     // dynamic ones, where they are fewer than the kernel's footprint
   bool programmatic = false;     // may start before the step before it has ended
   bool prepares = false;         // is launched ahead of the call's first step, which reads of it
   CallArguments arguments;

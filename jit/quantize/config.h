@@ -11,20 +11,37 @@
 
 namespace kiln {
 
+// Calls that take a row of registers though rows behind it serve them as well. Few groups are those
+// of at most one CTA for each multiprocessor.
+enum class QuantizeCalls : std::uint8_t { all, few_or_without_gates, few };
+
 struct QuantizeConfig {
-  int lanes;    // threads that share a group of columns
-  int vectors;  // accesses of each of them at a time
-  bool turns;   // whether a group may have more accesses than these, and is then read twice
+  int lanes;           // threads that share a group of columns
+  int vectors;         // accesses of each of them at a time
+  bool turns = false;  // more accesses in turns; x is read twice then, unless `keeps`
+  bool keeps = false;  // whether shared memory keeps a group until its scale is known
+  int residents = 1;   // CTAs of a multiprocessor that must have room for what they keep
+  QuantizeCalls calls = QuantizeCalls::all;
   std::string_view reason;
 
   int accesses() const { return lanes * vectors; }  // of a group at a time
 };
 
 std::span<const QuantizeConfig> quantize_configs();
-std::string tile_name(const QuantizeConfig& config);  // "8x2", "512x4 in turns"
+std::string tile_name(const QuantizeConfig& config);  // "8x2", "256x1 kept", "512x4 in turns"
 
-// By the columns of a group and the vector alone, so that a row has the same result in every batch.
-// The last row of the table serves any number of columns.
-int choose_quantize(const QuantizeTraits& traits, std::int64_t group);
+// What decides about the row. Every row has the same results, to the last bit.
+struct QuantizeSize {
+  std::int64_t columns = 0;  // of a group
+  std::int64_t groups = 0;   // of all rows
+  int sm_count = 0;
+};
+// The last row of the table serves any size. `arch`: an index into arch_table().
+int choose_quantize(const QuantizeTraits& traits, int arch, const QuantizeSize& size);
+// Bytes of shared memory of a CTA that keeps a group of so many columns, and those that it may
+// have; 0 where a row keeps none.
+std::int64_t kept_bytes(const QuantizeConfig& config, const QuantizeTraits& traits,
+                        std::int64_t columns);
+int most_kept_bytes(const QuantizeConfig& config, int arch);
 
 }  // namespace kiln

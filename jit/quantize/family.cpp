@@ -83,7 +83,11 @@ constexpr Field kQuantizeRowFields[] = {
     {.name = "turns",
      .kind = FieldKind::flag,
      .offset = offsetof(QuantizeConfig, turns),
-     .help = "a group may have more accesses, and is then read twice"},
+     .help = "a group may have more accesses, in turns"},
+    {.name = "keeps",
+     .kind = FieldKind::flag,
+     .offset = offsetof(QuantizeConfig, keeps),
+     .help = "shared memory keeps these turns; else a group of several is read twice"},
 };
 
 const QuantizeConfig& quantize_config_at(int row) {
@@ -94,15 +98,16 @@ constexpr Template kQuantizeTemplates[] = {
     {.family = &kQuantize,
      .path = "portable",
      .file = "quantize/quantize.cuh",
-     .means = "one launch, a group of columns in registers",
+     .means = "one launch, a group of columns in registers or shared memory",
      .row_fields = kQuantizeRowFields,
      .row = [](int row) -> const void* { return &quantize_config_at(row); },
      .tile = [](int row) { return tile_name(quantize_config_at(row)); },
      .reason = [](int row) { return quantize_config_at(row).reason; },
      .footprint =
          [](const Specialization& spec) {
-           const int threads = quantize_threads(quantize_config_at(spec.row()).lanes);
-           return Footprint{static_cast<unsigned>(threads), 0};
+           const QuantizeConfig& config = quantize_config_at(spec.row());
+           return Footprint{static_cast<unsigned>(quantize_threads(config.lanes)),
+                            static_cast<unsigned>(most_kept_bytes(config, spec.arch()))};
          },
      .render = render_quantize}};
 

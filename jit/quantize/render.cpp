@@ -39,7 +39,7 @@ std::string render_quantize(const Specialization& spec, const UserTexts&) {
        << gate_name(traits.activation) << ";\n"
        << "  static constexpr bool kPowerOfTwo = " << boolean(traits.power_of_two)
        << ", kCounts = " << boolean(traits.counts) << ", kTurns = " << boolean(config.turns)
-       << ", kHardware = " << boolean(hardware) << ";\n"
+       << ", kKeeps = " << boolean(config.keeps) << ", kHardware = " << boolean(hardware) << ";\n"
        << "  static constexpr int kVector = " << static_cast<int>(traits.vector)
        << ", kLanes = " << config.lanes << ", kVectors = " << config.vectors << ";\n"
        << (traits.byte_scales ? "  static constexpr bool kByteScales = true;\n" : "") << "};\n\n"

@@ -8,12 +8,13 @@
 namespace kiln {
 
 std::vector<Specialization> quantize_samples(int arch) {
-  QuantizeTraits base, gated, masked, quads, single, other, bytes;
+  QuantizeTraits base, gated, masked, quads, single, other, bytes, quad_gates;
   gated.activation = Activation::swiglu;
   masked.activation = Activation::geglu_tanh, masked.counts = true;
   quads.input = DType::f32, quads.vector = 4, quads.power_of_two = true;
   single.input = DType::f16, single.output = DType::i8, single.vector = 1;
   other.output = DType::f8_e5m2, other.vector = 2, other.activation = Activation::geglu;
+  quad_gates.input = DType::f32, quad_gates.vector = 8, quad_gates.activation = Activation::swiglu;
   bytes.power_of_two = bytes.byte_scales = true;
   std::vector<Specialization> specs;
   const auto add = [&](int row, const QuantizeTraits& traits) {
@@ -23,7 +24,9 @@ std::vector<Specialization> quantize_samples(int arch) {
   add(1, gated), add(2, bytes), add(3, quads), add(4, masked);
   add(5, base), add(6, gated), add(6, single);
   add(7, base), add(7, bytes);
-  add(8, gated), add(8, other);
+  add(8, base), add(8, gated), add(8, other), add(8, quads);
+  add(9, masked), add(9, quad_gates);
+  add(10, gated), add(10, single);
   return specs;
 }
 

@@ -39,4 +39,12 @@ constexpr long long quantize_blocks(long long groups, int lanes) {
   return (groups + of_block - 1) / of_block;
 }
 
+// Bytes of dynamic shared memory of a CTA whose `lanes` threads keep `columns` columns: elements of
+// x of `element` bytes, or two where x has gates.
+constexpr long long quantize_kept_bytes(long long columns, int vector, int lanes, int element,
+                                        bool gated) {
+  const long long step = static_cast<long long>(lanes) * vector;
+  return (columns + step - 1) / step * step * (gated ? 2 : 1) * element;
+}
+
 }  // namespace kiln

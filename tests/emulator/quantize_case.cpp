@@ -32,9 +32,17 @@ double tolerance_of(DType dtype) {
 void KernelCase::make_quantize(int size) {
   const auto traits = spec_.traits_as<QuantizeTraits>();
   const QuantizeConfig& config = quantize_configs()[static_cast<std::size_t>(spec_.row())];
+  // Groups of several turns where these are kept: of as many as there is room for, but the last.
+  const int turn = config.accesses() * traits.vector;
+  const int turns = config.keeps
+                        ? std::min(most_kept_bytes(config, spec_.arch()) /
+                                           static_cast<int>(kept_bytes(config, traits, turn)) -
+                                       1,
+                                   5)
+                        : 1;
   const int accesses = size == 0   ? config.accesses() - 1
                        : size == 1 ? std::max(config.accesses() / 2, 1)
-                                   : config.accesses() + (config.turns ? 3 : 0);
+                                   : config.accesses() * turns + (config.turns ? 3 : 0);
   const int group = accesses * traits.vector, columns = 2 * group + traits.vector;
   const int teams = quantize_threads(config.lanes) / config.lanes;
   const int runs = 2, inner = std::max(teams / 6, 1) + size % 2;
@@ -50,6 +58,7 @@ void KernelCase::make_quantize(int size) {
   check_quantize(x.view, out.view, scale.view, options, call);
   Step& step = call.recipe.first();
   step.spec = spec_;
+  step.shared_bytes = static_cast<unsigned>(kept_bytes(config, traits, group));
   step.blocks =
       static_cast<unsigned>(quantize_blocks(static_cast<long long>(call.rows) * 3, config.lanes));
   recipe_ = call.recipe;

@@ -41,6 +41,31 @@ def test_a_scale_for_each_row(columns):
         dataclasses.replace(case, activation="swiglu").check()
 
 
+@pytest.mark.parametrize("dtype,columns,tile", [
+    ("bf16", 28672, "256x1 kept"), ("f16", 29568, "1024x1 kept"), ("f32", 24000, "1024x1 kept"),
+    ("bf16", 17002, "256x1 kept"), ("bf16", 17001, "512x4 in turns"),
+    ("bf16", 60000, "512x4 in turns"),
+])  # fmt: skip
+def test_wide_gates(dtype, columns, tile):
+    """28672 columns with gates fill half of a multiprocessor's shared memory, 57344 all of it."""
+    case = QuantizeCase((2, columns), dtype, group=None, activation="swiglu")
+    case.check()
+    assert kiln.explain("quantize", case.x(), group=None, activation="swiglu")["config"] == tile
+
+
+def test_many_rows_are_kept_in_shared_memory():
+    """More rows than multiprocessors, in the tile of wide ones; counts leave most of them out."""
+    runs, rows = 4, sized(small=40, full=70)
+    for columns, activation in [(8200, None), (6152, "swiglu")]:
+        case = QuantizeCase(
+            (runs, rows, columns), group=None, counts=(1, 0, 2, 1), activation=activation
+        )
+        case.check()
+        x = case.x()
+        config = kiln.explain("quantize", x, group=None, activation=activation)["config"]
+        assert config == "256x1 kept", config
+
+
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 def test_dtypes(dtype):
     QuantizeCase((ROWS, 384), dtype).check()
@@ -157,12 +182,12 @@ def test_nothing_to_do():
 
 def test_no_shape_compiles_after_prewarming():
     report = kiln.prewarm({"op": "quantize"}, arch())
-    assert report["failed"] == [] and report["total"] == 9
+    assert report["failed"] == [] and report["total"] == 11
     with kiln.no_compile():
         for rows, columns, group in [(1, 128, 128), (3, 7168, 128), (9, 2048, 256), (3, 1000, None),
                                      (3, 2048, None), (2, 4096, None), (2, 6144, None),
-                                     (2, 8192, None), (2, 16384, None),
-                                     (1, 16392, None)]:  # fmt: skip
+                                     (2, 8192, None), (2, 16384, None), (1, 16392, None),
+                                     (1, 70000, None), (1, 120000, None)]:  # fmt: skip
             QuantizeCase((rows, columns), group=group, out_storage="plain").check()
 
 

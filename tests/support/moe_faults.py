@@ -6,6 +6,7 @@ from planted_fault import FOLDER, fault
 QUANTIZE = f"{FOLDER}/test_quantize.py::"
 MOE = f"{FOLDER}/test_moe.py::"
 QUANTIZE_FILE = "quantize/quantize.cuh"
+GROUP_FILE = "quantize/group.cuh"
 GROUPS = f"{FOLDER}/test_gemm_groups.py::"
 GROUPS_FILE = "gemm/groups.cuh"
 PERMUTE_FILE = "moe_permute/permute.cuh"
@@ -18,18 +19,23 @@ MOE_FAULTS = [
     fault("quantize-powers-of-two-round-down", QUANTIZE_FILE,
           "(bits + kFraction) & ~kFraction", "bits & ~kFraction",
           f"{QUANTIZE}test_powers_of_two"),
-    fault("quantize-columns-of-the-next-group", QUANTIZE_FILE,
+    fault("quantize-columns-of-the-next-group", GROUP_FILE,
           "const int end = min((group + 1) * p.group, p.columns);",
           "const int end = p.columns;", f"{QUANTIZE}test_groups -k e4m3"),
-    fault("quantize-rows-behind-the-counts", QUANTIZE_FILE,
+    fault("quantize-rows-behind-the-counts", GROUP_FILE,
           "static_cast<int>(inner) < __ldg", "static_cast<int>(inner) <= __ldg",
           f"{QUANTIZE}test_rows_beyond_the_counts_are_left_alone"),
-    fault("quantize-gate-and-value-change-places", QUANTIZE_FILE,
-          "activate<Config::kGate>(parts[v][i]) * values[v][i]",
-          "activate<Config::kGate>(values[v][i]) * parts[v][i]",
+    fault("quantize-gate-and-value-change-places", GROUP_FILE,
+          "activate<Config::kGate>(x[i]) * value[i]",
+          "activate<Config::kGate>(value[i]) * x[i]",
           f"{QUANTIZE}test_gates -k swiglu"),
     fault("quantize-the-first-turn-alone-has-a-maximum", QUANTIZE_FILE,
           "most = values.most(most);", "", f"{QUANTIZE}test_a_scale_for_each_row -k 17000"),
+    fault("quantize-products-are-not-kept", "quantize/kept.cuh",
+          "if (column < at.columns) keep(values.columns[v], place_of(column));", "",
+          f"{QUANTIZE}test_wide_gates -k 28672"),
+    fault("quantize-copies-are-not-waited-for", "quantize/kept.cuh",
+          "wait_copies<true, 0>();", "", f"{QUANTIZE}test_a_scale_for_each_row -k 17000"),
     fault("route-ties-to-the-higher-number", ROUTE_FILE,
           "index = __reduce_min_sync(~0u, order_of_lane == order ? index_of_lane : ~0u);",
           "index = __reduce_max_sync(~0u, order_of_lane == order ? index_of_lane : 0u);",

@@ -4,7 +4,7 @@ struct Config {
   using Input = kiln::f16;
   using Output = kiln::f8_e5m2;
   static constexpr kiln::Activation kGate = kiln::Activation::silu;
-  static constexpr bool kPowerOfTwo = true, kCounts = true, kTurns = false, kHardware = true;
+  static constexpr bool kPowerOfTwo = true, kCounts = true, kTurns = false, kKeeps = false, kHardware = true;
   static constexpr int kVector = 8, kLanes = 8, kVectors = 2;
 };
 
