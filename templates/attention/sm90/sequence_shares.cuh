@@ -178,10 +178,10 @@ class SequenceShares : TileSize {
       SequenceCosts own = own_;
       if (first > 0 || longest_ == 0) own = measure(first);
       if (first == 0) own_ = own;
-      const SequenceCosts costs = cut(own);
-      all.units += units_of(costs);
-      all.tiles += costs.tiles * columns_.count();
-      all.longest = max(all.longest, own.longest(tile_ends()));
+      const u32 longest = own.longest(tile_ends()), tiles = own.tiles * columns_.count();
+      all.units += longest_ == 0 ? units_of(own) : tiles * pieces_of(longest);
+      all.tiles += tiles;
+      all.longest = max(all.longest, longest);
     }
     return {__reduce_add_sync(~0u, all.units), __reduce_add_sync(~0u, all.tiles),
             __reduce_max_sync(~0u, all.longest)};
@@ -222,12 +222,13 @@ class SequenceShares : TileSize {
     }
   }
 
+  // Requires: tiles are cut one by one. Returns the pieces of each tile of a sequence.
+  __device__ __forceinline__ u32 pieces_of(u32 longest) const {
+    return max(static_cast<u32>(ceil_div(longest, longest_)), 1u);
+  }
   // As longest_ says.
   __device__ __forceinline__ SequenceCosts cut(SequenceCosts costs) const {
-    if (longest_ != 0) {
-      const u32 longest = costs.longest(tile_ends());
-      costs.first = max(static_cast<u32>(ceil_div(longest, longest_)), 1u), costs.slope = 0;
-    }
+    if (longest_ != 0) costs.first = pieces_of(costs.longest(tile_ends())), costs.slope = 0;
     return costs;
   }
 
