@@ -76,8 +76,9 @@ std::vector<Specialization> route_samples(int arch) {
   both.input = DType::bf16, both.bias = DType::bf16;
   return {Specialization(route_template(), arch, 0, base),
           Specialization(route_template(), arch, 0, sigmoid),
-          Specialization(route_template(), arch, 0, half),
-          Specialization(route_template(), arch, 1, both)};
+          Specialization(route_template(), arch, 1, half),
+          Specialization(route_template(), arch, 2, sigmoid),
+          Specialization(route_template(), arch, 3, both)};
 }
 
 }  // namespace

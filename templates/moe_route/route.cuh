@@ -3,7 +3,7 @@
 //   Input, Bias  the dtypes of logits and of bias; an absent bias has any
 //   kScoring     what makes scores of logits
 //   kBias        whether a bias is added to scores, for the choice alone
-//   kExperts     the most experts, a multiple of 32
+//   kExperts     the most experts, 32 times a power of two
 // The launch has route_blocks() CTAs of kRouteThreads threads.
 #pragma once
 #include "/kiln/base/lanes.cuh"
@@ -20,6 +20,20 @@ __device__ __forceinline__ u32 order_of(float x) {
   const u32 order = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
   return x == x ? order : 0xffffffffu;
 }
+__device__ __forceinline__ float of_order(u32 order) {
+  return __uint_as_float(order >> 31 != 0 ? order & 0x7fffffffu : ~order);
+}
+
+// An expert that may be chosen: the larger order comes first, then the smaller number.
+struct Candidate {
+  u32 order;   // of its choice; 0: not to be chosen
+  u32 behind;  // the complement of its number
+
+  __device__ __forceinline__ bool precedes(const Candidate& other) const {
+    const auto key = [](const Candidate& one) { return u64{one.order} << 32 | one.behind; };
+    return key(*this) > key(other);
+  }
+};
 
 // The largest of the warp's numbers, and the least index that has it. A 0 is no candidate.
 struct Winner {
@@ -35,11 +49,12 @@ struct Winner {
 template <class Config>
 struct Candidates {
   static constexpr int kEach = Config::kExperts / 32;
-  static_assert(Config::kExperts % 32 == 0, "moe_route: kExperts must be a multiple of 32");
+  static_assert(Config::kExperts % 32 == 0 && (kEach & (kEach - 1)) == 0,
+                "moe_route: kExperts must be 32 times a power of two");
 
   float scores[kEach];
   float choices[kEach];  // what experts are chosen by
-  u32 orders[kEach];     // of the choices; 0: not to be chosen
+  Candidate candidates[kEach];
 
   __device__ __forceinline__ Candidates(const RouteParams& p, u32 token) {
     const auto* const logits =
@@ -60,7 +75,7 @@ struct Candidates {
       } else if constexpr (Config::kScoring == Scoring::sigmoid) {
         choices[i] = scores[i];
       }
-      orders[i] = expert < p.experts ? order_of(choices[i]) : 0;
+      candidates[i] = {expert < p.experts ? order_of(choices[i]) : 0, ~static_cast<u32>(expert)};
     }
   }
 
@@ -69,25 +84,48 @@ struct Candidates {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int group = (i * 32 + static_cast<int>(threadIdx.x % 32)) / group_size;
-      if (group >= 32 || (groups >> group & 1) == 0) orders[i] = 0;
+      if (group >= 32 || (groups >> group & 1) == 0) candidates[i].order = 0;
     }
   }
 
-  // Takes the best expert of the warp; returns it and its score.
-  __device__ __forceinline__ u32 take(float& score_of_best) {
-    u32 order = 0, at = 0;
+  // Puts the lane's candidates in order, by a bitonic network.
+  __device__ __forceinline__ void sort() {
+#pragma unroll
+    for (int size = 2; size <= kEach; size *= 2) {
+#pragma unroll
+      for (int apart = size / 2; apart > 0; apart /= 2) {
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          if ((i & apart) != 0) continue;
+          Candidate &one = candidates[i], &other = candidates[i + apart];
+          const bool swaps = (i & size) == 0 ? other.precedes(one) : one.precedes(other);
+          const Candidate first = swaps ? other : one;
+          other = swaps ? one : other;
+          one = first;
+        }
+      }
+    }
+  }
+  // Takes the best expert of the warp. Requires: sort() was called.
+  __device__ __forceinline__ u32 take() {
+    const u32 own = ~candidates[0].behind;
+    const Winner winner(candidates[0].order, own);
+    if (winner.index == own) {
+#pragma unroll
+      for (int i = 1; i < kEach; ++i) candidates[i - 1] = candidates[i];
+      candidates[kEach - 1].order = 0;
+    }
+    return winner.index;
+  }
+  // Returns the score of the expert that a lane asks for.
+  __device__ __forceinline__ float score_of(u32 expert) const {
     float score = 0.0f;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (orders[i] > order) order = orders[i], at = i, score = scores[i];
+      const float one = __shfl_sync(~0u, scores[i], expert % 32);
+      if (expert / 32 == i) score = one;
     }
-    const Winner winner(order, at * 32 + threadIdx.x % 32);
-    score_of_best = __shfl_sync(~0u, score, winner.index % 32);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      if (winner.index == i * 32 + threadIdx.x % 32) orders[i] = 0;
-    }
-    return winner.index;
+    return score;
   }
 
  private:
@@ -123,26 +161,28 @@ struct Candidates {
 template <class Config>
 __device__ __forceinline__ u32 best_groups(const RouteParams& p,
                                            const Candidates<Config>& candidates) {
-  __shared__ float of_warps[kRouteThreads / 32][Config::kExperts];
-  float* const choices = of_warps[threadIdx.x / 32];
+  __shared__ u32 of_warps[kRouteThreads / 32][Config::kExperts];
+  u32* const orders = of_warps[threadIdx.x / 32];
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < Candidates<Config>::kEach; ++i) {
-    choices[i * 32 + lane] = candidates.choices[i];
+    orders[i * 32 + lane] = candidates.candidates[i].order;
   }
   __syncwarp();
   const int size = p.experts / p.groups;
   u32 order = 0;
   if (lane < p.groups) {
-    float best = choices[lane * size], second = -KILN_INFINITY;
-    for (int i = 1; i < size; ++i) {
-      const float one = choices[lane * size + i];
-      const bool leads = order_of(one) > order_of(best);
-      const float behind = leads ? best : one;
-      if (order_of(behind) > order_of(second)) second = behind;
-      if (leads) best = one;
+    // Lanes begin at different experts of their groups, which use different banks.
+    u32 best = 0, second = 0;
+    int at = lane % size;
+#pragma unroll 4
+    for (int i = 0; i < size; ++i) {
+      const u32 one = orders[lane * size + at];
+      second = max(second, min(best, one));
+      best = max(best, one);
+      at = at + 1 == size ? 0 : at + 1;
     }
-    order = order_of(Config::kBias && size > 1 ? best + second : best);
+    order = Config::kBias && size > 1 ? order_of(of_order(best) + of_order(second)) : best;
   }
   u32 chosen = 0;
   for (int i = 0; i < p.top_groups; ++i) {
@@ -162,13 +202,14 @@ __device__ __forceinline__ void moe_route(const RouteParams& p) {
   if (p.top_groups < p.groups) {
     candidates.keep(best_groups(p, candidates), p.experts / p.groups);
   }
-  float weight = 0.0f;
+  candidates.sort();
   u32 expert = 0;
   for (int k = 0; k < p.top_k; ++k) {
-    float score;
-    const u32 best = candidates.take(score);
-    if (lane == k) weight = score, expert = best;
+    const u32 best = candidates.take();
+    if (lane == k) expert = best;
   }
+  const float score = candidates.score_of(expert);
+  float weight = lane < p.top_k ? score : 0.0f;
   // So small a number only keeps 0 / 0 away.
   if (p.renormalize) weight /= sum_lanes<32>(weight) + 1e-20f;
   if (lane < p.top_k) {
