@@ -127,8 +127,15 @@ TensorView result_like(const TensorView& q, const TensorView& v, bool quantized)
   return out;
 }
 
-void begin(const TensorView& q, const TensorView& v, const TensorView& plan, bool quantized,
-           PlanProblem& problem) {
+// The same tensor, wherever its memory is.
+TensorView anywhere(TensorView tensor) {
+  tensor.data = nullptr;
+  return tensor;
+}
+
+void begin(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& plan,
+           bool quantized, PlanProblem& problem) {
+  problem.q = anywhere(q), problem.k = anywhere(k), problem.v = anywhere(v);
   problem.out = result_like(q, v, quantized);
   problem.plan = plan;
   problem.attention.makes_plan = true;
@@ -152,23 +159,30 @@ void finish(const AttentionOptions& options, const ContextParallel& context, Pla
 void check_plan(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& plan, const VarlenOptions& options, PlanProblem& problem) {
   check_inputs(q, v, 3, "[tokens, heads, head_dim]");
-  begin(q, v, plan, options.out_scale.given(), problem);
+  begin(q, k, v, plan, options.out_scale.given(), problem);
   problem.varlen = options;
   problem.varlen.plan = problem.plan;
   strip(problem.varlen.attention);
-  check_varlen(q, k, v, problem.out, {}, problem.varlen, problem.attention);
+  check_varlen(problem.q, problem.k, problem.v, problem.out, {}, problem.varlen, problem.attention);
   finish(options.attention, options.context, problem);
 }
 
 void check_plan(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& plan, const KvCacheOptions& options, PlanProblem& problem) {
   check_inputs(q, v, 4, "[batch, len_q, heads, head_dim]");
-  begin(q, v, plan, options.out_scale.given(), problem);
+  begin(q, k, v, plan, options.out_scale.given(), problem);
   problem.kvcache = options;
   problem.kvcache.plan = problem.plan;
   strip(problem.kvcache.attention);
-  check_kvcache(q, k, v, problem.out, {}, problem.kvcache, problem.attention);
+  check_kvcache(problem.q, problem.k, problem.v, problem.out, {}, problem.kvcache,
+                problem.attention);
   finish(options.attention, options.context, problem);
+}
+
+bool are_as_planned(const TensorView& q, const TensorView& k, const TensorView& v,
+                    const TensorView& out) {
+  return have_vectors(q, k, v, out) ||
+         !(has_vectors(anywhere(q)) && has_vectors(anywhere(k)) && has_vectors(anywhere(v)));
 }
 
 void add_plan(const TensorView& plan, const AttentionOptions& options,
@@ -176,7 +190,7 @@ void add_plan(const TensorView& plan, const AttentionOptions& options,
   if (!plan.given() && !problem.makes_plan) [[likely]]
     return;
   problem.plan_seed = seed_of(options);
-  problem.has_plan = true;
+  problem.has_plan = !problem.ignores_plan;
   if (!plan.given()) return;
   const Subject subject{problem.names.op, "plan"};
   check_tensor(subject, plan, problem.device_ordinal);
@@ -188,6 +202,7 @@ void add_plan(const TensorView& plan, const AttentionOptions& options,
   if (sequences.new_keys != 0) {
     throw_value(subject, "must not be given with k_new: append with jit.append_kv before the call");
   }
+  if (problem.ignores_plan) return;
   problem.plan = &plan;
   problem.add_tensor(offsetof(AttentionVarlenParams, plan),
                      {"plan", &plan, problem.makes_plan ? Use::written : Use::read}, 4);

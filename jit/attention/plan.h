@@ -13,8 +13,8 @@ inline constexpr AttentionNames kPlanNames = {.op = "plan_attention"};
 // A call whose launches are planned, not made.
 struct PlanProblem : Problem {
   AttentionProblem attention{kPlanNames};
-  // `attention` refers to these.
-  TensorView plan, out;
+  // `attention` refers to these, of which q, k, v and out are without memory.
+  TensorView plan, q, k, v, out;
   VarlenOptions varlen;
   KvCacheOptions kvcache;
 
@@ -24,7 +24,7 @@ struct PlanProblem : Problem {
   std::int64_t words() const { return attention.plan_words; }
 };
 
-// Fill `problem`, which refers to q, k and v. `plan` may be not given: see most_words(). Throw
+// Fill `problem`. `plan` may be not given: see most_words(). Throw
 // std::invalid_argument or TypeError.
 void check_plan(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& plan, const VarlenOptions& options, PlanProblem& problem);
@@ -43,6 +43,11 @@ double flops_of(const PlanProblem& problem);
 // devices.
 AttentionTraits planner_traits(const AttentionTraits& call);
 
+// A plan is made for tensors of such shapes and strides that begin at multiples of 16 bytes, and
+// for a contiguous out: where a call's do not, it may have another kernel, and looks at all lengths
+// itself.
+bool are_as_planned(const TensorView& q, const TensorView& k, const TensorView& v,
+                    const TensorView& out);
 // A call's plan, if it is given: notes it, and what stands for its masks in the plan's key.
 void add_plan(const TensorView& plan, const AttentionOptions& options,
               const SequenceTensors& sequences, AttentionProblem& problem);

@@ -47,13 +47,28 @@ float checked_scale(Subject subject, std::optional<float> given, std::int64_t he
   return scale;
 }
 
+namespace {
+
+int vector_bytes_of_out(const TensorView& out) {
+  return size_of(out.dtype) == 1 ? kQuantizedOutputBytes : kAttentionVectorBytes;
+}
+
+}  // namespace
+
+bool have_vectors(const TensorView& q, const TensorView& k, const TensorView& v,
+                  const TensorView& out) {
+  return has_vectors(q) && has_vectors(k) && has_vectors(v) &&
+         has_vectors(out, vector_bytes_of_out(out));
+}
+
 void settle_alignment(const TensorView& q, const TensorView& k, const TensorView& v,
                       const TensorView& out, AttentionProblem& problem) {
   AttentionTraits& traits = problem.traits;
-  const int of_out = size_of(out.dtype) == 1 ? kQuantizedOutputBytes : kAttentionVectorBytes;
-  traits.aligned = has_vectors(q) && has_vectors(k) && has_vectors(v) && has_vectors(out, of_out);
-  for (std::size_t i = 0; traits.aligned && i < 4; ++i) {
-    problem.arguments().require_alignment(i, i == kOutNumber ? of_out : kAttentionVectorBytes);
+  traits.aligned = have_vectors(q, k, v, out);
+  if (!traits.aligned || problem.makes_plan) return;
+  for (std::size_t i = 0; i < 4; ++i) {
+    problem.arguments().require_alignment(
+        i, i == kOutNumber ? vector_bytes_of_out(out) : kAttentionVectorBytes);
   }
 }
 

@@ -70,7 +70,10 @@ float checked_scale(Subject subject, std::optional<float> given, std::int64_t he
 // The place of out among the call's tensors.
 inline constexpr int kOutNumber = 3;
 
-// Notes whether q, k, v and out, the call's first tensors, may be read and written by vectors.
+// Whether they may be read and written by vectors.
+bool have_vectors(const TensorView& q, const TensorView& k, const TensorView& v,
+                  const TensorView& out);
+// Notes whether q, k, v and out, the call's first tensors, may be. Who makes a plan touches none.
 void settle_alignment(const TensorView& q, const TensorView& k, const TensorView& v,
                       const TensorView& out, AttentionProblem& problem);
 

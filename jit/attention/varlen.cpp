@@ -181,7 +181,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   set_sizes(problem, keys.rows, k.rank == 4 ? k.shape[0] : 1, p);
   problem.key_tokens = k.rank == 3 ? k.shape[0] : 0;
   set_scales(scales, p);
-  p.plan = static_cast<unsigned*>(sequences.plan.data);
+  if (!problem.ignores_plan) p.plan = static_cast<unsigned*>(sequences.plan.data);
   problem.arguments().set_params(p);
   const CallTensor given_q{problem.names.q, &q, Use::replaceable};
   if (sequences.rotates) {
@@ -225,6 +225,8 @@ void check_call(const TensorView& q, const TensorView& k, const TensorView& v,
   check_results(q, out, lse, scales.out, dim_v, problem);
   if (sequences.rotates) check_rotated(q, out, problem);
   problem.keys = problem.len_kv;
+  problem.ignores_plan =
+      sequences.plan.given() && !problem.makes_plan && !are_as_planned(q, k, v, out);
   set_params(q, k, v, out, lse, sequences, scales, options, problem);
   AttentionTraits& traits = problem.traits;
   traits.byte_queries = is_f8(q.dtype);

@@ -42,8 +42,8 @@ struct ScaleOf {
   throw_value(given.subject(),
               "must have shape [] or [1] (one for all), or [" + size + "]" +
                   (batched ? ", " : " or ") + matrix("") +
-                  (batched ? " or " + matrix(batch + ", ") : "") + " (one for each " +
-                  (is_a ? "row" : "column") + " of " +
+                  (batched ? ", [" + batch + ", " + size + "] or " + matrix(batch + ", ") : "") +
+                  " (one for each " + (is_a ? "row" : "column") + " of " +
                   (!is_a && problem.traits.gate != Gate::none ? "b" : "the output") + "), got " +
                   shape_text(scale));
 }
@@ -72,15 +72,21 @@ bool is_bytes(const ScaleOf& given) { return given.scale.dtype == DType::f8_e8m0
                  shape_text(given.scale));
 }
 
+// Whether a batch may have scales of such an outer extent: of its own, or one for all.
+bool is_batch(const ScaleOf& given, std::int64_t extent) {
+  return given.batched && (extent == given.problem.batch || extent == 1);
+}
+
 // Which dimension of a scale has an entry for each row or column; -1: its shape is none of those.
 int long_dimension(const ScaleOf& given) {
   const TensorView& scale = given.scale;
   const int rank = scale.rank;
   if (rank < 1 || rank > (given.batched ? 3 : 2)) return -1;
+  if (rank == 2 && is_batch(given, scale.shape[0]) && scale.shape[1] == given.size()) return 1;
   const int dimension = rank == 1 || !given.is_a ? rank - 1 : rank - 2;
   if (scale.shape[dimension] != given.size()) return -1;
   if (rank >= 2 && scale.shape[given.is_a ? rank - 1 : rank - 2] != 1) return -1;
-  if (rank == 3 && scale.shape[0] != given.problem.batch) return -1;
+  if (rank == 3 && !is_batch(given, scale.shape[0])) return -1;
   return dimension;
 }
 
@@ -97,11 +103,16 @@ Scale block_form(const ScaleOf& given) {
   const TensorView& scale = given.scale;
   if (!given.given() || !is_f8(given.problem.traits.input)) return Scale::none;
   if (scale.rank != 2 && !(scale.rank == 3 && given.batched)) return Scale::none;
-  if (scale.rank == 3 && scale.shape[0] != given.problem.batch) return Scale::none;
+  if (scale.rank == 3 && !is_batch(given, scale.shape[0])) return Scale::none;
   if (scale.shape[given.group_dimension()] != given.groups()) return Scale::none;
   const std::int64_t extent = scale.shape[given.mn_dimension()];
   if (extent == given.size()) return Scale::groups;
   return !given.is_a && extent == given.blocks() ? Scale::blocks : Scale::none;
+}
+
+// The distance between the scales of a batch, whose outer dimension comes first; 0: all share them.
+std::int64_t batch_stride(const TensorView& scale) {
+  return scale.shape[0] > 1 ? scale.strides[0] : 0;
 }
 
 CheckedScale check_vector(const ScaleOf& given) {
@@ -115,14 +126,15 @@ CheckedScale check_vector(const ScaleOf& given) {
                                      std::to_string(scale.strides[dimension]) +
                                      "; call .contiguous()");
   }
-  return {Scale::vector, scale.rank == 3 && given.problem.batch > 1 ? scale.strides[0] : 0};
+  const bool has_batch = scale.rank == 3 || (scale.rank == 2 && dimension == 1);
+  return {Scale::vector, has_batch ? batch_stride(scale) : 0};
 }
 
 CheckedScale check_blocks(const ScaleOf& given, Scale form) {
   if (form == Scale::none) refuse_block_shape(given);
   const TensorView& scale = given.scale;
-  return {form, scale.rank == 3 && given.problem.batch > 1 ? scale.strides[0] : 0,
-          scale.strides[given.mn_dimension()], scale.strides[given.group_dimension()]};
+  return {form, scale.rank == 3 ? batch_stride(scale) : 0, scale.strides[given.mn_dimension()],
+          scale.strides[given.group_dimension()]};
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ std::int64_t kept_bytes(const QuantizeConfig& config, const QuantizeTraits& trai
                              traits.activation != Activation::none);
 }
 
+bool admits(const QuantizeConfig& config, const QuantizeTraits& traits) {
+  return !config.keeps || traits.vector * size_of(traits.input) >= 4;
+}
+
 int most_kept_bytes(const QuantizeConfig& config, int arch) {
   if (!config.keeps) return 0;
   // Each CTA has some of its own, for the maxima of warps, and 1 KB for the system.
@@ -33,8 +37,7 @@ namespace {
 bool serves(const QuantizeConfig& config, const QuantizeTraits& traits, int arch,
             const QuantizeSize& size) {
   if (config.keeps) {
-    // Copies to shared memory have 4 bytes or more.
-    return traits.vector * size_of(traits.input) >= 4 &&
+    return admits(config, traits) &&
            kept_bytes(config, traits, size.columns) <= most_kept_bytes(config, arch);
   }
   if (config.turns) return true;

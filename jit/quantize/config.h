@@ -36,6 +36,8 @@ struct QuantizeSize {
   std::int64_t groups = 0;   // of all rows
   int sm_count = 0;
 };
+// Whether calls of such traits can have a row: copies to shared memory have 4 bytes or more.
+bool admits(const QuantizeConfig& config, const QuantizeTraits& traits);
 // The last row of the table serves any size. `arch`: an index into arch_table().
 int choose_quantize(const QuantizeTraits& traits, int arch, const QuantizeSize& size);
 // Bytes of shared memory of a CTA that keeps a group of so many columns, and those that it may

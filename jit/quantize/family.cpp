@@ -124,6 +124,7 @@ void settle_quantize(Traits& words, const UserTexts&, int) {
 std::vector<Specialization> quantize_kernels(const Traits& words, int arch, Kernels) {
   std::vector<Specialization> specs;
   for (int row = 0; row < static_cast<int>(quantize_configs().size()); ++row) {
+    if (!admits(quantize_config_at(row), as<QuantizeTraits>(words))) continue;
     specs.emplace_back(quantize_template(), arch, row, as<QuantizeTraits>(words));
   }
   return specs;

@@ -121,6 +121,25 @@ TEST_CASE("gemm: the shape of a scale is its granularity") {
   CHECK(scales({1}, {}) == std::pair{Scale::tensor, Scale::tensor});
 }
 
+TEST_CASE("gemm: scales of a batch may have one dimension less or a batch of 1") {
+  Gemm call;
+  call.a = half({3, 6, 16}), call.b = half({3, 16, 8}), call.out = result({3, 6, 8});
+  const auto strides = [&](const TensorView& a, const TensorView& b) {
+    call.options.scale_a = a, call.options.scale_b = b;
+    call.check();
+    GemmParams params;
+    std::memcpy(&params, call.problem.arguments().bytes().data(), sizeof params);
+    return std::pair{params.scale_a_batch, params.scale_b_batch};
+  };
+  const auto f32 = [](std::initializer_list<std::int64_t> shape) {
+    return half(shape, DType::f32);
+  };
+  CHECK(strides(f32({3, 6}), f32({3, 8})) == std::pair{6ll, 8ll});
+  CHECK(strides(f32({3, 6, 1}), f32({3, 1, 8})) == std::pair{6ll, 8ll});
+  CHECK(strides(f32({1, 6, 1}), f32({1, 1, 8})) == std::pair{0ll, 0ll});
+  CHECK(strides(f32({6, 1}), f32({1, 8})) == std::pair{0ll, 0ll});
+}
+
 TEST_CASE("gemm: other scales are refused in one sentence") {
   Gemm call;
   TensorView& a = call.options.scale_a;
@@ -145,7 +164,7 @@ TEST_CASE("gemm: other scales are refused in one sentence") {
   SECTION("shapes with a batch") {
     call.a = half({3, 6, 16}), call.b = half({3, 16, 8}), call.out = result({3, 6, 8});
     a = half({2, 6, 1}, DType::f32);
-    CHECK(contains(call.error(), "[6], [6, 1] or [3, 6, 1] (one for each row"));
+    CHECK(contains(call.error(), "[6], [6, 1], [3, 6] or [3, 6, 1] (one for each row"));
   }
   SECTION("dtype, memory and strides") {
     a = half({6});

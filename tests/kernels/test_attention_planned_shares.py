@@ -2,14 +2,16 @@
 same bits as those without one, and read it."""
 
 import dataclasses
+import functools
 import math
 
 import grid
 import kiln
 import pytest
 import torch
+from kiln import jit
 from plan_case import bits, check_trap, compare_planned, plan_of, planned_words
-from storage import DEVICE
+from storage import DEVICE, randn
 from varlen_case import VarlenCase
 
 pytestmark = [
@@ -121,3 +123,27 @@ def test_a_plan_of_new_lengths_takes_the_place_of_the_old():
             call.run()
             results.append(bits(call).clone())
         assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("moved", ["q", "k_cache", "v_cache", "out"])
+def test_tensors_that_are_not_aligned_need_no_plan(moved):
+    """A plan knows of no addresses and no out; where these choose another kernel, none is read."""
+    tensors = {
+        "q": randn([2, 33, 4, 64], torch.bfloat16, 1),
+        "k_cache": randn([2, 180, 2, 64], torch.bfloat16, 2),
+        "v_cache": randn([2, 180, 2, 64], torch.bfloat16, 3),
+        "out": randn([2, 33, 4, 64], torch.bfloat16, 4),
+    }
+    step = dict(
+        cache_seqlens=torch.tensor([180, 70], dtype=torch.int32, device=DEVICE), causal=True
+    )
+    inputs = [tensors[name] for name in ("q", "k_cache", "v_cache")]
+    plan = jit.plan_attention(*inputs, **step)
+    wanted = jit.flash_attention_with_kvcache(*inputs, **step)
+    plain = torch.empty(tensors[moved].numel() + 1, dtype=torch.bfloat16, device=DEVICE)[1:]
+    tensors[moved] = plain.view(tensors[moved].shape).copy_(tensors[moved])
+    out = tensors.pop("out")
+    call = functools.partial(jit.flash_attention_with_kvcache, *tensors.values(), out=out, **step)
+    planned = call(plan=plan).clone()
+    assert torch.equal(planned, call())
+    assert (planned.float() - wanted.float()).abs().max() < 0.02

@@ -94,6 +94,17 @@ def test_rows_of_tiles_of_a_group_are_walked_in_groups():
     GroupedCase(sizes=(9 * 128 - 5, 3, 513), n=200, k=64, config=config).check()
 
 
+def test_scales_of_groups_without_a_dimension_of_one():
+    x, w = (randn([3, rows, 128], torch.float32, rows) for rows in (24, 64))
+    (x8, x_scale), (w8, w_scale) = (jit.quantize(one, group=None) for one in (x, w))
+    counts = torch.tensor([3, 0, 24], dtype=torch.int32, device=DEVICE)
+    wanted, out = torch.zeros(2, 3, 24, 64, dtype=torch.bfloat16, device=DEVICE)
+    b = w8.transpose(1, 2)
+    jit.gemm(x8, b, counts=counts, scale_a=x_scale, scale_b=w_scale.transpose(1, 2), out=wanted)
+    jit.gemm(x8, b, counts=counts, scale_a=x_scale[..., 0], scale_b=w_scale[..., 0], out=out)
+    assert torch.equal(out, wanted) and wanted[2].any()
+
+
 def test_offsets_and_counts_that_lie_outside_are_clamped():
     """No content of the array makes the kernel read or write elsewhere: the emulated device and
     memcheck would tell."""

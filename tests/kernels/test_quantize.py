@@ -191,6 +191,15 @@ def test_no_shape_compiles_after_prewarming():
             QuantizeCase((rows, columns), group=group, out_storage="plain").check()
 
 
+def test_single_halves_have_no_kernels_that_keep_them():
+    """Copies to shared memory have 4 bytes or more."""
+    for dtype, kernels in (("bfloat16", 9), ("float32", 11)):
+        report = kiln.prewarm({"op": "quantize", "vector": 1, "dtype": dtype}, arch(), check=True)
+        assert report["total"] == kernels
+    with pytest.raises(ValueError, match="not a row of the config table"):
+        kiln.inspect({"op": "quantize", "vector": 1, "lanes": 256, "keeps": True}, arch())
+
+
 def zeros(*shape, dtype=torch.float32):
     return torch.zeros(shape, dtype=dtype, device=DEVICE)
 

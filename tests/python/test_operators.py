@@ -283,6 +283,12 @@ def test_fake_tensors_give_fake_results():
             kiln.explain("flash_attention", q, q, q)
 
 
+def test_fake_results_of_no_columns():
+    with FakeTensorMode():
+        out, scale = jit.quantize(torch.empty(3, 0), group=None)
+        assert out.shape == scale.shape == (3, 0)
+
+
 def test_what_requires_grad_is_refused_while_tracing(block):
     q = randn(1, 8, 4, 64).requires_grad_()
     x = randn(1, 8, 64)

@@ -265,7 +265,7 @@ typedef struct kiln_gemm_options {
   const kiln_tensor* bias;     /* [n] or [batch, 1, n] */
   const kiln_tensor* residual; /* like out */
   const kiln_tensor* scale_a;  /* f32, read by the kernel: [] or [1] for all outputs, [m] or [m, 1]
-                                  for each row; with a batch also [batch, m, 1] */
+                                  for each row; with a batch also [batch, m] or [batch, m, 1] */
   const kiln_tensor* scale_b;  /* likewise: [] or [1]; [n] or [1, n] for each column */
   const float* alpha;          /* NULL = 1 */
   const char* epilogue;        /* a C++ expression of acc, bias, residual, row, col, batch, m, n: it

@@ -48,11 +48,11 @@ struct GemmOptions {
   Gate gate = Gate::none;
   float alpha = 1.0f;
   // The sum is multiplied by these f32 factors and by alpha. scale_a is [] or [1] for all outputs,
-  // or [m], [m, 1] or [batch, m, 1] with one for each row. The kernel reads them, so the call does
-  // not wait for their values.
+  // or [m], [m, 1], [batch, m] or [batch, m, 1] with one for each row, where the batch may be 1.
+  // The kernel reads them, so the call does not wait for their values.
   TensorView scale_a{};
-  TensorView scale_b{};     // likewise: [] or [1], or [n], [1, n] or [batch, 1, n] for each column
-                            // or, of f8 inputs, both are scales of blocks: see gemm()
+  TensorView scale_b{};     // likewise: [] or [1], or [n], [1, n], [batch, n] or [batch, 1, n] for
+                            // columns or, of f8 inputs, both are scales of blocks: see gemm()
   bool allow_tf32 = false;  // required for f32 inputs
   // For f8 inputs: keeps the sums over all of K in the tensor cores, which have about 14 bits.
   // Without it, the sums are added up in f32 after every 128 of K.
@@ -106,7 +106,8 @@ struct GemmOptions {
 // kernel may read it. Offsets and counts are read on the device, where they are clamped to a's
 // rows; no content of theirs compiles a kernel, and a captured graph may be replayed with others.
 // Groups may be empty and begin anywhere. a must be contiguous along k. A bias may be [groups, n],
-// scale_a is as a without k, and scale_b may have the groups first: [groups, 1, n] or of blocks.
+// scale_a is as a without k, and scale_b may have the groups first: [groups, n], [groups, 1, n] or
+// of blocks.
 void gemm(const TensorView& a, const TensorView& b, const TensorView& out,
           const GemmOptions& options = {}, void* stream = nullptr);
 Status try_gemm(const TensorView& a, const TensorView& b, const TensorView& out,

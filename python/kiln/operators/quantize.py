@@ -31,7 +31,8 @@ def scale_out(
     """One number for each group of columns."""
     columns = x.shape[-1] if activation is None else x.shape[-1] // 2
     size = columns if group is None else group
-    shape = (*x.shape[:-1], (columns + size - 1) // size)
+    groups = 0 if columns == 0 else (columns + size - 1) // size
+    shape = (*x.shape[:-1], groups)
     if scale_layout == "row" or x.dim() == 1:
         return x.new_empty(shape, dtype=torch.float32)
     stored = (*shape[:-2], shape[-1], shape[-2])
