@@ -78,6 +78,9 @@ CALLS = [
     (scored(lambda s, q, kv: s + torch.zeros(1, 1, 1, 1, 1, 1)[q, 0, 0, 0, 0, 0]), TypeError,
      "reads a tensor of 6 dimensions; at most 5 are read"),
     (scored(lambda s, q, kv: (s, q)), TypeError, "score_mod must return a scalar tensor, got tupl"),
+    (lambda: call(lambda s, q, kv: s), TypeError, "score_mod must take (score, b, h, q_idx, "
+     "kv_idx), got one that takes (s, q, kv)"),
+    (lambda: call(mask_mod=lambda q, kv: q >= kv), TypeError, "mask_mod must take (b, h, q_idx, "),
     (scored(lambda s, q, kv: s + PARAMETER[0]), ValueError, "a tensor that score_mod or mask_mod "
      "reads requires grad, and Kiln computes the forward pass only"),
     (scored(lambda s, q, kv: s + sum(t[0] for t in MANY)), TypeError, "read 9 tensors, and at mos"),

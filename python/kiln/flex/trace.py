@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +57,22 @@ def trace(
     return Traced(logits, mask, tracer)
 
 
+def _check_parameters(what: str, function: Callable[..., Any]) -> None:
+    names = (*(("score",) if what == "score_mod" else ()), *PLACES)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some callables of C do not say
+        return
+    try:
+        signature.bind(*names)
+    except TypeError:
+        raise TypeError(
+            f"flex_attention: {what} must take ({', '.join(names)}), got one that takes {signature}"
+        ) from None
+
+
 def _call(tracer: Tracer, what: str, function: Callable[..., Any], first: tuple[Any, ...]) -> Node:
+    _check_parameters(what, function)
     tracer.what = what
     places = [
         Symbol(tracer, Node(name, torch.int32, low=0), argument)
