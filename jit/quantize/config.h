@@ -30,7 +30,7 @@ struct QuantizeConfig {
 std::span<const QuantizeConfig> quantize_configs();
 std::string tile_name(const QuantizeConfig& config);  // "8x2", "256x1 kept", "512x4 in turns"
 
-// What decides about the row. Every row has the same results, to the last bit.
+// This decides about the row. Every row has the same results, to the last bit.
 struct QuantizeSize {
   std::int64_t columns = 0;  // of a group
   std::int64_t groups = 0;   // of all rows

@@ -53,19 +53,19 @@ struct Candidates {
                 "moe_route: kExperts must be 32 times a power of two");
 
   float scores[kEach];
-  float choices[kEach];  // what experts are chosen by
-  Candidate candidates[kEach];
+  Candidate of_lane[kEach];
 
   __device__ __forceinline__ Candidates(const RouteParams& p, u32 token) {
     const auto* const logits =
         static_cast<const typename Config::Input*>(p.logits) + token * p.logits_row;
     const int lane = threadIdx.x % 32;
+    float choices[kEach];  // what experts are chosen by: logits, then scores if these are used
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int expert = i * 32 + lane;
       choices[i] = expert < p.experts ? to_float(logits[expert]) : -KILN_INFINITY;
     }
-    score(p);
+    score(p, choices);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int expert = i * 32 + lane;
@@ -75,7 +75,7 @@ struct Candidates {
       } else if constexpr (Config::kScoring == Scoring::sigmoid) {
         choices[i] = scores[i];
       }
-      candidates[i] = {expert < p.experts ? order_of(choices[i]) : 0, ~static_cast<u32>(expert)};
+      of_lane[i] = {expert < p.experts ? order_of(choices[i]) : 0, ~static_cast<u32>(expert)};
     }
   }
 
@@ -84,7 +84,7 @@ struct Candidates {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int group = (i * 32 + static_cast<int>(threadIdx.x % 32)) / group_size;
-      if (group >= 32 || (groups >> group & 1) == 0) candidates[i].order = 0;
+      if (group >= 32 || (groups >> group & 1) == 0) of_lane[i].order = 0;
     }
   }
 
@@ -97,7 +97,7 @@ struct Candidates {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) {
           if ((i & apart) != 0) continue;
-          Candidate &one = candidates[i], &other = candidates[i + apart];
+          Candidate &one = of_lane[i], &other = of_lane[i + apart];
           const bool swaps = (i & size) == 0 ? other.precedes(one) : one.precedes(other);
           const Candidate first = swaps ? other : one;
           other = swaps ? one : other;
@@ -108,12 +108,12 @@ struct Candidates {
   }
   // Takes the best expert of the warp. Requires: sort() was called.
   __device__ __forceinline__ u32 take() {
-    const u32 own = ~candidates[0].behind;
-    const Winner winner(candidates[0].order, own);
+    const u32 own = ~of_lane[0].behind;
+    const Winner winner(of_lane[0].order, own);
     if (winner.index == own) {
 #pragma unroll
-      for (int i = 1; i < kEach; ++i) candidates[i - 1] = candidates[i];
-      candidates[kEach - 1].order = 0;
+      for (int i = 1; i < kEach; ++i) of_lane[i - 1] = of_lane[i];
+      of_lane[kEach - 1].order = 0;
     }
     return winner.index;
   }
@@ -129,16 +129,15 @@ struct Candidates {
   }
 
  private:
-  // The choices hold logits.
-  __device__ __forceinline__ void score(const RouteParams& p) {
+  __device__ __forceinline__ void score(const RouteParams& p, const float (&logits)[kEach]) {
     if constexpr (Config::kScoring == Scoring::sigmoid) {
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) scores[i] = 1.0f / (1.0f + expf(-choices[i]));
+      for (int i = 0; i < kEach; ++i) scores[i] = 1.0f / (1.0f + expf(-logits[i]));
       return;
     }
-    float most = choices[0];
+    float most = logits[0];
 #pragma unroll
-    for (float choice : choices) most = fmaxf(most, choice);
+    for (float logit : logits) most = fmaxf(most, logit);
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) {
       most = fmaxf(most, __shfl_xor_sync(~0u, most, mask));
@@ -147,7 +146,7 @@ struct Candidates {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int expert = i * 32 + threadIdx.x % 32;
-      scores[i] = expert < p.experts ? expf(choices[i] - most) : 0.0f;
+      scores[i] = expert < p.experts ? expf(logits[i] - most) : 0.0f;
       sum += scores[i];
     }
     const float share = 1.0f / sum_lanes<32>(sum);
@@ -166,7 +165,7 @@ __device__ __forceinline__ u32 best_groups(const RouteParams& p,
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < Candidates<Config>::kEach; ++i) {
-    orders[i * 32 + lane] = candidates.candidates[i].order;
+    orders[i * 32 + lane] = candidates.of_lane[i].order;
   }
   __syncwarp();
   const int size = p.experts / p.groups;

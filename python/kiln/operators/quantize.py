@@ -30,8 +30,7 @@ def scale_out(
 ) -> Any:
     """One number for each group of columns."""
     columns = x.shape[-1] if activation is None else x.shape[-1] // 2
-    size = columns if group is None else group
-    groups = 0 if columns == 0 else (columns + size - 1) // size
+    groups = min(columns, 1) if group is None else (columns + group - 1) // group
     shape = (*x.shape[:-1], groups)
     if scale_layout == "row" or x.dim() == 1:
         return x.new_empty(shape, dtype=torch.float32)
