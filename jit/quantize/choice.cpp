@@ -6,10 +6,9 @@
 namespace kiln {
 
 std::string tile_name(const QuantizeConfig& config) {
-  return std::to_string(config.lanes) + "x" + std::to_string(config.vectors) +
-         (config.keeps   ? " kept"
-          : config.turns ? " in turns"
-                         : "");
+  std::string name = std::to_string(config.lanes) + "x" + std::to_string(config.vectors);
+  if (config.cluster > 1) name += " cluster " + std::to_string(config.cluster);
+  return name + (config.keeps ? " kept" : config.turns ? " in turns" : "");
 }
 
 std::int64_t kept_bytes(const QuantizeConfig& config, const QuantizeTraits& traits,
@@ -19,7 +18,8 @@ std::int64_t kept_bytes(const QuantizeConfig& config, const QuantizeTraits& trai
                              traits.activation != Activation::none);
 }
 
-bool admits(const QuantizeConfig& config, const QuantizeTraits& traits) {
+bool admits(const QuantizeConfig& config, const QuantizeTraits& traits, int arch) {
+  if (config.cluster > 1 && arch_table()[static_cast<std::size_t>(arch)].number < 90) return false;
   return !config.keeps || traits.vector * size_of(traits.input) >= 4;
 }
 
@@ -36,18 +36,22 @@ namespace {
 
 bool serves(const QuantizeConfig& config, const QuantizeTraits& traits, int arch,
             const QuantizeSize& size) {
+  if (!admits(config, traits, arch)) return false;
   if (config.keeps) {
-    return admits(config, traits) &&
-           kept_bytes(config, traits, size.columns) <= most_kept_bytes(config, arch);
+    return kept_bytes(config, traits, size.columns) <= most_kept_bytes(config, arch);
   }
   if (config.turns) return true;
   if (size.columns > static_cast<std::int64_t>(config.accesses()) * traits.vector) return false;
-  const bool few = quantize_blocks(size.groups, config.lanes) <= size.sm_count;
+  const bool gated = traits.activation != Activation::none;
+  const bool few = quantize_blocks(size.groups, config.lanes, config.cluster) <=
+                   (config.cluster > 1 ? 2 : 1) * size.sm_count;
   switch (config.calls) {
     case QuantizeCalls::few:
       return few;
     case QuantizeCalls::few_or_without_gates:
-      return few || traits.activation == Activation::none;
+      return few || !gated;
+    case QuantizeCalls::few_with_gates:
+      return few && gated;
     case QuantizeCalls::all:
       break;
   }
@@ -71,7 +75,8 @@ void resolve(QuantizeProblem& problem, const runtime::Device& device, bool) {
   const QuantizeConfig& config = quantize_configs()[static_cast<std::size_t>(row)];
   Step& step = problem.recipe.first();
   step.spec = Specialization(quantize_template(), arch, row, problem.traits);
-  step.blocks = grid_of(quantize_blocks(groups, config.lanes));
+  step.blocks = grid_of(quantize_blocks(groups, config.lanes, config.cluster));
+  step.cluster = static_cast<unsigned>(config.cluster);
   step.shared_bytes = static_cast<unsigned>(kept_bytes(config, problem.traits, problem.group));
 }
 

@@ -75,11 +75,15 @@ constexpr Field kQuantizeRowFields[] = {
     {.name = "lanes",
      .kind = FieldKind::integer,
      .offset = offsetof(QuantizeConfig, lanes),
-     .help = "threads that share a group of columns"},
+     .help = "threads that share a group of columns, in each thread block of its cluster"},
     {.name = "vectors",
      .kind = FieldKind::integer,
      .offset = offsetof(QuantizeConfig, vectors),
      .help = "accesses of each of them at a time"},
+    {.name = "cluster",
+     .kind = FieldKind::integer,
+     .offset = offsetof(QuantizeConfig, cluster),
+     .help = "thread blocks that share a group of columns"},
     {.name = "turns",
      .kind = FieldKind::flag,
      .offset = offsetof(QuantizeConfig, turns),
@@ -124,7 +128,7 @@ void settle_quantize(Traits& words, const UserTexts&, int) {
 std::vector<Specialization> quantize_kernels(const Traits& words, int arch, Kernels) {
   std::vector<Specialization> specs;
   for (int row = 0; row < static_cast<int>(quantize_configs().size()); ++row) {
-    if (!admits(quantize_config_at(row), as<QuantizeTraits>(words))) continue;
+    if (!admits(quantize_config_at(row), as<QuantizeTraits>(words), arch)) continue;
     specs.emplace_back(quantize_template(), arch, row, as<QuantizeTraits>(words));
   }
   return specs;

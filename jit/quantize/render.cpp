@@ -41,7 +41,8 @@ std::string render_quantize(const Specialization& spec, const UserTexts&) {
        << ", kCounts = " << boolean(traits.counts) << ", kTurns = " << boolean(config.turns)
        << ", kKeeps = " << boolean(config.keeps) << ", kHardware = " << boolean(hardware) << ";\n"
        << "  static constexpr int kVector = " << static_cast<int>(traits.vector)
-       << ", kLanes = " << config.lanes << ", kVectors = " << config.vectors << ";\n"
+       << ", kLanes = " << config.lanes << ", kCluster = " << config.cluster
+       << ", kVectors = " << config.vectors << ";\n"
        << (traits.byte_scales ? "  static constexpr bool kByteScales = true;\n" : "") << "};\n\n"
        << "extern \"C\" __global__ void\n__launch_bounds__(kiln::quantize_threads(Config::kLanes), "
           "1)\n"

@@ -2,6 +2,7 @@
 // each dtype and option once.
 #include "jit/quantize/samples.h"
 
+#include "jit/quantize/config.h"
 #include "jit/quantize/family.h"
 #include "jit/quantize/problem.h"
 
@@ -18,15 +19,19 @@ std::vector<Specialization> quantize_samples(int arch) {
   bytes.power_of_two = bytes.byte_scales = true;
   std::vector<Specialization> specs;
   const auto add = [&](int row, const QuantizeTraits& traits) {
+    if (!admits(quantize_configs()[static_cast<std::size_t>(row)], traits, arch)) return;
     specs.emplace_back(quantize_template(), arch, row, traits);
   };
   add(0, base), add(0, masked), add(0, quads);
   add(1, gated), add(2, bytes), add(3, quads), add(4, masked);
   add(5, base), add(6, gated), add(6, single);
-  add(7, base), add(7, bytes);
-  add(8, base), add(8, gated), add(8, other), add(8, quads);
-  add(9, masked), add(9, quad_gates);
-  add(10, gated), add(10, single);
+  add(7, gated), add(7, quad_gates);
+  add(8, base), add(8, bytes);
+  add(9, base), add(9, other), add(9, single);
+  add(10, masked);
+  add(11, base), add(11, gated), add(11, other), add(11, quads);
+  add(12, masked), add(12, quad_gates);
+  add(13, gated), add(13, single);
   return specs;
 }
 

@@ -58,6 +58,7 @@ const PyGetSetDef* c_getter(PyObject* type, const char* name) {
 }
 
 [[noreturn]] void refuse_subclass(PyObject* object, const std::string& module, Subject subject) {
+  if (is_in_package(module, "torch.nested")) throw_type(subject, kNestedTensor);
   const std::string message = std::string(subject.op) + ": " + subject.argument + " is a " +
                               type_name(object) +
                               ", a subclass of torch.Tensor that may not own plain memory; pass a "

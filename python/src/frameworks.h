@@ -51,6 +51,11 @@ std::string type_name(PyObject* object);
 // Throws TypeError, naming the cure, for what is no tensor.
 Framework framework_of(PyObject* object, Subject subject);
 
+// What is said of nested tensors, jagged ones and others.
+inline constexpr const char* kNestedTensor =
+    "is a nested tensor, which no operation takes; give attention its rows packed, with their "
+    "cu_seqlens (jit.flash_attention_varlen)";
+
 // Whether PyTorch records what gradients need. Called only with a tensor of PyTorch's in hand.
 bool grad_is_enabled();
 // Whether a tensor of PyTorch's requires grad.

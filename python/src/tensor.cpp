@@ -50,6 +50,24 @@ void read_by_export(Framework& framework) {
   framework.transport = framework.is_torch ? Transport::torch : Transport::dlpack;
 }
 
+// Why a tensor has none, and what to give instead, where its framework's own words would not help.
+std::string without_memory(const TensorArgument& argument) {
+  const auto is = [&](const char* name) {
+    const py::handle object(argument.object);
+    return argument.framework.is_torch &&
+           py::getattr(object, name, py::bool_(false)).is(py::bool_(true));
+  };
+  const std::string said = take_python_error_text();
+  if (is("is_nested")) return kNestedTensor;
+  if (is("is_sparse") || is("is_sparse_csr")) {
+    return "is a sparse tensor, which no operation takes; give its to_dense()";
+  }
+  if (is("is_meta")) {
+    return "is on the meta device and has no numbers; give a tensor on a GPU or on the CPU";
+  }
+  return "has no plain memory that could be read: " + said;
+}
+
 PlacedTensor placed(const TensorArgument& argument) {
   return {argument.name, argument.framework.transport == Transport::numpy};
 }
@@ -198,8 +216,7 @@ void TensorIntake::read_one(TensorArgument& argument) {
 void TensorIntake::read_exchange(TensorArgument& argument) {
   DlTensor tensor;
   if (argument.framework.api->tensor_from_object(argument.object, &tensor) != 0) {
-    throw_type({op_, argument.name},
-               "has no plain memory that could be read: " + take_python_error_text());
+    throw_type({op_, argument.name}, without_memory(argument));
   }
   place_.set_view(placed(argument), tensor, argument.view);
 }

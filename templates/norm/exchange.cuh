@@ -3,21 +3,10 @@
 #pragma once
 #include "/kiln/base/copy.cuh"
 #include "/kiln/norm/lane.cuh"
+#include "/kiln/sm90/send.cuh"
 #include "/kiln/sm90/warpgroup.cuh"
 
 namespace kiln {
-
-// Stores to the same shared address in a CTA of the cluster, which may be the calling CTA.
-__device__ __forceinline__ void store_shared_of(u32 cta, u32 address, const float4& quad) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "st.shared::cluster.v4.f32 [there], {%2, %3, %4, %5};\n"
-      "}" ::"r"(address),
-      "r"(cta), "f"(quad.x), "f"(quad.y), "f"(quad.z), "f"(quad.w)
-      : "memory");
-}
 
 // Returns the CTA's rank among the CTAs that share a row.
 template <class Config>

@@ -11,9 +11,11 @@ namespace kiln {
 template <class Config>
 struct QuantizeShape {
   static constexpr int kLanes = Config::kLanes;
+  static constexpr int kCluster = Config::kCluster;
   static constexpr int kThreads = quantize_threads(kLanes);
-  static constexpr int kTeams = kThreads / kLanes;        // that have groups of their own
-  static constexpr int kStep = kLanes * Config::kVector;  // between a thread's accesses
+  static constexpr int kTeams = kThreads / kLanes;  // that have groups of their own
+  // Between a thread's accesses.
+  static constexpr int kStep = kCluster * kLanes * Config::kVector;
   static constexpr int kTurn = kStep * Config::kVectors;  // columns of a group at a time
   static constexpr bool kIsWarp = kLanes <= 32;
 
@@ -25,6 +27,8 @@ struct QuantizeShape {
       "quantize: kLanes must be a power of two up to 32, or a multiple of 32 from 256 on");
   static_assert(!Config::kKeeps || (Config::kTurns && kTeams == 1),
                 "quantize: kKeeps needs kTurns, and a group for each CTA");
+  static_assert(kCluster == 1 || (kCluster <= 8 && kTeams == 1 && !Config::kTurns),
+                "quantize: a cluster of up to 8 CTAs shares one group, which its registers hold");
   static_assert(Config::kVector >= 1 && Config::kVector <= 8 &&
                     (Config::kVector & (Config::kVector - 1)) == 0,
                 "quantize: kVector must be a power of two up to 8");

@@ -33,10 +33,11 @@ constexpr float kQuantizeFloor = 1e-4f;  // the least maximum that a group count
 // Threads of a CTA whose groups of `lanes` threads share a group of columns.
 constexpr int quantize_threads(int lanes) { return lanes < 256 ? 256 : lanes; }
 
-// The launch has so many CTAs for its groups of columns, each of which `lanes` threads share.
-constexpr long long quantize_blocks(long long groups, int lanes) {
+// The launch has so many CTAs for its groups of columns, each of which `lanes` threads share, or so
+// many of each CTA of a cluster.
+constexpr long long quantize_blocks(long long groups, int lanes, int cluster) {
   const int of_block = quantize_threads(lanes) / lanes;
-  return (groups + of_block - 1) / of_block;
+  return (groups + of_block - 1) / of_block * cluster;
 }
 
 // Bytes of dynamic shared memory of a CTA whose `lanes` threads keep `columns` columns: elements of

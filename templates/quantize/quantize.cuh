@@ -11,17 +11,21 @@
 //                    and their rows follow each other, at multiples of kVector of their own
 //                    elements or of 16 bytes, whichever is less
 //   kLanes           threads that share a group: a power of two up to 32, or a multiple of 32
+//   kCluster         CTAs that share a group, with kLanes threads each; more than 1 from sm_90 on,
+//                    without kTurns
 //   kVectors         accesses of a thread that are in registers at a time
 //   kTurns           whether a group may have more than kLanes * kVectors accesses, which are then
 //                    taken in turns
 //   kKeeps           only with kTurns, accesses of 4 bytes or more, and one group for each CTA:
 //                    whether shared memory has room for a group. Else x is read twice
 //   kHardware        whether the arch converts to 8-bit floats by an instruction
-// The launch has quantize_blocks() CTAs of quantize_threads() threads and, with kKeeps,
-// quantize_kept_bytes() of dynamic shared memory.
+// The launch has quantize_blocks() CTAs of quantize_threads() threads, in clusters, and, with
+// kKeeps, quantize_kept_bytes() of dynamic shared memory.
 #pragma once
 #include "/kiln/quantize/group.cuh"
 #include "/kiln/quantize/kept.cuh"
+#include "/kiln/sm90/send.cuh"
+#include "/kiln/sm90/warpgroup.cuh"
 
 namespace kiln {
 
@@ -44,6 +48,24 @@ __device__ __forceinline__ float most_of_lanes(float most) {
   return most;
 }
 
+// Returns the maximum over the CTAs that share a group. All threads of the cluster have arrived
+// there before, and call it once.
+template <class Config>
+__device__ __forceinline__ float most_of_cluster(float most, u32 rank) {
+  constexpr int kCluster = QuantizeShape<Config>::kCluster;
+  if constexpr (kCluster > 1) {
+    __shared__ float of_ctas[kCluster];
+    wait_for_cluster();  // a CTA's shared memory may be written only while that CTA runs
+    if (threadIdx.x < kCluster) {
+      store_shared_of(threadIdx.x, shared_address(of_ctas + rank), most);
+    }
+    sync_cluster();
+#pragma unroll
+    for (float one : of_ctas) most = fmaxf(most, one);
+  }
+  return most;
+}
+
 template <class Config>
 __device__ __forceinline__ float scale_of(float most) {
   using Output = typename Config::Output;
@@ -61,8 +83,14 @@ __device__ __forceinline__ float scale_of(float most) {
 template <class Config>
 __device__ __forceinline__ void quantize_groups(const QuantizeParams& p) {
   using Shape = QuantizeShape<Config>;
-  const int lane = threadIdx.x % Shape::kLanes;
-  const u32 number = blockIdx.x * Shape::kTeams + threadIdx.x / Shape::kLanes;
+  constexpr bool kShares = Shape::kCluster > 1;
+  u32 rank = 0;
+  if constexpr (kShares) {
+    rank = cluster_rank();
+    arrive_at_cluster();
+  }
+  const int lane = rank * Shape::kLanes + threadIdx.x % Shape::kLanes;
+  const u32 number = blockIdx.x / Shape::kCluster * Shape::kTeams + threadIdx.x / Shape::kLanes;
   const ColumnGroup<Config> at = group_at<Config>(p, number, lane);
   const auto for_each_turn = [&](const auto& use) {
     if constexpr (Config::kTurns) {
@@ -82,7 +110,8 @@ __device__ __forceinline__ void quantize_groups(const QuantizeParams& p) {
     }
     most = values.most(most);
   });
-  const float scale = scale_of<Config>(most_of_lanes<Config>(most));
+  most = most_of_cluster<Config>(most_of_lanes<Config>(most), rank);
+  const float scale = scale_of<Config>(most);
   const GroupDivisor divisor(scale);
   if (at.exists && lane == 0) {
     if constexpr (kByteScales<Config>) {

@@ -1,4 +1,4 @@
-// Writes to the shared memory of another CTA of the cluster that a barrier there counts (sm_90).
+// Writes to the shared memory of another CTA of the cluster (sm_90).
 #pragma once
 #include "/kiln/sm90/mbarrier.cuh"
 
@@ -9,6 +9,18 @@ __device__ __forceinline__ u32 shared_address_in(u32 cta, u32 address) {
   u32 there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(cta));
   return there;
+}
+
+// Store to the same shared address in a CTA of the cluster, which may be the calling CTA.
+__device__ __forceinline__ void store_shared_of(u32 cta, u32 address, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(shared_address_in(cta, address)), "f"(value)
+               : "memory");
+}
+__device__ __forceinline__ void store_shared_of(u32 cta, u32 address, const float4& quad) {
+  asm volatile(
+      "st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address_in(cta, address)),
+      "f"(quad.x), "f"(quad.y), "f"(quad.z), "f"(quad.w)
+      : "memory");
 }
 
 // Writes 16 bytes, which the barrier then counts as those of a copy. Both addresses are those of

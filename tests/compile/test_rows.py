@@ -30,7 +30,7 @@ TILE = {
     "moe_route": ("experts",),
     "moe_permute": ("launch",),
     "moe_unpermute": (),
-    "quantize": ("lanes", "vectors", "turns"),
+    "quantize": ("lanes", "vectors", "cluster", "turns"),
     "plan_attention": ("pieces",),
     "bound_elements": (),
     "copy_keys": (),

@@ -60,7 +60,8 @@ void KernelCase::make_quantize(int size) {
   step.spec = spec_;
   step.shared_bytes = static_cast<unsigned>(kept_bytes(config, traits, group));
   step.blocks =
-      static_cast<unsigned>(quantize_blocks(static_cast<long long>(call.rows) * 3, config.lanes));
+      static_cast<unsigned>(quantize_blocks(static_cast<long long>(call.rows) * 3, config.lanes, config.cluster));
+  step.cluster = static_cast<unsigned>(config.cluster);
   recipe_ = call.recipe;
   std::vector<double> codes, scales;
   const auto width = static_cast<std::size_t>(gated ? 2 * columns : columns);

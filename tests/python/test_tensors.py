@@ -301,4 +301,11 @@ def test_torch_subclasses():
 
 
 def test_tensors_without_memory():
-    refuses(TypeError, "no plain memory", torch.empty(SHAPE, dtype=torch.float16, device="meta"))
+    meta = torch.empty(SHAPE, dtype=torch.float16, device="meta")
+    refuses(TypeError, "is on the meta device and has no numbers; give a tensor on a GPU", meta)
+    sparse = torch.ones(SHAPE, dtype=torch.float16).to_sparse()
+    refuses(TypeError, "is a sparse tensor, which no operation takes; give its to_dense()", sparse)
+    rows = [torch.ones(SHAPE[1:], dtype=torch.float16)] * 2
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor(rows, layout=layout)
+        refuses(TypeError, "is a nested tensor, which no operation takes; give attention", nested)

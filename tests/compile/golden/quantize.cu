@@ -5,7 +5,7 @@ struct Config {
   using Output = kiln::f8_e5m2;
   static constexpr kiln::Activation kGate = kiln::Activation::silu;
   static constexpr bool kPowerOfTwo = true, kCounts = true, kTurns = false, kKeeps = false, kHardware = true;
-  static constexpr int kVector = 8, kLanes = 8, kVectors = 2;
+  static constexpr int kVector = 8, kLanes = 8, kCluster = 1, kVectors = 2;
 };
 
 extern "C" __global__ void
