@@ -67,6 +67,15 @@ KILN_SAME(KILN_CUDA, DeviceType::cuda);
 static_assert(KILN_MAX_RANK == kMaxRank);
 #undef KILN_SAME
 
+// Between the dtypes that callers may give is one that only Kiln's own tensors have.
+DType dtype_of(Subject subject, std::int32_t value) {
+  const bool is_own = value == static_cast<std::int32_t>(DType::u64);
+  if (value >= 0 && value <= KILN_F8_E8M0 && !is_own) return static_cast<DType>(value);
+  throw_value({subject.op, (subject.name + std::string(".dtype")).c_str()},
+              "must be one of the values that kiln/c.h lists, 0 to 11 and 13, got " +
+                  std::to_string(value));
+}
+
 }  // namespace
 
 TensorView view_of(const char* op, const char* name, const kiln_tensor* tensor) {
@@ -80,7 +89,7 @@ TensorView view_of(const char* op, const char* name, const kiln_tensor* tensor) 
     throw_type({op, name}, "has no dtype; set it, or pass NULL for a tensor that is not given");
   }
   view.data = tensor->data;
-  view.dtype = enum_of({op, name}, tensor->dtype, DType::i8, ".dtype");
+  view.dtype = dtype_of({op, name}, tensor->dtype);
   view.device_type = enum_of({op, name}, tensor->device_type, DeviceType::cuda, ".device_type");
   view.device_ordinal = tensor->device_ordinal;
   return view;

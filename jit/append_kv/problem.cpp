@@ -228,6 +228,9 @@ void check_append_kv(const TensorView& key, const TensorView& value, const Tenso
   if (!std::isfinite(options.eps)) {
     throw_value({problem.op, "eps"}, "must be a finite number, got " + number_text(options.eps));
   }
+  if (options.eps < 0) {
+    throw_value({problem.op, "eps"}, "must not be negative, got " + number_text(options.eps));
+  }
   set_append_arguments({key, value, k_cache, v_cache, slot_mapping, options}, problem);
   check_overlaps(problem);
 }

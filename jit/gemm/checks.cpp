@@ -184,24 +184,13 @@ CheckedScales check_scales(const GemmOptions& options, const GemmProblem& proble
 
 bool is_gated(Activation activation) { return activation >= Activation::swiglu; }
 
-namespace {
-
-// An option whose number is none of its type, as a cast can make.
-template <class Option>
-void check_option(const char* argument, Option value, Option last, const char* type) {
-  if (value <= last) [[likely]]
-    return;
-  throw_value({kGemmOp, argument}, std::string("must be a value of ") + type + ", got " +
-                                       std::to_string(static_cast<int>(value)));
-}
-
-}  // namespace
-
 Gate check_gate(const GemmOptions& options, std::int64_t columns) {
-  check_option("activation", options.activation, Activation::geglu_tanh, "kiln::Activation");
-  check_option("gate", options.gate, Gate::interleaved, "kiln::Gate");
-  check_option("accumulator", options.accumulator, Accumulator::f16, "kiln::Accumulator");
-  check_option("pdl", options.pdl, Pdl::weights, "kiln::Pdl");
+  check_option({kGemmOp, "activation"}, options.activation, Activation::geglu_tanh,
+               "kiln::Activation");
+  check_option({kGemmOp, "gate"}, options.gate, Gate::interleaved, "kiln::Gate");
+  check_option({kGemmOp, "accumulator"}, options.accumulator, Accumulator::f16,
+               "kiln::Accumulator");
+  check_option({kGemmOp, "pdl"}, options.pdl, Pdl::weights, "kiln::Pdl");
   if (!is_gated(options.activation)) {
     if (options.gate == Gate::none) return Gate::none;
     throw_value({kGemmOp, "gate"},

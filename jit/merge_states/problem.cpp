@@ -136,6 +136,8 @@ void check_merge_states(const TensorView& outs, const TensorView& lses, const Te
                         const TensorView& lse, const MergeStatesOptions& options,
                         MergeProblem& problem) {
   const Subject of_outs{problem.op, "outs"}, of_out{problem.op, "out"};
+  check_option({problem.op, "base"}, options.base, LseBase::two, "kiln::LseBase");
+  check_option({problem.op, "layout"}, options.layout, LseLayout::tokens_heads, "kiln::LseLayout");
   problem.device_ordinal = check_tensor(of_outs, outs, -1);
   check_merged_float(of_outs, outs);
   check_rank(of_outs, outs, 4, "[parts, tokens, heads, head_dim]");

@@ -88,6 +88,7 @@ void check_bias(const TensorView& bias, const RouteProblem& problem) {
 
 void check_moe_route(const TensorView& logits, const TensorView& weights, const TensorView& experts,
                      const MoeRouteOptions& options, RouteProblem& problem) {
+  check_option({problem.op, "scoring"}, options.scoring, MoeScoring::sigmoid, "kiln::MoeScoring");
   check_logits(logits, problem);
   check_groups(options, problem);
   check_rank({problem.op, "weights"}, weights, 2, "[tokens, top_k]");

@@ -172,6 +172,9 @@ void set_arguments(std::span<const Rows> tensors, const Runs& runs, const Tensor
   p.inner_rows = static_cast<int>(std::max<std::int64_t>(runs.inner, 1));
   p.splits = 1;
   p.eps = checked_number(problem, "eps", options.eps.value_or(rms ? 1e-6f : 1e-5f));
+  if (p.eps < 0) {
+    throw_value({problem.op, "eps"}, "must not be negative, got " + number_text(p.eps));
+  }
   p.weight_offset = checked_number(problem, "weight_offset", options.weight_offset);
   p.weight = weight.data, p.bias = bias.data;
   const auto write = [&](std::size_t offset, const auto& value) {

@@ -36,6 +36,15 @@ std::string number_text(double number);  // "0.5", "1e+30"
 [[noreturn]] void refuse_reach(Subject subject, const TensorView& tensor);
 [[noreturn]] void refuse_repeats(Subject subject, const TensorView& tensor);
 
+// An option whose number is none of its type, as a cast can make.
+template <class Option>
+void check_option(Subject subject, Option value, Option last, const char* type) {
+  if (value <= last) [[likely]]
+    return;
+  throw_value(subject, std::string("must be a value of ") + type + ", got " +
+                           std::to_string(static_cast<int>(value)));
+}
+
 // A rank that a view can have, and no negative size: what every other check relies on.
 inline void check_view(Subject subject, const TensorView& tensor) {
   bool sound = tensor.rank >= 0 && tensor.rank <= kMaxRank;

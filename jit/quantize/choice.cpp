@@ -43,8 +43,9 @@ bool serves(const QuantizeConfig& config, const QuantizeTraits& traits, int arch
   if (config.turns) return true;
   if (size.columns > static_cast<std::int64_t>(config.accesses()) * traits.vector) return false;
   const bool gated = traits.activation != Activation::none;
-  const bool few = quantize_blocks(size.groups, config.lanes, config.cluster) <=
-                   (config.cluster > 1 ? 2 : 1) * size.sm_count;
+  const int at_once = config.cluster > 1 ? 512 / config.lanes : 1;  // CTAs of a multiprocessor
+  const bool few =
+      quantize_blocks(size.groups, config.lanes, config.cluster) <= at_once * size.sm_count;
   switch (config.calls) {
     case QuantizeCalls::few:
       return few;

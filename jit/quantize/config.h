@@ -12,7 +12,7 @@
 namespace kiln {
 
 // Calls that take a row of registers though rows behind it serve them as well. Few groups are those
-// of at most one CTA for each multiprocessor, or two where a cluster shares a group.
+// of at most one CTA for each multiprocessor, or 512 threads where a cluster shares a group.
 enum class QuantizeCalls : std::uint8_t { all, few_or_without_gates, few, few_with_gates };
 
 struct QuantizeConfig {

@@ -45,6 +45,8 @@ void check_options(const QuantizeOptions& options, const QuantizeProblem& proble
                 "row, got " +
                     std::to_string(options.group));
   }
+  check_option({problem.op, "activation"}, options.activation, Activation::geglu_tanh,
+               "kiln::Activation");
   if (options.activation != Activation::none && !is_gated(options.activation)) {
     throw_value({problem.op, "activation"},
                 "must be " + choices_text(std::span(kGateActivationNames).subspan(1)) +

@@ -28,10 +28,12 @@ std::vector<Specialization> quantize_samples(int arch) {
   add(7, gated), add(7, quad_gates);
   add(8, base), add(8, bytes);
   add(9, base), add(9, other), add(9, single);
-  add(10, masked);
-  add(11, base), add(11, gated), add(11, other), add(11, quads);
-  add(12, masked), add(12, quad_gates);
-  add(13, gated), add(13, single);
+  add(10, gated);
+  add(11, masked);
+  add(12, quad_gates);
+  add(13, base), add(13, gated), add(13, other), add(13, quads);
+  add(14, masked), add(14, quad_gates);
+  add(15, gated), add(15, single);
   return specs;
 }
 

@@ -164,6 +164,8 @@ float float_argument(PyObject* object, float otherwise, Subject subject) {
   if (object == nullptr) return otherwise;
   if (PyBool_Check(object))
     throw_type(subject, "must be a number, got the bool " + repr_of(object));
+  if (!PyFloat_Check(object)) [[unlikely]]
+    check_symbolic(object, subject);
   const double value = PyFloat_AsDouble(object);
   if (value == -1.0 && PyErr_Occurred()) {
     PyErr_Clear();
@@ -186,6 +188,8 @@ std::int64_t int64_argument(PyObject* object, Subject subject) {
   if (PyBool_Check(object) || !PyIndex_Check(object)) {
     throw_type(subject, "must be an integer, got " + repr_of(object));
   }
+  if (!PyLong_Check(object)) [[unlikely]]
+    check_symbolic(object, subject);
   const py::object number = take(PyNumber_Index(object));
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);

@@ -126,6 +126,36 @@ std::string type_name(PyObject* object) {
   return module.empty() || module == "builtins" ? name : module + "." + name;
 }
 
+void check_dispatch_modes(Subject subject) {
+  static PyObject* const count =
+      py::object(py::module_::import("torch").attr("_C").attr("_len_torch_dispatch_stack"))
+          .release()
+          .ptr();
+  if (PyLong_AsLong(take(PyObject_CallNoArgs(count)).ptr()) == 0) [[likely]]
+    return;
+  throw TracedTensorError(std::string(subject.op) + ": " + subject.argument +
+                          " is given while a mode looks at PyTorch's operators");
+}
+
+void check_transforms() {
+  const auto are_active = [] {
+    const py::error_scope error;  // is set again
+    const auto torch =
+        py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("torch").ptr()));
+    return torch && torch.attr("_C").attr("_are_functorch_transforms_active")().cast<bool>();
+  };
+  if (!are_active()) return;
+  PyErr_Clear();
+  throw TracedTensorError("a transform of torch.func wraps what PyTorch allocates");
+}
+
+void check_symbolic(PyObject* number, Subject subject) {
+  const std::string type = type_name(number);
+  if (type != "torch.SymInt" && type != "torch.SymFloat") return;
+  throw TracedTensorError(std::string(subject.op) + ": " + subject.argument +
+                          " is a symbolic number, which an operator takes alone");
+}
+
 bool grad_is_enabled() {
   static PyObject* const ask =
       py::object(py::module_::import("torch").attr("is_grad_enabled")).release().ptr();

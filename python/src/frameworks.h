@@ -35,8 +35,9 @@ struct Subject {
   const char* argument;
 };
 
-// Of a tensor without memory, by which PyTorch finds out what a call would give: a FakeTensor, or a
-// FunctionalTensor. An operation hands its call to its operator then.
+// PyTorch traces: a tensor without memory, by which it finds out what a call would give (a
+// FakeTensor, a FunctionalTensor, those of torch.func), a symbolic number, or a mode that looks at
+// operators. An operation hands its call to its operator then.
 class TracedTensorError : public TypeError {
  public:
   using TypeError::TypeError;
@@ -55,6 +56,17 @@ Framework framework_of(PyObject* object, Subject subject);
 inline constexpr const char* kNestedTensor =
     "is a nested tensor, which no operation takes; give attention its rows packed, with their "
     "cu_seqlens (jit.flash_attention_varlen)";
+
+// Throws TracedTensorError where a mode looks at PyTorch's operators (torch.utils._python_dispatch:
+// make_fx, FlopCounterMode), which would not see the C entries. Called only with a tensor of
+// PyTorch's in hand.
+void check_dispatch_modes(Subject subject);
+// Throws TracedTensorError, which takes the place of the error that is set, where a transform of
+// torch.func is active: it wraps what is allocated, whose memory cannot be had then.
+void check_transforms();
+// Throws TracedTensorError for a number that stands for a symbolic shape, whose value would be
+// fixed by reading it.
+void check_symbolic(PyObject* number, Subject subject);
 
 // Whether PyTorch records what gradients need. Called only with a tensor of PyTorch's in hand.
 bool grad_is_enabled();

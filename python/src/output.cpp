@@ -29,6 +29,7 @@ ManagedTensor allocate_managed(const DlExchangeApi& api, TensorView& view) {
   prototype.strides = view.strides;
   DlManagedTensorVersioned* managed = nullptr;
   if (api.allocate(&prototype, &managed, nullptr, set_allocation_error) != 0) {
+    check_transforms();
     rethrow_python_error();
   }
   view.data = static_cast<char*>(managed->tensor.data) + managed->tensor.byte_offset;

@@ -50,14 +50,23 @@ void read_by_export(Framework& framework) {
   framework.transport = framework.is_torch ? Transport::torch : Transport::dlpack;
 }
 
-// Why a tensor has none, and what to give instead, where its framework's own words would not help.
-std::string without_memory(const TensorArgument& argument) {
+// A tensor of torch.func, as vmap and jvp make them, has none: the operator gives its call to that
+// behind it. Why others have none, and what to give instead, where its framework's own words would
+// not help.
+std::string without_memory(const TensorArgument& argument, Subject subject) {
   const auto is = [&](const char* name) {
     const py::handle object(argument.object);
     return argument.framework.is_torch &&
            py::getattr(object, name, py::bool_(false)).is(py::bool_(true));
   };
   const std::string said = take_python_error_text();
+  if (argument.framework.is_torch &&
+      py::module_::import("torch._C._functorch")
+          .attr("is_functorch_wrapped_tensor")(py::handle(argument.object))
+          .cast<bool>()) {
+    throw TracedTensorError(std::string(subject.op) + ": " + subject.argument +
+                            " is a tensor that torch.func wraps");
+  }
   if (is("is_nested")) return kNestedTensor;
   if (is("is_sparse") || is("is_sparse_csr")) {
     return "is a sparse tensor, which no operation takes; give its to_dense()";
@@ -82,6 +91,7 @@ void TensorIntake::read(std::span<TensorArgument> arguments) {
     if (needed_ == Needed::longer) read_by_export(argument.framework);
     all_fast = all_fast && argument.framework.transport == Transport::exchange;
   }
+  check_modes(arguments);
   check_grad(arguments);
   for (TensorArgument& argument : arguments) {
     if (argument.given() && argument.framework.transport != Transport::dlpack) read_one(argument);
@@ -176,6 +186,14 @@ void TensorIntake::check_grad(std::span<TensorArgument> arguments) const {
   }
 }
 
+void TensorIntake::check_modes(std::span<const TensorArgument> arguments) const {
+  if (place_.host_arrays() == HostArrays::shown) return;  // nothing is computed
+  for (const TensorArgument& argument : arguments) {
+    if (!argument.given() || !argument.framework.is_torch) continue;
+    return check_dispatch_modes({op_, argument.name});
+  }
+}
+
 void TensorIntake::find_stream(std::span<TensorArgument> arguments) {
   const TensorArgument* leader = nullptr;
   for (const TensorArgument& argument : arguments) {
@@ -216,7 +234,8 @@ void TensorIntake::read_one(TensorArgument& argument) {
 void TensorIntake::read_exchange(TensorArgument& argument) {
   DlTensor tensor;
   if (argument.framework.api->tensor_from_object(argument.object, &tensor) != 0) {
-    throw_type({op_, argument.name}, without_memory(argument));
+    const Subject subject{op_, argument.name};
+    throw_type(subject, without_memory(argument, subject));
   }
   place_.set_view(placed(argument), tensor, argument.view);
 }

@@ -76,6 +76,7 @@ class TensorIntake {
   std::vector<py::object> release_owners() { return std::move(owners_); }
 
  private:
+  void check_modes(std::span<const TensorArgument> arguments) const;
   void check_grad(std::span<TensorArgument> arguments) const;
   void find_stream(std::span<TensorArgument> arguments);
   void read_one(TensorArgument& argument);

@@ -44,6 +44,12 @@ static void test_quantising(void) {
   options.group = &four, options.scale_power_of_two = 1, scale = tensor(scales, KILN_F32, 2, 2, 2);
   CHECK(kiln_quantize(&from, &to, &scale, &options, NULL) == KILN_OK);
   CHECK(scales[1][0] == 2 && scales[1][1] == 0.03125f && codes[1][4] == 64);
+  {
+    static uint8_t bytes[2][2];
+    const kiln_tensor of_bytes = tensor(bytes, KILN_F8_E8M0, 2, 2, 2);
+    CHECK(kiln_quantize(&from, &to, &of_bytes, &options, NULL) == KILN_OK);
+    CHECK(bytes[1][0] == 128 && bytes[1][1] == 122); /* 2^1 and 2^-5 */
+  }
   options.activation = KILN_RELU;
   CHECK(kiln_quantize(&from, &to, &scale, &options, NULL) == KILN_INVALID_ARGUMENT);
   CHECK(strstr(kiln_last_error(), "quantize: activation"));

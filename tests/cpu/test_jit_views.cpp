@@ -148,6 +148,50 @@ TEST_CASE("options of gemm that are no value of their type are reported") {
   CHECK(message({.pdl = static_cast<Pdl>(9)}) == "gemm: pdl must be a value of kiln::Pdl, got 9");
 }
 
+TEST_CASE("options of other operations that are no value of their type are reported") {
+  const auto refused = [](const Status& status, std::string_view text) {
+    CHECK(status.code == StatusCode::invalid_argument);
+    CHECK(status.message == text);
+  };
+  const TensorView x = contiguous_view(kMemory, DType::f16, 0, 8, 8);
+  const TensorView outs = contiguous_view(kMemory, DType::f16, 0, 2, 8, 4, 8);
+  QuantizeOptions quantizing;
+  quantizing.activation = static_cast<Activation>(77);
+  refused(try_quantize(x, x, x, quantizing),
+          "quantize: activation must be a value of kiln::Activation, got 77");
+  MergeStatesOptions merging;
+  merging.base = static_cast<LseBase>(7);
+  refused(try_merge_states(outs, outs, outs, {}, merging),
+          "merge_states: base must be a value of kiln::LseBase, got 7");
+  merging.base = LseBase::e;
+  merging.layout = static_cast<LseLayout>(7);
+  refused(try_merge_states(outs, outs, outs, {}, merging),
+          "merge_states: layout must be a value of kiln::LseLayout, got 7");
+  MoeRouteOptions routing;
+  routing.scoring = static_cast<MoeScoring>(8);
+  refused(try_moe_route(x, x, x, routing),
+          "moe_route: scoring must be a value of kiln::MoeScoring, got 8");
+}
+
+TEST_CASE("a view may have no dimensions") {
+  const TensorView view = contiguous_view(kMemory, DType::f32, 0);
+  CHECK(view.rank == 0);
+  CHECK(view.given());
+}
+
+TEST_CASE("dtypes of C are those that its header lists") {
+  const std::int64_t shape[] = {2};
+  kiln_tensor tensor = kiln_contiguous(kMemory, KILN_F8_E8M0, KILN_CUDA, 0, 1, shape);
+  CHECK(view_of("quantize", "scale", &tensor).dtype == DType::f8_e8m0);
+  for (const std::int32_t dtype : {12, 14, -1}) {
+    tensor.dtype = dtype;
+    CHECK(message_of<std::invalid_argument>([&] { view_of("quantize", "scale", &tensor); }) ==
+          "quantize: scale.dtype must be one of the values that kiln/c.h lists, 0 to 11 and 13, "
+          "got " +
+              std::to_string(dtype));
+  }
+}
+
 TEST_CASE("structs of C with such a view are reported when they are read") {
   const std::int64_t shape[] = {2, -4};
   const kiln_tensor negative = kiln_contiguous(kMemory, KILN_BF16, KILN_CUDA, 0, 2, shape);

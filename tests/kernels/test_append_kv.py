@@ -347,6 +347,7 @@ TABLES = {"positions": longs(4), "cos": floats(9, 32), "sin": floats(9, 32)}
          {**TABLES, "cos": floats(9, 33)}),
         (ValueError, "sin must have shape [9, 32], got [8, 32]", {**TABLES, "sin": floats(8, 32)}),
         (ValueError, "eps must be a finite number, got nan", dict(eps=math.nan)),
+        (ValueError, "eps must not be negative, got -1", dict(eps=-1.0)),
     ],
 )  # fmt: skip
 def test_what_is_refused(error, text, given):

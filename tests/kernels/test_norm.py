@@ -282,6 +282,7 @@ def test_shapes_that_are_refused(op, shapes, error, text):
         (dict(activation="swiglu"), ValueError,
          'activation must be relu, gelu, gelu_tanh or silu, got "swiglu"'),
         (dict(eps=float("nan")), ValueError, "eps must be a finite number, got nan"),
+        (dict(eps=-1.0), ValueError, "eps must not be negative, got -1"),
         (dict(weight_offset=float("inf")), ValueError, "weight_offset must be a finite number"),
         (dict(out_dtype="int8"), TypeError,
          "out_dtype must be float16, bfloat16 or float32, got int8"),

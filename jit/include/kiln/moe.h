@@ -40,7 +40,7 @@ void moe_route(const TensorView& logits, const TensorView& weights, const Tensor
 Status try_moe_route(const TensorView& logits, const TensorView& weights, const TensorView& experts,
                      const MoeRouteOptions& options = {}, void* stream = nullptr) noexcept;
 
-// Sorts the rows of `x`, [tokens, columns] of any dtype, by `experts`, i32 or i64 [tokens, top_k]:
+// Sorts the rows of `x`, [tokens, columns] of any DType, by `experts`, i32 or i64 [tokens, top_k]:
 // `out`, [tokens * top_k, columns], has the rows of expert 0 in the order of their tokens, then
 // those of expert 1, and so on. `offsets`, i32 [num_experts], of up to 512, are where the rows of
 // each expert end; `inverse`, i32 [tokens, top_k], which row of out each pair has. A number of an

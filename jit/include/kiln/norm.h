@@ -24,6 +24,9 @@ struct NormOptions {
   TensorView residual{};
   TensorView residual_out{};
   Activation activation = Activation::none;  // of the result; it must not be a gated one
+  // A row that takes more than 16384 accesses, or 4096 before sm_90, is computed in two launches
+  // that need it. An access is 16 bytes, or less where the columns, the strides or the addresses
+  // are no multiples of that: down to one element, so that 4097 columns may need it.
   Workspace workspace{};
 };
 

@@ -81,7 +81,7 @@ TensorView contiguous_view(void* data, DType dtype, int device_ordinal, Sizes...
   view.data = data;
   view.dtype = dtype;
   view.device_ordinal = device_ordinal;
-  for (std::int64_t size : {static_cast<std::int64_t>(sizes)...}) view.shape[view.rank++] = size;
+  ((view.shape[view.rank++] = static_cast<std::int64_t>(sizes)), ...);
   std::int64_t stride = 1;
   for (int i = view.rank - 1; i >= 0; --i) {
     view.strides[i] = stride;

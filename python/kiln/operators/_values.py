@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import torch
+from torch._functorch import pyfunctorch
 
 _TILE_KEYS = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
 _SHORT_DTYPES = {"f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32"}
@@ -14,6 +15,12 @@ _SHORT_DTYPES = {"f16": "float16", "half": "float16", "bf16": "bfloat16", "f32":
 
 def check(op: str, tensors: dict[str, Any]) -> None:
     """Checks what the C entries check, which see the tensors too late while PyTorch traces."""
+    transformed = torch._C._are_functorch_transforms_active()
+    if transformed and _has_tangents():
+        raise ValueError(
+            f"{op}: torch.func.jvp cannot differentiate it, and Kiln computes the forward pass "
+            "only; call it outside of torch.func.jvp"
+        )
     for name, tensor in tensors.items():
         if tensor is None:
             continue
@@ -22,11 +29,20 @@ def check(op: str, tensors: dict[str, Any]) -> None:
                 f"{op}: {name} must be a torch.Tensor beside tensors that PyTorch traces with, "
                 f"got {type(tensor).__name__}; pass tensors of PyTorch alone"
             )
-        if tensor.requires_grad and torch.is_grad_enabled():
+        # Of the arguments of torch.func.grad only what is computed with them tells while Dynamo
+        # traces, a view too.
+        seen = tensor.view_as(tensor) if transformed else tensor
+        if seen.requires_grad and torch.is_grad_enabled():
             raise ValueError(
                 f"{op}: {name} requires grad, and Kiln computes the forward pass only; call it "
                 "under torch.no_grad() or pass tensor.detach()"
             )
+
+
+def _has_tangents() -> bool:
+    """Whether the innermost transform of torch.func that is active is jvp."""
+    interpreter = pyfunctorch.retrieve_current_functorch_interpreter()
+    return interpreter.key() == torch._C._functorch.TransformType.Jvp
 
 
 def refuse(op: str, **values: Any) -> None:

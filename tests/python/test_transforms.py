@@ -1,0 +1,124 @@
+"""What PyTorch does around calls of kiln.jit: transforms of torch.func, modes that look at its
+operators, and symbolic numbers. On CPU tensors and the emulated device."""
+
+import kiln
+import pytest
+import torch
+from kiln import jit
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+@pytest.fixture(autouse=True)
+def emulated():
+    torch._dynamo.reset()
+    with kiln.device("emulator:sm_90a"):
+        torch.manual_seed(0)
+        yield
+
+
+def randn(*shape):
+    return torch.randn(shape).half()
+
+
+A, B = randn(5, 64), randn(64, 24)
+
+
+def total(x):
+    return jit.gemm(x, B).float().sum()
+
+
+def mean_square(x):
+    y = jit.gemm(x * 2, B).float()
+    return (y * y).mean()
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("function", [total, mean_square])
+@pytest.mark.parametrize("transform", ["grad", "vjp", "jvp"])
+def test_derivatives_are_refused(transform, function, compiled):
+    def call(x):
+        if transform == "grad":
+            return torch.func.grad(function)(x)
+        if transform == "vjp":
+            return torch.func.vjp(function, x)[0]
+        return torch.func.jvp(function, (x,), (x,))
+
+    call = torch.compile(call, fullgraph=True, backend="aot_eager") if compiled else call
+    # Dynamo wraps what is raised while it traces.
+    with pytest.raises(Exception, match="Kiln computes the forward pass only"):
+        call(A)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_what_a_gradient_does_not_ask_for_is_computed(compiled):
+    """A frozen part of a model, whose result is data for the part that learns."""
+    frozen = jit.gemm(A, B).float()
+
+    def loss(weight):
+        return (jit.gemm(A, B).float() * weight).sum()
+
+    def frozen_part(weight):
+        with torch.no_grad():
+            rows = jit.gemm(weight.half(), B)
+        return (rows.float() * weight[:, :24]).sum()
+
+    call = torch.func.grad(loss)
+    call = torch.compile(call, fullgraph=True, backend="aot_eager") if compiled else call
+    assert torch.equal(call(torch.ones(5, 24)), frozen)
+    if not compiled:
+        assert torch.func.grad(frozen_part)(A.float()).shape == A.shape
+
+
+def test_vmap_calls_the_operator():
+    batch = randn(3, 5, 64)
+    out = torch.func.vmap(lambda x: jit.gemm(x, B))(batch)
+    assert torch.equal(out, jit.gemm(batch, B.expand(3, 64, 24)))
+
+
+def test_make_fx_records_calls():
+    graph = make_fx(lambda a, b: jit.gemm(a, b))(A, B)
+    assert "kiln.gemm" in graph.code
+    assert torch.equal(graph(A * 2, B), jit.gemm(A * 2, B))
+
+
+def test_modes_see_operators():
+    class Seen(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.names = []
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    q = randn(1, 5, 2, 64)
+    softer = jit.Variant("softer", params={"c": "f32"}, logits="logit * c")(c=0.5)
+    wanted = jit.flash_attention(q, q, q), jit.flash_attention(q, q, q, variant=softer)
+    with Seen() as outer, Seen() as inner:
+        made = jit.flash_attention(q, q, q), jit.flash_attention(q, q, q, variant=softer)
+        kiln.explain("flash_attention", q, q, q)
+    assert all(torch.equal(a, b) for a, b in zip(made, wanted, strict=True))
+    operators = ["kiln.flash_attention.default", "kiln.flash_attention_variant.default"]
+    for mode in (outer, inner):
+        assert [name for name in mode.names if name.startswith("kiln")] == operators
+
+
+class Windowed(torch.nn.Module):
+    def forward(self, x):
+        rows = x.reshape(-1, 64)
+        codes, scales = jit.quantize(rows, group=x.shape[1])
+        return jit.flash_attention(x, x, x, window=(x.shape[1] // 2, 0)), codes, scales
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_symbolic_numbers_stay_symbols(strict):
+    model = Windowed()
+    lengths = {"x": {1: torch.export.Dim.DYNAMIC}}
+    program = torch.export.export(
+        model, (randn(1, 6, 2, 64),), dynamic_shapes=lengths, strict=strict
+    )
+    for length in (6, 9):
+        x = randn(1, length, 2, 64)
+        for made, wanted in zip(program.module()(x), model(x), strict=True):
+            assert torch.equal(made.float(), wanted.float())
