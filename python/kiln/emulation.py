@@ -67,7 +67,7 @@ def emulate(
 ) -> None:
     """Runs one kernel of a PTX module on the emulated device, in place, and waits for it.
 
-    ptx           the module's text, or the path of a file
+    ptx           the module's text, or the path of a file; bytes are always text
     entry         the kernel's name; None: the only kernel of the module
     grid, block, cluster   (x, y, z), or fewer numbers, or one number
     arguments     one for each parameter. For a pointer: a NumPy array or CPU PyTorch tensor, which
@@ -130,12 +130,16 @@ def emulate(
 def module_text(ptx: str | bytes | os.PathLike[str]) -> str:
     """The text itself, or that of the file that it names."""
     if isinstance(ptx, bytes):
-        return ptx.rstrip(b"\0").decode()
-    if isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx):
-        return ptx
-    if isinstance(ptx, (str, os.PathLike)):
-        return pathlib.Path(ptx).read_text()
-    raise TypeError(f"emulate: ptx must be text or a path, got {_kind(ptx)}")
+        text = ptx.rstrip(b"\0").decode()
+    elif isinstance(ptx, str) and ("\n" in ptx or ".version" in ptx or not ptx):
+        text = ptx
+    elif isinstance(ptx, (str, os.PathLike)):
+        text = pathlib.Path(ptx).read_text(encoding="utf-8")
+    else:
+        raise TypeError(f"emulate: ptx must be text or a path, got {_kind(ptx)}")
+    if not text.strip():
+        raise ValueError("emulate: ptx is empty; give the text of a PTX module, or its path")
+    return text
 
 
 def find_entry(entries: Sequence[dict[str, Any]], name: str | None) -> dict[str, Any]:

@@ -73,3 +73,12 @@ def test_variables(kiln_command, variables, text):
 def test_the_fake_drivers_devices(kiln_command, fake_driver, spec_file):
     run = kiln_command("bench", "gemm", "--m", 1, "--n", 64, "--k", 64, LD_LIBRARY_PATH=fake_driver)
     check(ValueError(run.stderr), ValueError, "memory on the GPU comes from PyTorch or CuPy")
+
+
+def test_a_command_that_memory_does_not_suffice_for(monkeypatch, capsys):
+    def run(options):
+        raise MemoryError
+
+    monkeypatch.setattr(cli.doctor, "run", run)
+    assert cli.main(["doctor"]) == 4
+    check(ValueError(capsys.readouterr().err), ValueError, "there is not enough memory here for th")

@@ -78,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, ENVIRONMENT if nvrtc_problem() else COMPILE_FAILED)
     except (CudaError, Unavailable) as error:
         return _fail(error, ENVIRONMENT)
+    except MemoryError:
+        return _fail("there is not enough memory here for this command", ENVIRONMENT)
     except Error as error:
         return _fail(error, 1)
     except KeyboardInterrupt:

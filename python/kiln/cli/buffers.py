@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
+
+from .output import Unavailable
 
 SPEC_HELP = """\
 SPEC, one for each parameter of the kernel, in order:
@@ -18,6 +22,7 @@ SPEC, one for each parameter of the kernel, in order:
 
 _KINDS = {"u": "uint", "s": "int", "i": "int", "b": "uint", "f": "float"}
 _SIZES = {"float": (16, 32, 64), "uint": (8, 16, 32, 64), "int": (8, 16, 32, 64)}
+_MOST_BYTES = 2**47  # of a process
 _BUFFER = re.compile(r"(\w+)\[(\d+(?:[,x]\d+)*)\]=(.+)")
 _SCALAR = re.compile(r"(\w+)=(.+)")
 
@@ -77,7 +82,12 @@ def parse_argument(text: str, index: int) -> Scalar | Buffer:
         return Scalar(bytes.fromhex(text[4:]))
     if match := _BUFFER.fullmatch(text):
         kind, shape, fill = match[1], [int(n) for n in re.split("[,x]", match[2])], match[3]
-        return Buffer(index, kind, _filled(kind, shape, fill, index))
+        dtype = "float32" if kind == "bf16" else _dtype(kind)
+        with _enough_memory(text):
+            # NumPy has a message of its own for sizes that no address space holds.
+            if math.prod(shape) * numpy.dtype(dtype).itemsize >= _MOST_BYTES:
+                raise MemoryError
+            return Buffer(index, kind, _filled(kind, dtype, shape, fill, index))
     if match := _SCALAR.fullmatch(text):
         if match[1] == "bf16":
             return Scalar(_to_bf16(numpy.array([_number(match[2], "float32")]))[0])
@@ -93,9 +103,18 @@ def parse_argument(text: str, index: int) -> Scalar | Buffer:
     return Buffer(index, str(array.dtype), array, out)
 
 
-def _filled(kind: str, shape: list[int], fill: str, index: int) -> Any:
+@contextlib.contextmanager
+def _enough_memory(text: str) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise Unavailable(
+            f"--arg {text}: the buffer does not fit in this machine's memory; give a smaller one"
+        ) from None
+
+
+def _filled(kind: str, dtype: str, shape: list[int], fill: str, index: int) -> Any:
     numpy = _numpy()
-    dtype = "float32" if kind == "bf16" else _dtype(kind)
     count = math.prod(shape)
     if fill == "random":
         generator = numpy.random.default_rng(index)  # the same numbers every time

@@ -82,11 +82,12 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the kernel and prints what became of its buffers."""
     arguments = [parse_argument(text, index) for index, text in enumerate(options.arguments)]
+    ptx = _read(options.file).encode()  # bytes, which are never taken for a path
     start = time.perf_counter()
     error = None
     try:
         emulate(
-            _read(options.file),
+            ptx,
             entry=options.entry,
             grid=options.grid,
             block=options.block,
@@ -149,7 +150,13 @@ def _text(value: float | int | None) -> str:
 
 def _read(path: str) -> str:
     with open(path, encoding="utf-8") as file:
-        return file.read()
+        try:
+            text = file.read()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not text; give a PTX file and not a cubin") from None
+    if not text.strip():
+        raise ValueError(f"{path} is empty; give a PTX file, such as nvcc -ptx writes")
+    return text
 
 
 def _triple(text: str) -> tuple[int, ...]:
