@@ -179,6 +179,8 @@ def _file(key: str, suffix: str) -> str:
 def _wanted_keys(problems: control.Specs | None, arch: str | Iterable[str] | None) -> Iterable[str]:
     if problems is not None:
         report = control.prewarm(problems, arch, check=True)
+        if not report["total"]:
+            raise Incomplete("the specs name no kernel, so there is nothing to export; add some")
         if report["missing"]:
             raise Incomplete(
                 f"{report['missing']} of {report['total']} kernels are not in the cache; run kiln "

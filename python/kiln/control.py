@@ -177,6 +177,8 @@ def prewarm(
         for name, flag in (("recompile", recompile), ("check", check)):
             if not isinstance(flag, bool):
                 raise TypeError(f"prewarm: {name} must be True or False, got {flag!r}")
+        if check and recompile:
+            raise ValueError("prewarm: give check or recompile, not both: check compiles nothing")
         return json.loads(_core.prewarm(text, archs, _jobs(jobs), recompile, check, progress))
 
     if group is None:

@@ -119,6 +119,14 @@ def test_what_is_missing_is_not_exported(kiln_command, spec_file, tmp_path):
     check(ValueError(run.stderr), ValueError, "the cache has no kernels to export for sm_80; fill")
 
 
+def test_no_spec_is_no_bundle(kiln_command, tmp_path):
+    target = tmp_path / "kept.tar"
+    target.write_bytes(b"kept")
+    run = kiln_command("cache", "export", target, "--spec", "-", "--arch", ARCH, stdin="[]")
+    assert (run.code, run.stdout, target.read_bytes()) == (CHECK_FAILED, "", b"kept")
+    check(ValueError(run.stderr), ValueError, "the specs name no kernel, so there is nothing to ex")
+
+
 def test_an_arch_selects(kiln_command, made, tmp_path):
     variables = {"KILN_CACHE_DIR": made["environment"]["KILN_CACHE_DIR"]}
     run = kiln_command("cache", "export", tmp_path / "a", "--arch", ARCH, "--json", **variables)

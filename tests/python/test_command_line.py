@@ -149,6 +149,14 @@ def test_prewarm_reads_stdin(kiln_command):
     assert run.json()["missing"] == 1
 
 
+def test_no_spec_compiles_nothing(kiln_command):
+    for flags in ([], ["--check"]):
+        run = kiln_command("prewarm", "--spec", "-", "--arch", "sm_90", *flags, stdin="[]")
+        assert run.code == OK
+        assert run.stdout.startswith("0 kernels: 0 compiled")
+        assert run.stderr == "kiln: the specs name no kernel, so there is nothing to compile\n"
+
+
 @pytest.mark.parametrize("text", ["{", "3", '{"op": "gemm", "blok_m": 16}', '{"op": "conv"}'])
 def test_broken_specs_are_usage_errors(kiln_command, tmp_path, text):
     path = tmp_path / "broken.json"

@@ -98,6 +98,8 @@ def run(options: argparse.Namespace) -> int:
         )
     finally:
         progress.close()
+    if not report["total"]:
+        print("kiln: the specs name no kernel, so there is nothing to compile", file=sys.stderr)
     if options.json:
         print_json(report)
     else:
@@ -120,6 +122,9 @@ def problems_of(options: argparse.Namespace) -> Any:
             raise ValueError("--dtype must be bfloat16 or float16 for --model")
         _, model = models.load_model(options.model)
         return models.model_specs(model, options.dtype, options.cache_dtype)
+    for flag, value in (("--dtype", options.dtype), ("--cache-dtype", options.cache_dtype)):
+        if value is not None:
+            raise ValueError(f"{flag} belongs to --model; a spec has dtypes of its own")
     if options.spec is None:
         return None
     if options.spec == "-":
