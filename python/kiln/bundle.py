@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from . import _core, control
+from .files import errors_name
 from .json_file import parse_json
 
 _LIST = ".kiln-bundle.json"
@@ -227,21 +228,19 @@ def _write(path: str, data: bytes) -> None:
         raise ValueError(f"export_cache: {path} is a folder; give the path of a file")
     import tempfile
 
-    try:
+    with errors_name(path):
         folder = os.path.dirname(path) or "."
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=".kiln-export-")
-    except OSError as error:  # it names the temporary file
-        raise OSError(error.errno, error.strerror, path) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
 
 
 def _read_files(data: bytes, name: str) -> dict[str, bytes]:

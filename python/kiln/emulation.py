@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import struct
@@ -109,21 +110,18 @@ def emulate(
         spans.append(_span(buffer, f"buffer {index}")[1])
     if schedule not in ("late", "eager"):
         raise ValueError(f"emulate: schedule must be 'late' or 'eager', got {schedule!r}")
+    shapes = _shape("grid", grid), _shape("block", block), _shape("cluster", cluster)
     options = f"{schedule},seed={seed:d},checks={'on' if checks else 'off'},steps={step_limit:d}"
-    trace_block, trace_thread = (-1, -1) if trace is None else map(int, trace)
     _core.run_ptx(
         text,
         facts["name"],
         arch or "",
-        _shape("grid", grid),
-        _shape("block", block),
-        _shape("cluster", cluster),
+        *shapes,
         shared_bytes,
         block_bytes,
         spans,
         options,
-        trace_block,
-        trace_thread,
+        *_traced(trace, *map(math.prod, shapes[:2])),
     )
 
 
@@ -250,6 +248,18 @@ def _span(array: Any, where: str) -> tuple[int, tuple[int, int, bool]]:
     first = address + sum(reach for reach in reaches if reach < 0)
     last = address + sum(reach for reach in reaches if reach > 0) + size
     return address, (first, last - first, not is_read_only)
+
+
+def _traced(trace: tuple[int, int] | None, blocks: int, threads: int) -> tuple[int, int]:
+    if trace is None:
+        return -1, -1
+    block, thread = map(int, trace)
+    if not (0 <= block < blocks and 0 <= thread < threads):
+        raise ValueError(
+            f"emulate: trace must name a block below {blocks} and a thread below {threads}, "
+            f"got {block}:{thread}"
+        )
+    return block, thread
 
 
 def _shape(name: str, shape: Shape) -> list[int]:

@@ -335,6 +335,16 @@ def test_paths_that_are_no_utf8(kiln_command, tmp_path):
         assert "caf\ufffd" in json.dumps(run.json(), ensure_ascii=False)
 
 
+def test_names_that_stdout_cannot_encode(kiln_command, spec_file, tmp_path):
+    kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
+    run = kiln_command("cache", "export", tmp_path / "é.tar", PYTHONIOENCODING="ascii")
+    assert run.code == OK, run.stderr
+    assert f"  {tmp_path}/\\xe9.tar\n" in run.stdout
+    assert (
+        "3f2a\\u2026" in kiln_command("cache", "import", "--help", PYTHONIOENCODING="ascii").stdout
+    )
+
+
 def test_verify_finds_a_damaged_entry(kiln_command, spec_file, cache_dir):
     kiln_command("prewarm", "--spec", spec_file, "--arch", "sm_90")
     (cubin,) = cache_dir.rglob("*.cubin")

@@ -82,6 +82,23 @@ def test_the_fake_drivers_devices(kiln_command, fake_driver, spec_file):
     check(ValueError(run.stderr), ValueError, "memory on the GPU comes from PyTorch or CuPy")
 
 
+@pytest.mark.parametrize(
+    ("command", "path", "what"),
+    [
+        ("tune gemm --shape 1x8x8 --out", "/nonexistent/t.json", "cannot be used: No such file or"),
+        ("tune attention --shape 1x8x8x64 --out", "/dev/null/t", "cannot be used: Not a directory"),
+        ("tune gemm --shape 1x8x8 --out", "", "--out is an empty path; give the path of a file"),
+        ("cache export", "", "'' cannot be used: No such file or directory; check the path and it"),
+    ],
+)
+def test_paths_are_the_users(command, path, what, capsys, monkeypatch):
+    monkeypatch.setattr(cli.bundle.bundle, "_wanted_keys", lambda problems, arch: [])
+    assert cli.main([*command.split(), path]) == 2
+    error = capsys.readouterr().err
+    assert repr(path) in error or not path
+    check(ValueError(error), ValueError, what)
+
+
 def test_a_command_that_memory_does_not_suffice_for(monkeypatch, capsys):
     def run(options):
         raise MemoryError

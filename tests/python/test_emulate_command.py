@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kiln.cli.buffers import parse_argument
 from message_page import check
-from test_emulate import SCALE, iota
+from test_emulate import HEADER, SCALE, iota
 
 
 @pytest.fixture
@@ -111,3 +111,102 @@ def test_the_command_takes_text_as_text(kiln_command, scale_file, tmp_path):
     path.write_text(str(scale_file))  # no path is read from it
     run = kiln_command("emulate", path)
     assert run.code == 1 and "bad PTX" in run.stdout, run.stderr
+
+
+COPY = (
+    HEADER
+    + """
+.visible .entry copy(.param .u64 to, .param .u64 from)
+{
+  .reg .b32 %r<2>;
+  .reg .b64 %d<4>;
+  ld.param.u64 %d0, [to];
+  ld.param.u64 %d1, [from];
+  mov.u32 %r0, %tid.x;
+  mul.wide.u32 %d2, %r0, 4;
+  add.s64 %d0, %d0, %d2;
+  add.s64 %d1, %d1, %d2;
+  ld.global.b32 %r1, [%d1];
+  st.global.b32 [%d0], %r1;
+  ret;
+}
+"""
+)
+
+
+@pytest.fixture
+def copy_file(tmp_path):
+    path = tmp_path / "copy.ptx"
+    path.write_text(COPY)
+    return path
+
+
+def test_files_are_numbers_in_the_byte_order_of_the_device(kiln_command, copy_file, tmp_path):
+    np.save(tmp_path / "big.npy", np.arange(32, dtype=">f4"))
+    np.save(tmp_path / "zeros.npy", np.zeros(32, np.float32))
+    out = tmp_path / "no suffix"
+    arguments = ["--arg", f"{tmp_path}/zeros.npy:{out}", "--arg", tmp_path / "big.npy"]
+    run = kiln_command("emulate", copy_file, *arguments)
+    assert run.code == 0, run.stderr
+    assert np.array_equal(np.load(out), np.arange(32, dtype=np.float32))
+    assert not (tmp_path / "no suffix.npy").exists()
+
+
+def test_files_that_hold_no_numbers(kiln_command, copy_file, tmp_path):
+    path = tmp_path / "bad.npy"
+    for array, text in (
+        (np.array(["a", "bc"]), f"{path} holds <U2; a buffer takes an array of numbers"),
+        (np.array([None]), f"{path} holds Python objects; a buffer takes an array of numbers"),
+        (None, f"{path} is no NumPy file, or is cut off: "),
+        (b"", f"{path} is no NumPy file, or is cut off: "),
+    ):
+        if isinstance(array, np.ndarray):
+            np.save(path, array, allow_pickle=True)
+        else:
+            path.write_bytes(b"some text, and no array" if array is None else array)
+        run = kiln_command("emulate", copy_file, "--arg", path, "--arg", "f32[32]=ones")
+        refused(run, 2, text)
+        assert "allow_pickle" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ("s32[4]=9999999999", "--arg: 9999999999 does not fit s32"),
+        ("u8[4]=-1", "--arg: -1 does not fit u8"),
+        ("u64[4]=18446744073709551616", "--arg: 18446744073709551616 does not fit u64"),
+        ("u64=18446744073709551616", "--arg: 18446744073709551616 does not fit u64"),
+        ("f32[32]=1e50", "--arg: 1e50 does not fit f32"),
+        ("f64=1e400", "--arg: 1e400 does not fit f64"),
+        ("bf16=3.4e38", "--arg: 3.4e38 does not fit bf16"),
+        ("f16[70000]=iota", "--arg: 69999 does not fit f16"),
+        ("hex=0", "--arg hex=0: must be pairs of hex digits, such as hex=00ff12"),
+        ("x.npy:", "--arg x.npy:: must be TYPE[N]=random|zeros|ones|iota|NUMBER, TYPE=NUMBER"),
+        ("x.npy:/", "--arg x.npy:/: / is a folder; give the path of a file"),
+    ],
+)
+def test_values_fit_their_type(argument, text, recwarn):
+    with pytest.raises(ValueError) as raised:
+        parse_argument(argument, 0)
+    check(raised.value, ValueError, text)
+    assert not recwarn.list
+
+
+def test_a_trace_lies_within_the_launch(kiln_command, copy_file):
+    arguments = ["--arg", "f32[32]=zeros", "--arg", "f32[32]=ones", "--grid", "2"]
+    for trace in ("2:0", "1:32"):
+        text = f"trace must name a block below 2 and a thread below 32, got {trace}"
+        refused(kiln_command("emulate", copy_file, *arguments, "--trace", trace), 2, text)
+    assert "st.global" in kiln_command("emulate", copy_file, *arguments, "--trace", "1:31").stderr
+
+
+def test_infinities_are_json(kiln_command, copy_file, tmp_path):
+    path = tmp_path / "infinite.npy"
+    np.save(path, np.array([np.inf, -np.inf, np.nan, *range(29)], np.float32))
+    arguments = ["--arg", "f32[32]=zeros", "--arg", path, "--json"]
+    run = kiln_command("emulate", copy_file, *arguments)
+    assert (run.code, run.stderr) == (0, "")
+    # Whoever reads constants gets None, so that the words of Python's own form would show.
+    out = json.loads(run.stdout, parse_constant=lambda word: None)["buffers"][0]
+    assert [out[name] for name in ("min", "max", "mean", "nan")] == ["-inf", "inf", "nan", 1]
+    assert out["first"] == ["inf", "-inf", "nan", 0.0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    _escape_what_stdout_lacks()
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.command is None:
@@ -84,6 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, 1)
     except KeyboardInterrupt:
         return 130
+
+
+def _escape_what_stdout_lacks() -> None:
+    # A name that stdout's encoding lacks must not fail what is already done. stderr does the same.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _silence_stdout() -> None:

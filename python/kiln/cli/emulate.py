@@ -171,6 +171,6 @@ def _triple(text: str) -> tuple[int, ...]:
 
 def _trace(text: str) -> tuple[int, int]:
     block, _, thread = text.partition(":")
-    if not (block.isdigit() and thread.isdigit()):
+    if not (block.isdecimal() and thread.isdecimal()):
         raise argparse.ArgumentTypeError(f"must be BLOCK:THREAD, such as 0:5, got {text!r}")
     return int(block), int(thread)

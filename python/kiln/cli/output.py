@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -80,8 +81,17 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
 
 def print_json(value: Any) -> None:
     """Prints one JSON document."""
-    json.dump(value, sys.stdout, indent=2)
+    json.dump(_as_json(value), sys.stdout, indent=2, allow_nan=False)
     print()
+
+
+def _as_json(value: Any) -> Any:
+    """JSON has neither infinities nor NaN: they become "inf", "-inf" and "nan"."""
+    if isinstance(value, dict):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -7,12 +7,13 @@ import sys
 from typing import Any
 
 from .. import control
+from ..files import check_target
 from .attention_timing import Measured, entry_of, measure
 from .bench_cases import AttentionCase
 from .gpu_arrays import find_gpu
 from .output import OK, Unavailable, add_command, dtype_name, print_json, print_table
 from .sizes import AttentionShape, Mask, attention_shape, masks
-from .tune_table import Table, add_table_flags, check_folder, measure_each, over_best
+from .tune_table import Table, add_table_flags, measure_each, over_best
 
 _HEAD_DIMS = (64, 128, 256)
 _LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
@@ -67,7 +68,7 @@ def add_parser(operations: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measures, writes the table after every problem, and reports."""
     cases = cases_of(options.shape or default_shapes(), options.mask, options.dtype)
-    check_folder(options.out)
+    check_target("--out", options.out)
     gpu = find_gpu(options.dtype)
     device = control.diagnose()["devices"][gpu.ordinal]
     name, capability = device["name"], device["compute_capability"]

@@ -7,12 +7,13 @@ import sys
 from typing import Any
 
 from .. import control, models
+from ..files import check_target
 from .gemm_timing import Kind, Measured, Shape, measure, tile_text
 from .gpu_arrays import find_gpu
 from .output import OK, add_command, print_json, print_table
 from .properties import add_product
 from .sizes import shape, sizes
-from .tune_table import Table, add_table_flags, check_folder, measure_each, over_best
+from .tune_table import Table, add_table_flags, measure_each, over_best
 
 _ROWS = [1, 16, 64, 512, 4096]
 
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     """Measures, writes the table after every shape, and reports."""
     shapes = _shapes(options)
     kind = Kind.of(options.dtype, options.out_dtype, options.layout, options.precision)
-    check_folder(options.out)
+    check_target("--out", options.out)
     gpu = find_gpu(kind.dtype, kind.out_dtype)
     table = Table(options.out, "gemm", control.diagnose()["devices"][gpu.ordinal])
     print(f"{len(shapes)} shapes; the first takes longer: its tiles are compiled", file=sys.stderr)

@@ -7,11 +7,11 @@ import json
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from .. import __version__, control
+from ..files import errors_name
 from ..json_file import read_json
 from .output import Unavailable, add_json_flag
 from .sizes import seconds
@@ -59,10 +59,11 @@ class Table:
         self.content.update(summary)
         temporary = f"{self.path}.{os.getpid()}.tmp"
         try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(self.content, file, indent=1)
-                file.write("\n")
-            os.replace(temporary, self.path)
+            with errors_name(self.path):
+                with open(temporary, "w", encoding="utf-8") as file:
+                    json.dump(self.content, file, indent=1)
+                    file.write("\n")
+                os.replace(temporary, self.path)
         except BaseException:
             if os.path.exists(temporary):
                 os.unlink(temporary)
@@ -126,11 +127,3 @@ def add_table_flags(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=seconds, default=0.3, help="how long each shape is measured; default: 0.3"
     )
     add_json_flag(parser)
-
-
-def check_folder(path: str) -> None:
-    """Checks that the table can be written, before minutes of measuring and not after them."""
-    if os.path.isdir(path):
-        raise ValueError(f"--out {path} is a folder; give the path of a file")
-    with tempfile.TemporaryFile(dir=os.path.dirname(path) or "."):
-        pass
