@@ -27,6 +27,10 @@ FLAGS = [
     ("emulate x.ptx --arg f7[2]=ones", "unknown type 'f7'; types are f16, bf16, f32, f64, u8..s64"),
     ("emulate x.ptx --arg nothing", "must be TYPE[N]=random|zeros|ones|iota|NUMBER, TYPE=NUMBER"),
     ("prewarm --model llama-3.1-8b --dtype f32", "--dtype must be bfloat16 or float16 for --model"),
+    (
+        "inspect gemm --arch sm_80 --epilogue {value:acc}",
+        "must be a C++ expression or a JSON object, and '{value:acc}' is not JSON: Expecting prop",
+    ),
     ("prewarm --spec x --dtype f16", "--dtype belongs to --model; a spec has dtypes of its own"),
     ("prewarm --spec x --cache-dtype int8", "--cache-dtype belongs to --model; a spec has dtypes"),
     ("cache export /x/y --dtype f16", "--dtype belongs to --model; a spec has dtypes of its own"),

@@ -72,6 +72,20 @@ def test_unified_diffs(kiln_command, text):
     assert kiln_command(*same).stdout == f"the {text} of both is the same\n"
 
 
+def test_an_epilogue_is_an_expression_an_object_or_null(kiln_command):
+    row = ["inspect", "gemm", "--arch", "sm_80", "--block-m", 16, "--block-n", 64, "--json"]
+    named = {"name": "plus", "params": [["a", "f32"]], "value": "acc + a"}
+    (kernel,) = kiln_command(*row, "--epilogue", json.dumps(named)).json()
+    assert kernel["spec"]["epilogue"]["params"] == [["a", "f32"]]
+    assert "acc + a" in kernel["source"]
+    (kernel,) = kiln_command(*row, "--epilogue", "acc * acc").json()
+    assert kernel["spec"]["epilogue"] == "acc * acc"
+    (kernel,) = kiln_command(*row, "--epilogue", "null").json()
+    assert kernel["spec"].get("epilogue") is None
+    wrong = kiln_command(*row, "--epilogue", '{"val": "acc"}')
+    assert wrong.code == USAGE and "unknown field 'val'" in wrong.stderr
+
+
 def test_two_spec_files(kiln_command, tmp_path):
     paths = []
     for name, activation in (("a", None), ("b", "relu")):

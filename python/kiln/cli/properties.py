@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from .. import _core
+from ..json_file import parse_json
 from .output import DTYPES, dtype_name, operand_dtype_name
 
 
@@ -50,6 +51,20 @@ def _spelled(name: str) -> str:
     return DTYPES.get(name, name)
 
 
+def _expression(text: str) -> Any:
+    """argparse type: a C++ expression, or an object with parameters and tensors, as in specs."""
+    if text.strip() == "null":
+        return None
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return parse_json(text, repr(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"must be a C++ expression or a JSON object, and {error}"
+        ) from None
+
+
 def _add_field(parser: argparse.ArgumentParser, field: dict[str, Any]) -> bool:
     """Adds the flags of one property. Returns False if flags cannot express it."""
     name, kind, default = field["name"], field["kind"], field["default"]
@@ -65,7 +80,7 @@ def _add_field(parser: argparse.ArgumentParser, field: dict[str, Any]) -> bool:
     elif kind == "integer":
         parser.add_argument(_flag(field), type=int, required=field["required"], help=field["help"])
     elif kind == "expression":
-        parser.add_argument(_flag(field), help=field["help"])
+        parser.add_argument(_flag(field), type=_expression, help=field["help"])
     else:
         text = field["help"] + (f"; default: {default}" if default else "")
         parser.add_argument(_flag(field), type=_spelled, choices=field["values"], help=text)
