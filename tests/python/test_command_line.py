@@ -1,5 +1,6 @@
 """The command `kiln`: exit codes, --json, what it prints where."""
 
+import errno
 import json
 import os
 import re
@@ -220,10 +221,31 @@ def test_a_full_disk_and_a_forbidden_file_are_the_environments(environment, kiln
         assert run.code == ENVIRONMENT
 
 
-def test_a_missing_spec_file(kiln_command):
-    run = kiln_command("prewarm", "--spec", "nowhere.json", "--arch", "sm_90")
-    assert run.code == USAGE
-    assert "'nowhere.json' cannot be used: No such file or directory; check the path" in run.stderr
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("nowhere.json", "No such file or directory"),
+        ("/tmp", "Is a directory"),
+        ("/dev/null/spec.json", "Not a directory"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_a_path_that_names_no_file_is_usage(kiln_command, path, why):
+    for arguments in (["prewarm", "--arch", "sm_90", "--spec"], ["cache", "import"]):
+        run = kiln_command(*arguments, path)
+        assert run.code == USAGE
+        assert f"'{path}' cannot be used: {why}; check the path and its permissions" in run.stderr
+
+
+def test_other_errors_of_files_are_the_environments(monkeypatch, capsys):
+    from kiln import cli
+
+    def run(options):
+        raise OSError(errno.EMFILE, "Too many open files", "x")
+
+    monkeypatch.setattr(cli.doctor, "run", run)
+    assert cli.main(["doctor"]) == ENVIRONMENT
+    assert "'x' cannot be used: Too many open files" in capsys.readouterr().err
 
 
 def test_a_failing_compile(kiln_command, tmp_path):

@@ -1,5 +1,6 @@
-"""The command line. Exit codes: 0 ok, 1 a check failed, 2 usage, 3 a compile failed, 4 the
-environment (no NVRTC, no GPU where one is required, a file or folder that cannot be used)."""
+"""The command line. Exit codes: 0 ok, 1 a check failed, 2 usage (and a path that names no file),
+3 a compile failed, 4 the environment (no NVRTC, no GPU where one is required, a file or folder that
+is there and cannot be read or written)."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from .. import CompileError, CudaError, Error, __version__
 from . import bench, cache, doctor, emulate, inspect, prewarm, tune
 from .output import COMPILE_FAILED, ENVIRONMENT, OK, USAGE, Unavailable, nvrtc_problem
 
-# Errors for which the machine is responsible and not the command line.
-_ENVIRONMENT_ERRORS = (
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EIO,
+# Errors of a path that names no such file or folder: the command line is responsible. For all
+# others the machine is.
+_PATH_ERRORS = (
+    errno.ENOENT,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
 )
 
 
@@ -38,7 +39,8 @@ examples:
   kiln bench gemm --m 4096 --n 4096 --k 4096           how fast is it here?
 
 exit codes: 0 ok, 1 a check failed, 2 usage, 3 a compile failed, 4 the environment (no NVRTC, no
-GPU where one is needed, a file or folder that cannot be used). All flags: docs/cli.md"""
+GPU where one is needed, a file or folder that is there and cannot be read or written). All flags:
+docs/cli.md"""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _silence_stdout()
-        return _fail(_told(error), ENVIRONMENT if error.errno in _ENVIRONMENT_ERRORS else USAGE)
+        return _fail(_told(error), USAGE if error.errno in _PATH_ERRORS else ENVIRONMENT)
     except (ValueError, TypeError) as error:
         return _fail(error, USAGE)
     except CompileError as error:
