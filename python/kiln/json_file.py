@@ -20,18 +20,30 @@ def read_json(path: str) -> Any:
     return parse_json(_read_text(path), path)
 
 
-def parse_specs(text: str, name: str) -> Any:
-    """The specs of a text: JSON, or the lines of KILN_RECORD, an object each. Raises ValueError."""
+def parse_specs(text: str, name: str) -> dict[str, Any]:
+    """The specs of a text, each by its place in it: JSON, or the lines of KILN_RECORD, an object
+    each. Raises ValueError."""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             lines.setdefault(line, number)  # several processes record the same kernels
     if not lines or not _is_object(next(iter(lines))):
-        return parse_json(text, name)
-    return [parse_json(line, f"line {number} of {name}") for line, number in lines.items()]
+        return _specs_of(parse_json(text, name), name)
+    places = {f"line {number} of {name}": line for line, number in lines.items()}
+    return {place: parse_json(line, place) for place, line in places.items()}
 
 
-def read_specs(path: str) -> Any:
+def _specs_of(value: Any, name: str) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {name: value}
+    if isinstance(value, list):
+        return {f"entry {number} of {name}": spec for number, spec in enumerate(value, 1)}
+    raise ValueError(
+        f"{name} must hold a spec, which is a JSON object, or an array of them; see docs/prewarm.md"
+    )
+
+
+def read_specs(path: str) -> dict[str, Any]:
     """The specs of a file, as parse_specs. Raises OSError, too."""
     return parse_specs(_read_text(path), path)
 

@@ -28,7 +28,8 @@ def add_import_flags(parser: argparse.ArgumentParser) -> None:
 def export_entries(options: argparse.Namespace) -> int:
     """Writes a bundle."""
     try:
-        report = bundle.export_cache(options.file, problems_of(options), options.arch)
+        with problems_of(options) as specs:
+            report = bundle.export_cache(options.file, specs, options.arch)
     except bundle.Incomplete as error:
         return _refused(error)
     if options.json:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from .. import control, models
@@ -85,17 +87,17 @@ def add_problems(parser: argparse.ArgumentParser, required: bool) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prewarms and reports."""
-    specs = problems_of(options)
     progress = Progress()
     try:
-        report = control.prewarm(
-            specs,
-            arch=options.arch,
-            jobs=options.jobs,
-            recompile=options.recompile,
-            progress=lambda *step: _show(progress, *step),
-            check=options.check,
-        )
+        with problems_of(options) as specs:
+            report = control.prewarm(
+                specs,
+                arch=options.arch,
+                jobs=options.jobs,
+                recompile=options.recompile,
+                progress=lambda *step: _show(progress, *step),
+                check=options.check,
+            )
     finally:
         progress.close()
     if not report["total"]:
@@ -115,21 +117,47 @@ def _show(
     progress.step(done, text, stays=outcome.startswith("failed"))
 
 
-def problems_of(options: argparse.Namespace) -> Any:
-    """The specs that the flags name, or None."""
-    if options.model is not None:
-        if options.dtype == "float32":
-            raise ValueError("--dtype must be bfloat16 or float16 for --model")
-        _, model = models.load_model(options.model)
-        return models.model_specs(model, options.dtype, options.cache_dtype)
+@contextlib.contextmanager
+def problems_of(options: argparse.Namespace) -> Iterator[Any]:
+    """The specs that the flags name, or None. Where they are of a file, an error about one of them
+    says which."""
+    if options.spec is None:
+        yield _model_specs(options)
+        return
+    _refuse_dtypes(options)
+    is_stdin = options.spec == "-"
+    specs = parse_specs(sys.stdin.read(), "stdin") if is_stdin else read_specs(options.spec)
+    try:
+        yield list(specs.values())
+    except ValueError:
+        _check_each(specs, options.arch)
+        raise
+
+
+def _check_each(specs: dict[str, Any], arch: list[str] | None) -> None:
+    """Raises the error of the first spec that has one, with its place."""
+    control.prewarm([], arch, check=True)  # an error of the archs is about no spec
+    for place, spec in specs.items():
+        try:
+            control.prewarm([spec], arch, check=True)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None
+
+
+def _refuse_dtypes(options: argparse.Namespace) -> None:
     for flag, value in (("--dtype", options.dtype), ("--cache-dtype", options.cache_dtype)):
         if value is not None:
             raise ValueError(f"{flag} belongs to --model; a spec has dtypes of its own")
-    if options.spec is None:
+
+
+def _model_specs(options: argparse.Namespace) -> list[dict[str, Any]] | None:
+    if options.model is None:
+        _refuse_dtypes(options)
         return None
-    if options.spec == "-":
-        return parse_specs(sys.stdin.read(), "stdin")
-    return read_specs(options.spec)
+    if options.dtype == "float32":
+        raise ValueError("--dtype must be bfloat16 or float16 for --model")
+    _, model = models.load_model(options.model)
+    return models.model_specs(model, options.dtype, options.cache_dtype)
 
 
 def _exit_code(report: dict[str, Any]) -> int:
