@@ -99,16 +99,25 @@ def import_cache(path: str | os.PathLike[str], sha256: str | None = None) -> dic
         True
     """
     name = os.fspath(path)
+    expected = None if sha256 is None else check_digest(sha256)
     with open(name, "rb") as file:
         data = file.read()  # once: what was checked is what is imported
     found = _sha256(data)
-    if sha256 is not None and sha256.strip().lower() != found:
+    if expected not in (None, found):
         raise ValueError(
-            f"{name} has the SHA-256 {found}, expected {sha256}; nothing was imported: take the "
+            f"{name} has the SHA-256 {found}, expected {expected}; nothing was imported: take the "
             "file from its source again"
         )
     kernels = unpack(data, name)
     return {"path": name, "sha256": found, **store(kernels), "identity": _identity(kernels)}
+
+
+def check_digest(sha256: str) -> str:
+    """A SHA-256 in the form that hashlib gives it. Raises ValueError for what is none."""
+    digest = str(sha256).strip().lower()
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise ValueError(f"a SHA-256 must be 64 hex digits, got {sha256!r}")
+    return digest
 
 
 def read_kernels(keys: Iterable[str]) -> list[Kernel]:
@@ -188,7 +197,10 @@ def _wanted_keys(problems: control.Specs | None, arch: str | Iterable[str] | Non
                 "prewarm with the same specs and archs first"
             )
         return [kernel["key"] for kernel in report["kernels"]]
-    bases = None if arch is None else {_base(one) for one in control.arch_names(arch)}
+    bases = None
+    if arch is not None:
+        control.prewarm([], arch, check=True)  # refuses an unknown arch
+        bases = {_base(one) for one in control.arch_names(arch)}
     entries = json.loads(_core.cache_list())
     keys = [entry["key"] for entry in entries if bases is None or _base(entry["arch"]) in bases]
     if not keys:
@@ -248,6 +260,7 @@ def _read_files(data: bytes, name: str) -> dict[str, bytes]:
     import tarfile
 
     files: dict[str, bytes] = {}
+    end = 0
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             for member in tar:
@@ -264,10 +277,13 @@ def _read_files(data: bytes, name: str) -> dict[str, bytes]:
                         f"{name} is not imported: {member.name!r} in it is larger than 64 MiB"
                     )
                 files[member.name] = data[member.offset_data :][: member.size]
+                end = member.offset_data + member.size
     except (tarfile.TarError, EOFError) as error:
         raise ValueError(
             f"{name} is no bundle of kiln cache export, or is cut off: {error}"
         ) from None
+    if data[end:].strip(b"\0"):  # where tarfile does not look
+        raise ValueError(f"{name} is not imported: there is data behind its last file")
     return files
 
 
@@ -279,7 +295,7 @@ def _read_list(text: bytes, name: str) -> Mapping[str, Any]:
         value = parse_json(text.decode(errors="replace"), _LIST)
     except ValueError:
         value = None
-    if isinstance(value, dict) and value.get("format") not in (None, _FORMAT):
+    if isinstance(value, dict) and value.get("format") != _FORMAT:
         raise ValueError(f"{name} is a bundle of another version of Kiln; export it with this one")
     listed = value.get("files") if isinstance(value, dict) else None
     if not isinstance(listed, dict):

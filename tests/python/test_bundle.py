@@ -142,6 +142,19 @@ def test_an_arch_selects(kiln_command, made, tmp_path):
     assert run.stderr.startswith(f"kiln: '{absent}' cannot be used: No such file or directory;")
 
 
+def test_an_unknown_arch_is_usage(kiln_command, tmp_path):
+    run = kiln_command("cache", "export", tmp_path / "a", "--arch", "sm_1")
+    assert run.code == USAGE
+    check(ValueError(run.stderr), ValueError, "unknown arch 'sm_1'; expected one of sm_80")
+
+
+@pytest.mark.parametrize("digest", ["zz", "", "0" * 63, "0" * 65, "g" * 64])
+def test_a_digest_has_64_digits(kiln_command, made, cache_dir, digest):
+    run = kiln_command("cache", "import", made["report"]["path"], "--sha256", digest)
+    assert (run.code, cache_dir.exists()) == (USAGE, False)
+    check(ValueError(run.stderr), ValueError, f"a SHA-256 must be 64 hex digits, got '{digest}'")
+
+
 def test_a_folder_that_cannot_be_written(kiln_command, made):
     run = kiln_command("cache", "import", made["report"]["path"], KILN_CACHE_DIR="")
     assert run.code == ENVIRONMENT
@@ -198,6 +211,12 @@ def altered(members, suffix):
     return changed
 
 
+def without_format(members):
+    listed = json.loads(members[0][1])
+    assert listed.pop("format") == 1
+    return member(".kiln-bundle.json", json.dumps({**listed, "format": None}).encode())
+
+
 def swapped(members):
     """Both files of a sound entry, under another key."""
     for info, _ in members:
@@ -243,6 +262,18 @@ REFUSED = {
     "another format": (
         lambda m: tar_of([member(".kiln-bundle.json", b'{"format": 2}'), *m[1:]]),
         "is a bundle of another version of Kiln; export it with this one",
+    ),
+    "no format": (
+        lambda m: tar_of([without_format(m), *m[1:]]),
+        "is a bundle of another version of Kiln; export it with this one",
+    ),
+    "data behind the end": (
+        lambda m: tar_of(m) + b"more",
+        "is not imported: there is data behind its last file",
+    ),
+    "data behind the last file": (
+        lambda m: tar_of(m).rstrip(b"\0").ljust(2**20, b"\0") + b"\1",
+        "is not imported: there is data behind its last file",
     ),
     "no list": (
         lambda m: tar_of([member(".kiln-bundle.json", b'{"format": 1}'), *m[1:]]),

@@ -31,6 +31,10 @@ FLAGS = [
         "inspect gemm --arch sm_80 --epilogue {value:acc}",
         "must be a C++ expression or a JSON object, and '{value:acc}' is not JSON: Expecting prop",
     ),
+    (
+        "inspect gemm --arch sm_90a --arch sm_80",
+        "argument --arch: give it once; kernels of one arch are shown",
+    ),
     ("prewarm --spec x --dtype f16", "--dtype belongs to --model; a spec has dtypes of its own"),
     ("prewarm --spec x --cache-dtype int8", "--cache-dtype belongs to --model; a spec has dtypes"),
     ("cache export /x/y --dtype f16", "--dtype belongs to --model; a spec has dtypes of its own"),

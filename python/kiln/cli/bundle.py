@@ -46,6 +46,8 @@ def export_entries(options: argparse.Namespace) -> int:
 
 def import_entries(options: argparse.Namespace) -> int:
     """Reads a bundle into the writable folder."""
+    if options.sha256 is not None:
+        bundle.check_digest(options.sha256)
     try:
         report = bundle.import_cache(options.file, options.sha256)
     except ValueError as error:  # what is wrong with the file

@@ -144,8 +144,17 @@ def _read_spec(path: str) -> dict[str, Any]:
     return spec
 
 
+class _Once(argparse.Action):
+    """Stores a value, and refuses a second one: other commands take several archs."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            raise argparse.ArgumentError(self, "give it once; kernels of one arch are shown")
+        setattr(namespace, self.dest, values)
+
+
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--arch", required=True, help="such as sm_90a")
+    parser.add_argument("--arch", action=_Once, required=True, help="such as sm_90a")
     texts = parser.add_mutually_exclusive_group()
     for name, what in (("source", "generated source"), ("ptx", "PTX"), ("sass", "machine code")):
         texts.add_argument(
