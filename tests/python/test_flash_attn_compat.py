@@ -85,6 +85,17 @@ def test_odd_head_dims_and_strides_are_copied():
     near(given, expected)
 
 
+def test_rows_of_out_behind_the_last_sequence_stay():
+    """Whatever the head dim."""
+    for dim in (60, 64):
+        q, k, v = (half(n, 2, dim) for n in (7, 13, 13))
+        out = torch.full((7, 2, dim), 7.0).half()
+        bounds = (integers(0, 3, 5), integers(0, 4, 13))
+        assert flash_attn_varlen_func(q, k, v, *bounds, out=out) is out
+        assert (out[5:] == 7).all()
+        near(out[:5], flash_attn_varlen_func(q, k, v, *bounds)[:5])
+
+
 def test_rows_without_keys():
     q, k, v = dense(len_q=9, len_k=5)
     out, lse = flash_attn_func(q, k, v, causal=True, return_lse=True)
@@ -236,46 +247,6 @@ def test_lengths_of_caches():
     assert lse.shape == (2, 4, 1)
 
 
-def with_sinks(**names):
-    return flash_attn_func(*dense(), **{name: torch.zeros(4) for name in names})
-
-
-REFUSED = [
-    (lambda: flash_attn_func(*dense(), 0.1), "dropout_p is not among what Kiln computes here"),
-    (lambda: flash_attn_func(*dense(), attention_chunk=64), "attention_chunk is not among"),
-    (lambda: flash_attn_func(*dense(), qv=half(2, 5, 4, 64)), "qv is not among what Kiln computes "
-     "here, got a tensor; leave it out, or call flash-attn for it"),
-    (lambda: flash_attn_varlen_func(*packed(), 4, 9, 0.2), "got 0.2; leave it out"),
-    (lambda: flash_attn_varlen_func(*packed(), q_v=half(1)), "q_v is not among"),
-    (lambda: flash_attn_with_kvcache(*dense(), rotary_seqlens=integers(1)), "rotary_seqlens is"),
-    (lambda: flash_attn_with_kvcache(half(2, 4, 64), *dense()[1:], *dense()[1:], cache_seqlens=1,
-                                     cu_seqlens_q=integers(0, 1, 2)),
-     "flash_attn_with_kvcache with cu_seqlens_q: k is not among what Kiln computes here"),
-    (lambda: with_sinks(s_aux=1, learnable_sink=1), "s_aux and learnable_sink are names of one "
-     "argument; give only one of them"),
-    (lambda: flash_attn_varlen_func(*packed(), block_table=integers([0]), page_table=integers([0])),
-     "block_table and page_table are names of one argument"),
-    (lambda: flash_attn_func(*dense(), return_attn_probs=True, return_lse=True),
-     "return_attn_probs and return_softmax_lse ask for different results"),
-    (lambda: flash_attn_with_kvcache(*dense(), *dense()[1:]), "cache_seqlens is needed with k and"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "text"), REFUSED, ids=[text for _, text in REFUSED])
-def test_refusals(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    check(error.value, ValueError, text)
-
-
-@pytest.mark.parametrize("size", [8, (8,), (1, 2, 3)], ids=str)
-def test_a_window_that_is_no_pair(size):
-    with pytest.raises(TypeError) as error:
-        flash_attn_func(*dense(), window_size=size)
-    check(error.value, TypeError, "window_size must be a pair (left, right) of integers, -1 or No")
-    assert str(error.value).endswith(f", got {size}")
-
-
 def test_gradients_are_refused():
     q, k, v = dense()
     with torch.enable_grad(), pytest.raises(ValueError) as error:
@@ -287,3 +258,15 @@ def test_a_graph_without_breaks():
     q, k, v = dense()
     compiled = torch.compile(flash_attn_func, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(q, k, v, causal=True), flash_attn_func(q, k, v, causal=True))
+    compiled = torch.compile(
+        flash_attn_with_kvcache, fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    for count in (3, 5, 6):
+        found = compiled(q, k, v, cache_seqlens=count, window_size=(count, 0))
+        assert torch.equal(
+            found, flash_attn_with_kvcache(q, k, v, cache_seqlens=count, window_size=(count, 0))
+        )
+    q, k, v = (half(2, 5, 2, 60) for _ in range(3))
+    compiled = torch.compile(flash_attn_func, fullgraph=True, dynamic=True, backend="aot_eager")
+    out = torch.empty_like(q)
+    assert torch.equal(compiled(q, k, v, out=out), flash_attn_func(q, k, v))

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from ..._numbers import is_integer
+
 _ZERO_IS_NONE = ("attention_chunk", "dropout_p")
 HEAD_DIM_STEP = 8  # Kiln's head dims are multiples of it; flash-attn pads others, too
 
@@ -33,19 +35,35 @@ def one_of(op: str, names: tuple[str, str], first: Any, second: Any) -> Any:
     )
 
 
-def _end(keys: int | None) -> int:
-    return -1 if keys is None or keys < 0 else int(keys)
+def tensors(op: str, forms: dict[str, tuple[Any, tuple[int, ...], str]]) -> None:
+    """Refuses what is no tensor of PyTorch, or has other dimensions. Each name has the value, how
+    many dimensions it may have, and what they are."""
+    for name, (x, dims, form) in forms.items():
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(
+                f"{op}: {name} must be a torch.Tensor, got {type(x).__name__}; torch.as_tensor() "
+                "makes one of an array or a list"
+            )
+        if x.dim() not in dims:
+            several = " or ".join(map(str, dims))
+            noun = "dimension" if dims == (1,) else "dimensions"
+            raise ValueError(f"{op}: {name} must have {several} {noun} {form}, got {list(x.shape)}")
 
 
 def window(size: Any) -> tuple[int, int]:
     """Returns Kiln's window: flash-attn also has None, or any negative number, for an open end."""
     if size is None:
         return -1, -1
-    if not isinstance(size, (tuple, list)) or len(size) != 2:
+    if (
+        not isinstance(size, (tuple, list))
+        or len(size) != 2
+        or not all(end is None or is_integer(end) for end in size)
+    ):
         raise TypeError(
             f"window_size must be a pair (left, right) of integers, -1 or None = open, got {size!r}"
         )
-    return _end(size[0]), _end(size[1])
+    left, right = (-1 if end is None or end < 0 else int(end) for end in size)
+    return left, right
 
 
 def splits(count: int | None) -> int:
@@ -65,17 +83,33 @@ def padded(x: Any) -> Any:
     return torch.nn.functional.pad(x, (0, missing)) if missing else x
 
 
+def _room(op: str, out: Any, shape: list[int]) -> Any:
+    """Returns a copy of the caller's out with a head dim that Kiln has. It keeps what lies in out,
+    so that rows which the kernel does not write stay as they are."""
+    tensors(op, {"out": (out, (3, 4), "like q")})
+    if list(out.shape) != shape:
+        raise ValueError(f"{op}: out must have shape {shape}, got {list(out.shape)}")
+    return padded(out)
+
+
 def with_any_heads(
-    attend: Callable[..., Any], q: Any, k: Any, v: Any, *, scale: Any, out: Any, **options: Any
-) -> Any:
+    op: str, attend: Callable[..., Any], q: Any, k: Any, v: Any, *, scale: Any, out: Any,
+    **options: Any,
+) -> Any:  # fmt: skip
     """Calls attend, which returns the result alone or (result, lse), with copies of tensors whose
     head dims or last strides Kiln does not take."""
     q, k, v = unit_stride(q), unit_stride(k), unit_stride(v)
     dim, dim_v = q.shape[-1], v.shape[-1]
     if dim % HEAD_DIM_STEP == 0 and dim_v % HEAD_DIM_STEP == 0:
         return attend(q, k, v, scale=scale, out=out, **options)
-    scale = dim**-0.5 if scale is None else scale
-    found = attend(padded(q), padded(k), padded(v), scale=scale, **options)
+    if k.shape[-1] != dim:  # padded, they might have one head dim
+        same = "batch and head dim" if q.dim() == 4 else "head dim"
+        raise ValueError(
+            f"{op}: k must have the {same} of q, which is {list(q.shape)}; it is {list(k.shape)}"
+        )
+    scale = max(dim, 1) ** -0.5 if scale is None else scale
+    room = None if out is None else _room(op, out, [*q.shape[:-1], dim_v])
+    found = attend(padded(q), padded(k), padded(v), scale=scale, out=room, **options)
     result, *lse = found if isinstance(found, tuple) else (found,)
     result = result[..., :dim_v] if out is None else out.copy_(result[..., :dim_v])
     return (result, *lse) if lse else result

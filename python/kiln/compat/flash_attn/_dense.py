@@ -91,6 +91,8 @@ def flash_attn_func(
     errors of jit.flash_attention.
     """
     take.refuse(_OP, dropout_p=dropout_p, qv=qv, attention_chunk=attention_chunk)
+    form = ((4,), "[batch, length, heads, head_dim]")
+    take.tensors(_OP, {"q": (q, *form), "k": (k, *form), "v": (v, *form)})
     sinks = take.one_of(_OP, ("s_aux", "learnable_sink"), s_aux, learnable_sink)
     descales = (q_descale, k_descale, v_descale)
     options = take.shared(
@@ -98,5 +100,5 @@ def flash_attn_func(
     )
     options["num_splits"] = num_splits
     lse = take.wants_lse(_OP, return_attn_probs, return_softmax_lse or return_lse)
-    found = take.with_any_heads(attend, q, k, v, return_lse=lse, **options)
+    found = take.with_any_heads(_OP, attend, q, k, v, return_lse=lse, **options)
     return take.results(found, sinks, return_attn_probs)

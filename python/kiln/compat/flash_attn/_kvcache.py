@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ... import jit
+from ..._numbers import is_integer
 from . import _arguments as take
 from . import _varlen
 
@@ -23,24 +26,59 @@ def _packed_queries(
         v_cache,
         cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=q.shape[0] if max_seqlen_q is None else max_seqlen_q,
-        max_seqlen_k=_varlen.most_keys(k_cache, options["block_table"]),
+        max_seqlen_k=_varlen.most_keys(_OP, k_cache, options["block_table"]),
         seqused_k=counts,
         **options,
     )
 
 
-def _lengths(cache_seqlens: Any, new: bool, batch: int, k_cache: Any, pages: Any) -> Any:
-    """Returns cache_seqlens as a tensor; without it, the cache is full."""
+def _lengths(cache_seqlens: Any, k: Any, batch: int, k_cache: Any, pages: Any) -> Any:
+    """Returns cache_seqlens as a tensor; without it, the cache is full. A number is checked here,
+    where it is known; tensors are read by the kernel alone."""
+    if isinstance(cache_seqlens, torch.Tensor):
+        return cache_seqlens
+    room = _varlen.most_keys(_OP, k_cache, pages)
     if cache_seqlens is None:
-        if new:
+        if k is not None:
             raise ValueError(
                 f"{_OP}: cache_seqlens is needed with k and v, which are written behind so many "
                 "keys; give a number, or an int32 tensor [batch]"
             )
-        cache_seqlens = _varlen.most_keys(k_cache, pages)
-    if isinstance(cache_seqlens, int):
-        return take.lengths(cache_seqlens, batch, k_cache)
-    return cache_seqlens
+        return take.lengths(room, batch, k_cache)
+    if not is_integer(cache_seqlens):
+        if hasattr(cache_seqlens, "shape"):
+            return cache_seqlens
+        raise TypeError(
+            f"{_OP}: cache_seqlens must be a number of keys or an int32 tensor [batch], got "
+            f"{cache_seqlens!r}"
+        )
+    new = 0 if k is None else k.shape[1]
+    if not 0 <= cache_seqlens <= room - new:
+        raise ValueError(
+            f"{_OP}: cache_seqlens must be 0 to {room - new} in a cache that has room for {room} "
+            f"keys of a sequence, {new} of which are for k, got {cache_seqlens}"
+        )
+    return take.lengths(cache_seqlens, batch, k_cache)
+
+
+def _check_tensors(q: Any, k_cache: Any, v_cache: Any, k: Any, v: Any, starts: Any) -> None:
+    """Refuses what is no tensor of PyTorch, or has other dimensions."""
+    if (k is None) != (v is None):
+        raise ValueError(
+            f"{_OP}: k and v, the new keys and values, go together: give both, or none"
+        )
+    dense = ((4,), "[batch, length, heads, head_dim]")
+    cache = ((4,), "[batch or pages, length or page_size, heads, head_dim]")
+    forms = {
+        "q": (q, *(dense if starts is None else ((3,), "[tokens, heads, head_dim]"))),
+        "k_cache": (k_cache, *cache),
+        "v_cache": (v_cache, *cache),
+    }
+    if starts is not None:
+        forms["cu_seqlens_q"] = (starts, (1,), "[batch + 1]")
+    elif k is not None:
+        forms.update(k=(k, *dense), v=(v, *dense))
+    take.tensors(_OP, forms)
 
 
 def flash_attn_with_kvcache(
@@ -118,8 +156,10 @@ def flash_attn_with_kvcache(
     )
     sinks = take.one_of(_OP, ("s_aux", "learnable_sink"), s_aux, learnable_sink)
     pages = take.one_of(_OP, ("block_table", "page_table"), block_table, page_table)
+    _check_tensors(q, k_cache, v_cache, k, v, cu_seqlens_q)
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-    counts = _lengths(cache_seqlens, k is not None, batch, k_cache, pages)
+    new = k if cu_seqlens_q is None else None  # beside packed queries, it is refused below
+    counts = _lengths(cache_seqlens, new, batch, k_cache, pages)
     descales = (q_descale, k_descale, v_descale)
     options = take.shared(
         out, softmax_scale, causal, window_size, softcap, alibi_slopes, sinks, *descales

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _arguments as take
 from ._dense import flash_attn_func
 from ._varlen import flash_attn_varlen_func
+
+
+def _views(op: str, name: str, packed: Any, count: int, rows: str) -> tuple[Any, ...]:
+    """Returns the tensors that lie in one, of which `rows` are the first dimensions."""
+    form = f"[{rows}, {count}, heads, head_dim]"
+    take.tensors(op, {name: (packed, (form.count(",") + 1,), form)})
+    if packed.shape[-3] != count:
+        raise ValueError(f"{op}: {name} must have shape {form}, got {list(packed.shape)}")
+    return tuple(packed.unbind(-3))
 
 
 def flash_attn_qkvpacked_func(qkv: Any, *rest: Any, **named: Any) -> Any:
@@ -13,7 +23,8 @@ def flash_attn_qkvpacked_func(qkv: Any, *rest: Any, **named: Any) -> Any:
 
     What follows it there follows it here: dropout_p, softmax_scale, causal, window_size, ..
     """
-    return flash_attn_func(*qkv.unbind(-3), *rest, **named)
+    views = _views("flash_attn_qkvpacked_func", "qkv", qkv, 3, "batch, length")
+    return flash_attn_func(*views, *rest, **named)
 
 
 def flash_attn_kvpacked_func(q: Any, kv: Any, *rest: Any, **named: Any) -> Any:
@@ -21,7 +32,8 @@ def flash_attn_kvpacked_func(q: Any, kv: Any, *rest: Any, **named: Any) -> Any:
 
     What follows it there follows it here: dropout_p, softmax_scale, causal, window_size, ..
     """
-    return flash_attn_func(q, *kv.unbind(-3), *rest, **named)
+    views = _views("flash_attn_kvpacked_func", "kv", kv, 2, "batch, length")
+    return flash_attn_func(q, *views, *rest, **named)
 
 
 def flash_attn_varlen_qkvpacked_func(
@@ -31,7 +43,8 @@ def flash_attn_varlen_qkvpacked_func(
 
     Queries and keys have the same lengths. Then follow dropout_p, softmax_scale, causal, ..
     """
-    given: list[Any] = [*qkv.unbind(-3), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen]
+    views = _views("flash_attn_varlen_qkvpacked_func", "qkv", qkv, 3, "tokens")
+    given: list[Any] = [*views, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen]
     return flash_attn_varlen_func(*given, *rest, **named)
 
 
@@ -42,5 +55,6 @@ def flash_attn_varlen_kvpacked_func(
 
     What follows them there follows them here: max_seqlen_q, max_seqlen_k, dropout_p, ..
     """
-    given: list[Any] = [q, *kv.unbind(-3), cu_seqlens_q, cu_seqlens_k]
+    views = _views("flash_attn_varlen_kvpacked_func", "kv", kv, 2, "tokens")
+    given: list[Any] = [q, *views, cu_seqlens_q, cu_seqlens_k]
     return flash_attn_varlen_func(*given, *rest, **named)

@@ -20,12 +20,32 @@ _ROWS = {
     "q_scale": 2,
     "v_scale": 2,
 }
+_FORMS = {"cu_seqlens_q": "[batch + 1]", "cu_seqlens_k": "[batch + 1]", "seqused_k": "[batch]"}
+
+
+def _check_used(seqused_q: Any, calls: dict[str, Any]) -> None:
+    """Refuses what no pairs can be made of; Kiln checks the others, and the pairs."""
+    names = ("cu_seqlens_q", "cu_seqlens_k", "seqused_k")
+    given = {name: calls[name] for name in names if calls[name] is not None}
+    forms = {name: (x, (1,), _FORMS[name]) for name, x in given.items()}
+    take.tensors(_OP, {**forms, "seqused_q": (seqused_q, (1,), "[batch]")})
+    if seqused_q.dtype != torch.int32:
+        raise TypeError(
+            f"{_OP}: seqused_q must be int32, got {str(seqused_q.dtype).removeprefix('torch.')}; "
+            "convert it, for example with tensor.to(torch.int32)"
+        )
+    batch = calls["cu_seqlens_q"].shape[0] - 1
+    for name, x in (*given.items(), ("seqused_q", seqused_q)):
+        expected = batch if name.startswith("seqused") else batch + 1
+        if x.shape[0] != expected:
+            raise ValueError(f"{_OP}: {name} must have shape [{expected}], got {list(x.shape)}")
 
 
 def _used_alone(seqused_q: Any, calls: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments for queries of which only the first seqused_q count: each sequence
     becomes two, of which the second has the other queries and no keys. No length leaves the
     device."""
+    _check_used(seqused_q, calls)
     starts, ends = calls["cu_seqlens_q"][:-1], calls["cu_seqlens_q"][1:]
     offsets = torch.stack((starts, starts + seqused_q), 1).flatten()
     pairs = {"cu_seqlens_q": torch.cat((offsets, ends[-1:]))}
@@ -51,9 +71,10 @@ def attend(
     return jit.flash_attention_varlen(q, k, v, num_splits=take.splits(num_splits), **options)
 
 
-def most_keys(k: Any, block_table: Any) -> int:
+def most_keys(op: str, k: Any, block_table: Any) -> int:
     """Returns an upper bound of a sequence's keys that needs no length from the device."""
     if block_table is not None:
+        take.tensors(op, {"block_table": (block_table, (2,), "[batch, width]")})
         return int(block_table.shape[1] * k.shape[1])
     return int(k.shape[0] if k.dim() == 3 else k.shape[1])
 
@@ -130,6 +151,10 @@ def flash_attn_varlen_func(
     errors of jit.flash_attention_varlen.
     """
     take.refuse(_OP, dropout_p=dropout_p, qv=qv, q_v=q_v, attention_chunk=attention_chunk)
+    form = ((3, 4), "[tokens, heads, head_dim] or [pages, page_size, heads, head_dim]")
+    take.tensors(
+        _OP, {"q": (q, (3,), "[tokens, heads, head_dim]"), "k": (k, *form), "v": (v, *form)}
+    )
     sinks = take.one_of(_OP, ("s_aux", "learnable_sink"), s_aux, learnable_sink)
     pages = take.one_of(_OP, ("block_table", "page_table"), block_table, page_table)
     descales = (q_descale, k_descale, v_descale)
@@ -140,9 +165,9 @@ def flash_attn_varlen_func(
     options.update(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_table=pages)
     options.update(seqused_q=seqused_q, seqused_k=seqused_k, num_splits=num_splits)
     options["max_seqlen_q"] = q.shape[0] if max_seqlen_q is None else max_seqlen_q
-    options["max_seqlen_k"] = most_keys(k, pages) if max_seqlen_k is None else max_seqlen_k
+    options["max_seqlen_k"] = most_keys(_OP, k, pages) if max_seqlen_k is None else max_seqlen_k
     options["cp_world"], options["cp_rank"] = cp_world_size, cp_rank
     options["cp_seqused_k_total"] = cp_tot_seqused_k
     lse = take.wants_lse(_OP, return_attn_probs, return_softmax_lse or return_lse)
-    found = take.with_any_heads(attend, q, k, v, return_lse=lse, **options)
+    found = take.with_any_heads(_OP, attend, q, k, v, return_lse=lse, **options)
     return take.results(found, sinks, return_attn_probs)
