@@ -6,8 +6,8 @@ stubs, PyTorch's operators and help() know of it; `make signatures` does so. Con
 - Parameters without a default come first and are what C++ insists on.
 - `Annotated[T, "type"]` names PyTorch's type of an operator's argument, or None: where PyTorch
   traces, such an argument cannot be given. A third item names the function of
-  kiln/operators/_values.py that makes PyTorch's value of the user's, and a fourth is the operator's
-  default where it is another than the parameter's.
+  kiln/operators/_values.py or kiln/_numbers.py that checks the user's value and returns PyTorch's,
+  and a fourth is the operator's default where it is another than the parameter's.
 - A `Written` tensor is written to when given. `return_x: bool` asks for the result x as well.
 - `@operators(name=results)` lists the PyTorch operators of an operation: those with results return
   new tensors; the one without writes to the Written ones, of which it needs every result that is
@@ -29,9 +29,9 @@ Tensor: TypeAlias = Annotated[Any, "Tensor"]  # of any framework
 Written: TypeAlias = Annotated[Any, "Tensor"]
 Eager: TypeAlias = Annotated[Any, None]  # a tensor that operators do not take
 EagerFlag: TypeAlias = Annotated[bool, None]
-Flags: TypeAlias = Annotated[bool | Any, "bool", "flag"]  # a bool, or a tensor of them if eager
+Flags: TypeAlias = Annotated[bool | Any, "bool", "one_flag"]  # a bool, or a tensor of them if eager
 DType: TypeAlias = Annotated[Any, "ScalarType", "dtype_of"]  # of any framework, or its name
-Count: TypeAlias = Annotated[int, "SymInt"]
+Count: TypeAlias = Annotated[int, "SymInt", "integer"]
 Window: TypeAlias = Annotated[tuple[int, int], "SymInt[]", "window_numbers"]
 AnyVariant: TypeAlias = Annotated[BoundVariant | Variant | Sequence[BoundVariant | Variant], None]
 AnyEpilogue: TypeAlias = Annotated[str | BoundEpilogue | Epilogue, "str"]

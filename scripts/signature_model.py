@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DESCRIPTION = "python/operations.pyi"
-BUILTINS = ("bool", "float", "str")
+BUILTINS = {"bool": "flag", "float": "number", "str": None}  # and what checks them where traced
 TENSORS = ("Tensor", "Written", "Eager", "Flags")  # of a call
 WIDTH = 100  # columns of what is written
 
@@ -21,7 +21,7 @@ class Type:
     name: str
     python: str  # as a type checker sees it
     torch: str | None  # in an operator's schema; None: no argument of operators
-    convert: str | None = None  # a function of kiln/operators/_values.py
+    convert: str | None = None  # a function of kiln/operators/_values.py or kiln/_numbers.py
     torch_default: str | None = None  # where it is another than the parameter's
 
 
@@ -142,7 +142,7 @@ class Operation:
 def operations(path: pathlib.Path = ROOT / DESCRIPTION) -> tuple[Operation, ...]:
     """The description, checked."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    types = {name: Type(name, name, name) for name in BUILTINS}
+    types = {name: Type(name, name, name, convert) for name, convert in BUILTINS.items()}
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Subscript):
             found = _type(node)

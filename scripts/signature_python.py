@@ -15,6 +15,7 @@ APPENDED = ("k_new", "v_new", "rotary_cos", "rotary_sin", "rotary_interleaved")
 CLASSES = ("Epilogue", "Variant")  # of kiln._core
 # Operations that are Python, and their modules.
 PYTHON = {"flex_attention": "flex", "grouped_mm": "grouped_mm"}
+NUMBERS = ("flag", "integer", "number")  # what kiln/_numbers.py converts with
 OPENING = f"# Written by scripts/signatures.py from {DESCRIPTION}.\n"
 
 
@@ -121,11 +122,12 @@ def _schema(operation: Operation, operator: Operator) -> str:
 
 def _traced(operation: Operation) -> str:
     results = f"from .. import {operation.name} as _{operation.name}\n"
-    converters = {p.type.convert for p in operation.parameters} - {None}
+    converters = {str(p.type.convert) for p in operation.parameters if p.type.convert is not None}
+    numbers = sorted(converters.intersection(NUMBERS))
     traces_variants = _traces_variants(operation)
     traces_epilogues = _traces_epilogues(operation)
     refuses = bool(_refused(operation))
-    values = ", ".join(sorted([*map(str, converters), "check", *["refuse"] * refuses]))
+    values = sorted([*converters.difference(NUMBERS), "check", *["refuse"] * refuses])
     return f'''\
 {OPENING}"""What stands for jit.{operation.name} where PyTorch traces."""
 
@@ -135,12 +137,14 @@ from typing import Any
 
 import torch
 
+{f"from ..._numbers import {', '.join(numbers)}" + chr(10) if numbers else ""}\
 {results if _makes_results(operation) else ""}\
 {"from .._appends import call as call_with_append" + chr(10) if _traces_appends(operation) else ""}\
 {"from .._epilogues import call as call_with_epilogue" + chr(10) if traces_epilogues else ""}\
-from .._values import {values}
+from .._values import {", ".join(values)}
 {"from .._variants import call as call_with_variant" + chr(10) if traces_variants else ""}\
 
+_OP = "{operation.name}"
 _OPS = torch.ops.kiln
 
 
@@ -238,20 +242,20 @@ def _function(operation: Operation) -> str:
     body = [_head(operation, "", "Any", annotated=False)]
     add = body.append
     add(f'    """kiln.jit.{operation.name} as operators of PyTorch."""')
-    body += [f'    refuse("{operation.name}", {name}={name})' for name in _refused(operation)]
+    body += [f"    refuse(_OP, {name}={name})" for name in _refused(operation)]
     add("    given = {")
     body += [f'        "{t.name}": {t.name},' for t in operation.tensors if t.is_traced]
     add("    }")
-    add(f'    check("{operation.name}", given)')
+    add("    check(_OP, given)")
+    body += _alone(operation)
     add("    options = {")
-    body += [
-        f'        "{p.name}": {_value(operation, p)},' for p in operation.inputs if p.is_keyword
-    ]
+    body += [f'        "{p.name}": {_value(p)},' for p in operation.inputs if p.is_keyword]
     add("    }")
     if _traces_appends(operation):
         inputs = ", ".join(p.name for p in operation.inputs if not p.is_keyword)
         add("    new = {")
-        body += [f'        "{name}": {name},' for name in APPENDED]
+        parameters = {p.name: p for p in operation.parameters}
+        body += [f'        "{name}": {_value(parameters[name])},' for name in APPENDED]
         add("    }")
         add(f"    if any(x is not None for x in ({', '.join(APPENDED[:-1])})):")
         arguments = f"({inputs}), new, {VARIANT}, options, out, lse, return_lse"
@@ -260,25 +264,36 @@ def _function(operation: Operation) -> str:
         inputs = ", ".join(p.name for p in operation.inputs if not p.is_keyword)
         add(f"    if {VARIANT} is not None:")
         add(f"        first = ({inputs})")
-        arguments = f'"{operation.name}", first, {VARIANT}, options, out, lse, return_lse'
+        arguments = f"_OP, first, {VARIANT}, options, out, lse, return_lse"
         body += _call("        return ", "call_with_variant", arguments)
     if _traces_epilogues(operation):
         inputs = ", ".join(p.name for p in operation.inputs if not p.is_keyword)
         values = ", ".join(EPILOGUE_VALUES)
         add(f"    if not isinstance({EPILOGUE}, (str, type(None))) or params or tensors:")
-        arguments = f'"{operation.name}", ({inputs}), {EPILOGUE}, {values}, options, out'
+        arguments = f"_OP, ({inputs}), {EPILOGUE}, {values}, options, out"
         body += _call("        return ", "call_with_epilogue", arguments)
     body += _calls(operation)
     return "\n".join(body) + "\n"
 
 
-def _value(operation: Operation, parameter: Parameter) -> str:
-    if parameter.type.convert is None:
-        return parameter.name
-    converted = f'{parameter.type.convert}("{operation.name}", {parameter.name})'
-    return (
-        f"None if {parameter.name} is None else {converted}" if parameter.is_optional else converted
-    )
+def _value(parameter: Parameter) -> str:
+    name, convert = parameter.name, parameter.type.convert
+    if convert is None:
+        return name
+    told = f'_OP, "{name}", {name}' if convert in (*NUMBERS, "one_flag") else f"_OP, {name}"
+    converted = f"{convert}({told})"
+    return f"None if {name} is None else {converted}" if parameter.is_optional else converted
+
+
+def _alone(operation: Operation) -> list[str]:
+    """Checks of what is no option: positional values, and what asks for results."""
+    lines = []
+    for p in operation.parameters:
+        if p.is_input and not p.is_keyword and p.type.convert is not None:
+            lines.append(f"    {p.name} = {_value(p)}")
+        elif p.asks_for is not None:
+            lines.append(f"    {_value(p)}")
+    return lines
 
 
 def _call(before: str, function: str, arguments: str) -> list[str]:

@@ -21,7 +21,7 @@ def is_flag(value: Any) -> bool:
 
 def is_integer(value: Any) -> bool:
     """Returns whether a value is an integer, which a flag is not."""
-    if is_flag(value):
+    if is_flag(value) or isinstance(value, (float, torch.SymFloat)):
         return False
     if isinstance(value, (int, torch.SymInt)):
         return True

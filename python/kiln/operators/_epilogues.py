@@ -15,8 +15,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .. import _core, jit
+from .._numbers import is_integer, number
 from ._schemas import SCHEMAS, Schema
-from ._values import check, declared_names
+from ._values import bound_values, check, declared
 
 _OPERATION = "gemm"
 _BIND = jit.Epilogue.__call__  # before trace_bindings() replaces it
@@ -44,20 +45,8 @@ class TracedEpilogue:
 
 def bind_traced(epilogue: jit.Epilogue, given: dict[str, Any]) -> TracedEpilogue:
     """Binds values by name, as Epilogue.__call__ does."""
-    text = epilogue._text
-    params, tensors = declared_names(text)
-    expected = ", ".join((*params, *tensors)) or "no values"
-    for name in (*params, *tensors):
-        if name not in given:
-            raise TypeError(f"Epilogue '{epilogue.name}': missing {name}=; it takes {expected}")
-    for name in given:
-        if name not in params and name not in tensors:
-            raise TypeError(
-                f"Epilogue '{epilogue.name}': no parameter or tensor '{name}'; it takes {expected}"
-            )
-    return TracedEpilogue(
-        text, tuple(given[name] for name in params), tuple(given[name] for name in tensors)
-    )
+    values, tensors = bound_values("Epilogue", epilogue.name, epilogue._text, given)
+    return TracedEpilogue(epilogue._text, values, tensors)
 
 
 def trace_bindings() -> None:
@@ -73,7 +62,7 @@ def trace_bindings() -> None:
             return bind_traced(self, values)
         return _BIND(self, *args, **values)
 
-    torch.compiler.assume_constant_result(declared_names)
+    torch.compiler.assume_constant_result(declared)
     torch.compiler.assume_constant_result(_text_of)
     jit.Epilogue.__call__ = traced  # type: ignore[method-assign]
 
@@ -82,7 +71,7 @@ def _text_of(value: str, params: tuple[str, ...], tensors: tuple[str, ...]) -> s
     """The definition of an epilogue that was given as a string; the others are `name:type`."""
 
     def pairs(declared: tuple[str, ...]) -> list[list[str]]:
-        return [one.split(":") for one in declared]
+        return [list(one.rpartition(":")[::2]) for one in declared]
 
     definition = {"name": "epilogue", "params": pairs(params), "tensors": pairs(tensors)}
     return json.dumps({**definition, "value": value})
@@ -94,10 +83,16 @@ def _parts_of_text(
     """What jit.gemm makes of a string with values: types are those of the values, and names are in
     their order."""
     params, tensors = params or {}, tensors or {}
+    for name, values in (("params", params), ("tensors", tensors)):
+        if not isinstance(values, dict):
+            raise TypeError(
+                f"{_OPERATION}: {name} must be a dict of names to values, got {values!r}"
+            )
     check(_OPERATION, {f"epilogue's {name}": tensor for name, tensor in tensors.items()})
     kinds = []
     for name in sorted(params):
-        kinds.append(f"{name}:{'f32' if isinstance(params[name], float) else 'i32'}")
+        number("gemm's epilogue", name, params[name])
+        kinds.append(f"{name}:{'i32' if is_integer(params[name]) else 'f32'}")
     declared = []
     for name in sorted(tensors):
         tensor = tensors[name]

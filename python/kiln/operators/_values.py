@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._functorch import pyfunctorch
 
+from .._numbers import flag, integer, number
+
 _TILE_KEYS = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
 _SHORT_DTYPES = {"f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32"}
 
@@ -45,6 +47,19 @@ def _has_tangents() -> bool:
     return interpreter.key() == torch._C._functorch.TransformType.Jvp
 
 
+def ranks(op: str, dims: tuple[int, ...], form: str, **tensors: Any) -> None:
+    """Refuses tensors whose dimensions are not `dims` in number, in the words of the C entries:
+    the shapes of results are made of theirs, before such an entry sees them."""
+    for name, tensor in tensors.items():
+        if tensor.dim() not in dims:
+            raise ValueError(f"{op}: {name} must have {form}, got {list(tensor.shape)}")
+
+
+def is_known(condition: Any) -> bool:
+    """Returns whether something holds; not if symbols decide it, which may stand for anything."""
+    return isinstance(condition, bool) and condition
+
+
 def refuse(op: str, **values: Any) -> None:
     """Raises TypeError for arguments that operators cannot take."""
     for name, value in values.items():
@@ -55,13 +70,32 @@ def refuse(op: str, **values: Any) -> None:
             )
 
 
-def declared_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The parameters and the tensors of a variant's or an epilogue's definition."""
+def declared(text: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """The parameters, with their types, and the tensors of a variant's or an epilogue's
+    definition."""
     definition = json.loads(text)
-    params, tensors = (
-        tuple(name for name, _ in definition[field]) for field in ("params", "tensors")
+    params = tuple((name, kind) for name, kind in definition["params"])
+    return params, tuple(name for name, _ in definition["tensors"])
+
+
+def bound_values(
+    op: str, name: str, text: str, given: dict[str, Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The values and the tensors of a variant or an epilogue, which `op` says, by their names."""
+    params, tensors = declared(text)
+    names = (*(one for one, _ in params), *tensors)
+    expected = ", ".join(names) or "no values"
+    for one in names:
+        if one not in given:
+            raise TypeError(f"{op} '{name}': missing {one}=; it takes {expected}")
+    for one in given:
+        if one not in names:
+            raise TypeError(f"{op} '{name}': no parameter or tensor '{one}'; it takes {expected}")
+    values = tuple(
+        integer(op, one, given[one]) if kind == "i32" else number(op, one, given[one])
+        for one, kind in params
     )
-    return params, tensors
+    return values, tuple(given[one] for one in tensors)
 
 
 def dtype_of(op: str, dtype: Any) -> torch.dtype:
@@ -77,14 +111,14 @@ def dtype_of(op: str, dtype: Any) -> torch.dtype:
     return dtype
 
 
-def flag(op: str, value: Any) -> Any:
+def one_flag(op: str, name: str, value: Any) -> Any:
     """Returns a flag, which may be a tensor of flags where nothing is traced."""
     if isinstance(value, torch.Tensor):
         raise TypeError(
-            f"{op}: causal must be True or False where PyTorch traces, got a tensor; call it "
+            f"{op}: {name} must be True or False where PyTorch traces, got a tensor; call it "
             "outside of torch.compile, under torch.compiler.disable"
         )
-    return value
+    return flag(op, name, value)
 
 
 def pdl_name(op: str, pdl: Any) -> str:
@@ -98,11 +132,11 @@ def pdl_name(op: str, pdl: Any) -> str:
 
 def window_numbers(op: str, window: Any) -> list[Any]:
     """Returns a window as the list that the schemas need."""
-    if not isinstance(window, (tuple, list)):
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
         raise TypeError(
             f"{op}: window must be a pair (left, right) of integers, -1 = open, got {window!r}"
         )
-    return list(window)
+    return [integer(op, "window", end) for end in window]
 
 
 def tile_numbers(op: str, config: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .. import _core, jit
 from . import flash_attention, flash_attention_varlen, flash_attention_with_kvcache
 from ._schemas import SCHEMAS, Schema
-from ._values import check, declared_names
+from ._values import bound_values, check, declared
 
 # The functions that tell the shapes of an operation's results.
 _SHAPES = {
@@ -46,21 +46,8 @@ class TracedVariant:
 
 def bind_traced(variant: jit.Variant, given: dict[str, Any]) -> TracedVariant:
     """Binds values by name, as Variant.__call__ does."""
-    text = variant._text
-    params, tensors = declared_names(text)
-    values = dict(given)
-    expected = ", ".join((*params, *tensors)) or "no values"
-    for name in (*params, *tensors):
-        if name not in values:
-            raise TypeError(f"Variant '{variant.name}': missing {name}=; it takes {expected}")
-    for name in values:
-        if name not in params and name not in tensors:
-            raise TypeError(
-                f"Variant '{variant.name}': no parameter or tensor '{name}'; it takes {expected}"
-            )
-    return TracedVariant(
-        text, tuple(values[name] for name in params), tuple(values[name] for name in tensors)
-    )
+    values, tensors = bound_values("Variant", variant.name, variant._text, given)
+    return TracedVariant(variant._text, values, tensors)
 
 
 def trace_bindings() -> None:
@@ -78,7 +65,7 @@ def trace_bindings() -> None:
         return _BIND(self, *args, **values)
 
     # PyTorch's compiler need not trace how JSON is read. (It must be imported to be told.)
-    torch.compiler.assume_constant_result(declared_names)
+    torch.compiler.assume_constant_result(declared)
     jit.Variant.__call__ = traced  # type: ignore[method-assign]
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag, number
 from .. import append_kv as _append_kv
 from .._values import check
 
+_OP = "append_kv"
 _OPS = torch.ops.kiln
 
 
@@ -49,18 +51,18 @@ def append_kv(
         "cos": cos,
         "sin": sin,
     }
-    check("append_kv", given)
+    check(_OP, given)
     options = {
         "k_scale": k_scale,
         "v_scale": v_scale,
         "query": query,
         "q_weight": q_weight,
         "k_weight": k_weight,
-        "eps": eps,
+        "eps": number(_OP, "eps", eps),
         "positions": positions,
         "cos": cos,
         "sin": sin,
-        "interleaved": interleaved,
+        "interleaved": flag(_OP, "interleaved", interleaved),
     }
     if query_out is None and query is not None:
         query_out = _append_kv.query_out(key, value, slot_mapping, **options)

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag, number
 from .. import flash_attention as _flash_attention
 from .._values import check, window_numbers
 from .._variants import call as call_with_variant
 
+_OP = "flash_attention"
 _OPS = torch.ops.kiln
 
 
@@ -50,13 +52,14 @@ def flash_attention(
         "out": out,
         "lse": lse,
     }
-    check("flash_attention", given)
+    check(_OP, given)
+    flag(_OP, "return_lse", return_lse)
     options = {
-        "causal": causal,
-        "top_left": top_left,
-        "window": window_numbers("flash_attention", window),
-        "softcap": softcap,
-        "scale": scale,
+        "causal": flag(_OP, "causal", causal),
+        "top_left": flag(_OP, "top_left", top_left),
+        "window": window_numbers(_OP, window),
+        "softcap": number(_OP, "softcap", softcap),
+        "scale": None if scale is None else number(_OP, "scale", scale),
         "attn_mask": attn_mask,
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
@@ -67,7 +70,7 @@ def flash_attention(
     }
     if variant is not None:
         first = (q, k, v)
-        return call_with_variant("flash_attention", first, variant, options, out, lse, return_lse)
+        return call_with_variant(_OP, first, variant, options, out, lse, return_lse)
     if out is None and lse is None:
         if return_lse:
             return _OPS.flash_attention_lse(q, k, v, **options)

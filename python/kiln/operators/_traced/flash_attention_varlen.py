@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag, integer, number
 from .. import flash_attention_varlen as _flash_attention_varlen
-from .._values import check, flag, window_numbers
+from .._values import check, one_flag, window_numbers
 from .._variants import call as call_with_variant
 
+_OP = "flash_attention_varlen"
 _OPS = torch.ops.kiln
 
 
@@ -72,39 +74,38 @@ def flash_attention_varlen(
         "out": out,
         "lse": lse,
     }
-    check("flash_attention_varlen", given)
+    check(_OP, given)
+    flag(_OP, "return_lse", return_lse)
     options = {
         "cu_seqlens_q": cu_seqlens_q,
-        "max_seqlen_q": max_seqlen_q,
-        "max_seqlen_k": max_seqlen_k,
+        "max_seqlen_q": integer(_OP, "max_seqlen_q", max_seqlen_q),
+        "max_seqlen_k": integer(_OP, "max_seqlen_k", max_seqlen_k),
         "cu_seqlens_k": cu_seqlens_k,
         "seqused_k": seqused_k,
         "block_table": block_table,
         "kv_indptr": kv_indptr,
         "kv_indices": kv_indices,
-        "causal": flag("flash_attention_varlen", causal),
-        "window": window_numbers("flash_attention_varlen", window),
+        "causal": one_flag(_OP, "causal", causal),
+        "window": window_numbers(_OP, window),
         "tree_mask": tree_mask,
-        "softcap": softcap,
-        "scale": scale,
+        "softcap": number(_OP, "softcap", softcap),
+        "scale": None if scale is None else number(_OP, "scale", scale),
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
-        "cp_world": cp_world,
-        "cp_rank": cp_rank,
-        "cp_interleave": cp_interleave,
+        "cp_world": integer(_OP, "cp_world", cp_world),
+        "cp_rank": integer(_OP, "cp_rank", cp_rank),
+        "cp_interleave": integer(_OP, "cp_interleave", cp_interleave),
         "cp_seqused_k_total": cp_seqused_k_total,
         "out_scale": out_scale,
-        "num_splits": num_splits,
+        "num_splits": integer(_OP, "num_splits", num_splits),
         "plan": plan,
     }
     if variant is not None:
         first = (q, k, v)
-        return call_with_variant(
-            "flash_attention_varlen", first, variant, options, out, lse, return_lse
-        )
+        return call_with_variant(_OP, first, variant, options, out, lse, return_lse)
     if out is None and lse is None:
         if return_lse:
             return _OPS.flash_attention_varlen_lse(q, k, v, **options)

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag, integer, number
 from .. import flash_attention_with_kvcache as _flash_attention_with_kvcache
 from .._appends import call as call_with_append
-from .._values import check, flag, window_numbers
+from .._values import check, one_flag, window_numbers
 from .._variants import call as call_with_variant
 
+_OP = "flash_attention_with_kvcache"
 _OPS = torch.ops.kiln
 
 
@@ -76,7 +78,8 @@ def flash_attention_with_kvcache(
         "out": out,
         "lse": lse,
     }
-    check("flash_attention_with_kvcache", given)
+    check(_OP, given)
+    flag(_OP, "return_lse", return_lse)
     options = {
         "cache_seqlens": cache_seqlens,
         "block_table": block_table,
@@ -84,22 +87,22 @@ def flash_attention_with_kvcache(
         "kv_indices": kv_indices,
         "cache_batch_idx": cache_batch_idx,
         "cache_leftpad": cache_leftpad,
-        "causal": flag("flash_attention_with_kvcache", causal),
-        "window": window_numbers("flash_attention_with_kvcache", window),
+        "causal": one_flag(_OP, "causal", causal),
+        "window": window_numbers(_OP, window),
         "tree_mask": tree_mask,
-        "softcap": softcap,
-        "scale": scale,
+        "softcap": number(_OP, "softcap", softcap),
+        "scale": None if scale is None else number(_OP, "scale", scale),
         "sinks": sinks,
         "alibi_slopes": alibi_slopes,
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
-        "cp_world": cp_world,
-        "cp_rank": cp_rank,
-        "cp_interleave": cp_interleave,
+        "cp_world": integer(_OP, "cp_world", cp_world),
+        "cp_rank": integer(_OP, "cp_rank", cp_rank),
+        "cp_interleave": integer(_OP, "cp_interleave", cp_interleave),
         "cp_seqused_k_total": cp_seqused_k_total,
         "out_scale": out_scale,
-        "num_splits": num_splits,
+        "num_splits": integer(_OP, "num_splits", num_splits),
         "plan": plan,
     }
     new = {
@@ -113,9 +116,7 @@ def flash_attention_with_kvcache(
         return call_with_append((q, k_cache, v_cache), new, variant, options, out, lse, return_lse)
     if variant is not None:
         first = (q, k_cache, v_cache)
-        return call_with_variant(
-            "flash_attention_with_kvcache", first, variant, options, out, lse, return_lse
-        )
+        return call_with_variant(_OP, first, variant, options, out, lse, return_lse)
     if out is None and lse is None:
         if return_lse:
             return _OPS.flash_attention_with_kvcache_lse(q, k_cache, v_cache, **options)

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag, integer, number
 from .._epilogues import call as call_with_epilogue
 from .._values import check, dtype_of, pdl_name, tile_numbers
 
+_OP = "gemm"
 _OPS = torch.ops.kiln
 
 
@@ -51,29 +53,29 @@ def gemm(
         "offsets": offsets,
         "counts": counts,
     }
-    check("gemm", given)
+    check(_OP, given)
     options = {
-        "trans_a": trans_a,
-        "trans_b": trans_b,
+        "trans_a": flag(_OP, "trans_a", trans_a),
+        "trans_b": flag(_OP, "trans_b", trans_b),
         "bias": bias,
         "activation": activation,
         "gate": gate,
         "residual": residual,
         "scale_a": scale_a,
         "scale_b": scale_b,
-        "alpha": alpha,
-        "out_dtype": None if out_dtype is None else dtype_of("gemm", out_dtype),
+        "alpha": number(_OP, "alpha", alpha),
+        "out_dtype": None if out_dtype is None else dtype_of(_OP, out_dtype),
         "precision": precision,
         "accumulator": accumulator,
         "epilogue": epilogue,
         "offsets": offsets,
         "counts": counts,
-        "expected_rows": expected_rows,
-        "config": None if config is None else tile_numbers("gemm", config),
-        "pdl": pdl_name("gemm", pdl),
+        "expected_rows": integer(_OP, "expected_rows", expected_rows),
+        "config": None if config is None else tile_numbers(_OP, config),
+        "pdl": pdl_name(_OP, pdl),
     }
     if not isinstance(epilogue, (str, type(None))) or params or tensors:
-        return call_with_epilogue("gemm", (a, b), epilogue, params, tensors, options, out)
+        return call_with_epilogue(_OP, (a, b), epilogue, params, tensors, options, out)
     if out is None:
         return _OPS.gemm(a, b, **options)
     _OPS.gemm_out(a, b, **options, out=out)

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._numbers import number
 from .. import layer_norm as _layer_norm
 from .._values import check, dtype_of
 
+_OP = "layer_norm"
 _OPS = torch.ops.kiln
 
 
@@ -35,13 +37,13 @@ def layer_norm(
         "residual_out": residual_out,
         "out": out,
     }
-    check("layer_norm", given)
+    check(_OP, given)
     options = {
-        "eps": eps,
-        "weight_offset": weight_offset,
+        "eps": number(_OP, "eps", eps),
+        "weight_offset": number(_OP, "weight_offset", weight_offset),
         "residual": residual,
         "activation": activation,
-        "out_dtype": None if out_dtype is None else dtype_of("layer_norm", out_dtype),
+        "out_dtype": None if out_dtype is None else dtype_of(_OP, out_dtype),
     }
     if residual_out is None and out is None:
         return _OPS.layer_norm(x, weight, bias, **options)

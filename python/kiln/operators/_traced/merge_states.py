@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag
 from .. import merge_states as _merge_states
 from .._values import check
 
+_OP = "merge_states"
 _OPS = torch.ops.kiln
 
 
@@ -32,7 +34,8 @@ def merge_states(
         "out": out,
         "lse": lse,
     }
-    check("merge_states", given)
+    check(_OP, given)
+    flag(_OP, "return_lse", return_lse)
     options = {
         "base": base,
         "layout": layout,

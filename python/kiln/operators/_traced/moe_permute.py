@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._numbers import integer
 from .. import moe_permute as _moe_permute
 from .._values import check
 
+_OP = "moe_permute"
 _OPS = torch.ops.kiln
 
 
@@ -30,9 +32,9 @@ def moe_permute(
         "offsets": offsets,
         "inverse": inverse,
     }
-    check("moe_permute", given)
+    check(_OP, given)
     options = {
-        "num_experts": num_experts,
+        "num_experts": integer(_OP, "num_experts", num_experts),
     }
     if out is None and offsets is None and inverse is None:
         return _OPS.moe_permute(x, experts, **options)

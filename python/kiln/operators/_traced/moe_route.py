@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag, integer, number
 from .. import moe_route as _moe_route
 from .._values import check
 
+_OP = "moe_route"
 _OPS = torch.ops.kiln
 
 
@@ -33,15 +35,15 @@ def moe_route(
         "weights": weights,
         "experts": experts,
     }
-    check("moe_route", given)
+    check(_OP, given)
     options = {
-        "top_k": top_k,
+        "top_k": integer(_OP, "top_k", top_k),
         "scoring": scoring,
-        "renormalize": renormalize,
+        "renormalize": flag(_OP, "renormalize", renormalize),
         "bias": bias,
-        "groups": groups,
-        "top_groups": top_groups,
-        "scale": scale,
+        "groups": integer(_OP, "groups", groups),
+        "top_groups": integer(_OP, "top_groups", top_groups),
+        "scale": number(_OP, "scale", scale),
     }
     if weights is None and experts is None:
         return _OPS.moe_route(logits, **options)

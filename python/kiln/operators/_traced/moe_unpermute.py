@@ -9,6 +9,7 @@ import torch
 
 from .._values import check, dtype_of
 
+_OP = "moe_unpermute"
 _OPS = torch.ops.kiln
 
 
@@ -27,9 +28,9 @@ def moe_unpermute(
         "weights": weights,
         "out": out,
     }
-    check("moe_unpermute", given)
+    check(_OP, given)
     options = {
-        "out_dtype": None if out_dtype is None else dtype_of("moe_unpermute", out_dtype),
+        "out_dtype": None if out_dtype is None else dtype_of(_OP, out_dtype),
     }
     if out is None:
         return _OPS.moe_unpermute(y, inverse, weights, **options)

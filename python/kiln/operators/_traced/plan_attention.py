@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
-from .._values import check, flag, refuse, window_numbers
+from ..._numbers import integer, number
+from .._values import check, one_flag, refuse, window_numbers
 
+_OP = "plan_attention"
 _OPS = torch.ops.kiln
 
 
@@ -43,7 +45,7 @@ def plan_attention(
     plan: Any = None,
 ) -> Any:
     """kiln.jit.plan_attention as operators of PyTorch."""
-    refuse("plan_attention", variant=variant)
+    refuse(_OP, variant=variant)
     given = {
         "q": q,
         "k": k,
@@ -63,11 +65,11 @@ def plan_attention(
         "out_scale": out_scale,
         "plan": plan,
     }
-    check("plan_attention", given)
+    check(_OP, given)
     options = {
         "cu_seqlens_q": cu_seqlens_q,
-        "max_seqlen_q": max_seqlen_q,
-        "max_seqlen_k": max_seqlen_k,
+        "max_seqlen_q": integer(_OP, "max_seqlen_q", max_seqlen_q),
+        "max_seqlen_k": integer(_OP, "max_seqlen_k", max_seqlen_k),
         "cu_seqlens_k": cu_seqlens_k,
         "seqused_k": seqused_k,
         "cache_seqlens": cache_seqlens,
@@ -76,17 +78,17 @@ def plan_attention(
         "kv_indices": kv_indices,
         "cache_batch_idx": cache_batch_idx,
         "cache_leftpad": cache_leftpad,
-        "causal": flag("plan_attention", causal),
-        "window": window_numbers("plan_attention", window),
+        "causal": one_flag(_OP, "causal", causal),
+        "window": window_numbers(_OP, window),
         "tree_mask": tree_mask,
-        "softcap": softcap,
+        "softcap": number(_OP, "softcap", softcap),
         "alibi_slopes": alibi_slopes,
-        "cp_world": cp_world,
-        "cp_rank": cp_rank,
-        "cp_interleave": cp_interleave,
+        "cp_world": integer(_OP, "cp_world", cp_world),
+        "cp_rank": integer(_OP, "cp_rank", cp_rank),
+        "cp_interleave": integer(_OP, "cp_interleave", cp_interleave),
         "cp_seqused_k_total": cp_seqused_k_total,
         "out_scale": out_scale,
-        "num_splits": num_splits,
+        "num_splits": integer(_OP, "num_splits", num_splits),
     }
     if plan is None:
         return _OPS.plan_attention(q, k, v, **options)

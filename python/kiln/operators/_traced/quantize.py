@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag, integer
 from .. import quantize as _quantize
 from .._values import check, dtype_of
 
+_OP = "quantize"
 _OPS = torch.ops.kiln
 
 
@@ -32,14 +34,14 @@ def quantize(
         "out": out,
         "scale_out": scale_out,
     }
-    check("quantize", given)
+    check(_OP, given)
     options = {
-        "group": group,
+        "group": None if group is None else integer(_OP, "group", group),
         "activation": activation,
-        "scale_power_of_two": scale_power_of_two,
+        "scale_power_of_two": flag(_OP, "scale_power_of_two", scale_power_of_two),
         "scale_layout": scale_layout,
         "counts": counts,
-        "out_dtype": None if out_dtype is None else dtype_of("quantize", out_dtype),
+        "out_dtype": None if out_dtype is None else dtype_of(_OP, out_dtype),
     }
     if out is None and scale_out is None:
         return _OPS.quantize(x, **options)

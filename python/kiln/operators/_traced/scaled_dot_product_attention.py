@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
+from ..._numbers import flag, number
 from .._values import check
 
+_OP = "scaled_dot_product_attention"
 _OPS = torch.ops.kiln
 
 
@@ -30,10 +32,12 @@ def scaled_dot_product_attention(
         "value": value,
         "attn_mask": attn_mask,
     }
-    check("scaled_dot_product_attention", given)
+    check(_OP, given)
+    dropout_p = number(_OP, "dropout_p", dropout_p)
+    is_causal = flag(_OP, "is_causal", is_causal)
     options = {
-        "scale": scale,
-        "enable_gqa": enable_gqa,
+        "scale": None if scale is None else number(_OP, "scale", scale),
+        "enable_gqa": flag(_OP, "enable_gqa", enable_gqa),
     }
     return _OPS.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, **options
