@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ def one_of(op: str, names: tuple[str, str], first: Any, second: Any) -> Any:
     )
 
 
-def tensors(op: str, forms: dict[str, tuple[Any, tuple[int, ...], str]]) -> None:
+def tensors(op: str, forms: Mapping[str, tuple[Any, tuple[int, ...], str]]) -> None:
     """Refuses what is no tensor of PyTorch, or has other dimensions. Each name has the value, how
     many dimensions it may have, and what they are."""
     for name, (x, dims, form) in forms.items():
