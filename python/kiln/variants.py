@@ -81,10 +81,7 @@ struct UserVariant : kiln::VariantDefaults {
 """
 
 
-@functools.cache
-def _relative_bias() -> Any:
-    return variant_of_text("relative_bias", {}, {"bias": "f32[h, *]"}, _RELATIVE_TEXT)
-
+_RELATIVE = variant_of_text("relative_bias", {}, {"bias": "f32[h, *]"}, _RELATIVE_TEXT)
 
 # A product takes a fraction of the time of a quotient.
 _SOFTCAP = Variant(
@@ -155,7 +152,7 @@ def documents(ids: Any, bounds: Any = None) -> Any:
         raise ValueError(
             f"bounds must be document_bounds(ids), {wanted} here, got {list(bounds.shape)}"
         )
-    return _bounded_documents()(ids=ids, bounds=bounds)
+    return _BOUNDED_DOCUMENTS(ids=ids, bounds=bounds)
 
 
 def document_bounds(ids: Any) -> Any:
@@ -210,12 +207,12 @@ struct UserVariant : kiln::VariantDefaults {
 };
 """
 
-
-@functools.cache
-def _bounded_documents() -> Any:
-    text = _DOCUMENTS_TEXT.replace("@BLOCK@", str(_DOCUMENT_BLOCK))
-    return variant_of_text("documents", {}, {"ids": "i32[b, kv]", "bounds": "i32[*, *, *]"}, text)
-
+_BOUNDED_DOCUMENTS = variant_of_text(
+    "documents",
+    {},
+    {"ids": "i32[b, kv]", "bounds": "i32[*, *, *]"},
+    _DOCUMENTS_TEXT.replace("@BLOCK@", str(_DOCUMENT_BLOCK)),
+)
 
 # The planes of a tile whose rows may be of several KV heads are all. A place outside of the table
 # stands for the nearest one inside.
@@ -255,9 +252,15 @@ struct UserVariant : kiln::VariantDefaults {
 
 
 @functools.cache
-def _blocks(size: int, kind: str, element: str) -> Any:
+def blocks_of(size: int, kind: str, element: str) -> Any:
+    """The variant of block_sparse for a size of blocks and a type of the table's elements."""
     text = _BLOCKS.replace("@SIZE@", str(size)).replace("@TYPE@", element)
     return variant_of_text("block_sparse", {}, {"blocks": f"{kind}[*, *, *]"}, text)
+
+
+def bound_blocks(blocks: Any, size: int, kind: str, element: str) -> Any:
+    """The variant with its table; kiln.operators._variants replaces it for PyTorch's compiler."""
+    return blocks_of(size, kind, element)(blocks=blocks)
 
 
 def block_sparse(blocks: Any, size: int = 64) -> Any:
@@ -275,7 +278,8 @@ def block_sparse(blocks: Any, size: int = 64) -> Any:
             f"{list(blocks.shape)}"
         )
     is_bool = str(blocks.dtype).removeprefix("torch.") == "bool"
-    return _blocks(size, *(("bool", "bool") if is_bool else ("u8", "kiln::u8")))(blocks=blocks)
+    kind, element = ("bool", "bool") if is_bool else ("u8", "kiln::u8")
+    return bound_blocks(blocks, size, kind, element)
 
 
 def neighborhood_2d(width: int, reach: int) -> Any:
@@ -311,7 +315,7 @@ def relative_bias(bias: Any) -> Any:
             "bias must take less than 4 GiB in a head, and its stride must not be negative; make "
             "it contiguous first"
         )
-    return _relative_bias()(bias=bias)
+    return _RELATIVE(bias=bias)
 
 
 def t5_bias(weights: Any, *, bidirectional: bool = True, max_distance: int = 128) -> Any:

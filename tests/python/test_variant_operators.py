@@ -3,7 +3,7 @@
 import kiln
 import pytest
 import torch
-from kiln import jit, operators
+from kiln import jit, operators, variants
 from torch._subclasses import FakeTensorMode
 
 
@@ -75,6 +75,40 @@ def test_variants_are_bound_in_traced_functions():
         with pytest.raises(Exception, match=text):
             compiled(lambda q, w=wrong: jit.flash_attention(q, q, q, variant=w(q)))(Q)
     assert GAIN(gain=1.0, reach=1, bias=torch.ones(4)).name == "gain"
+
+
+def test_every_ready_made_variant_is_made_in_traced_functions():
+    """Those of a text, too, which is made into an object of an extension."""
+    q, k = half(1, 32, 4, 64), half(1, 32, 2, 64)
+    weights, distances, slopes = torch.randn(4, 32), torch.randn(4, 9), torch.rand(4)
+    blocks = torch.tensor([[[True, False], [True, True]]])
+    ids = (torch.arange(32)[None] // 8).int()
+    makers = (
+        lambda: variants.t5_bias(weights),
+        lambda: variants.relative_bias(distances),
+        lambda: variants.block_sparse(blocks, 16),
+        lambda: variants.block_sparse(blocks.byte(), 16),
+        lambda: variants.documents(ids, variants.document_bounds(ids)),
+        lambda: variants.documents(ids),
+        lambda: variants.alibi(slopes),
+        lambda: variants.prefix_lm(5),
+    )
+    for make in makers:
+
+        def attend(q, k, make=make):
+            return jit.flash_attention(q, k, k, variant=make())
+
+        expected = attend(q, k)
+        for dynamic in (False, True):
+            torch._dynamo.reset()
+            assert torch.equal(compiled(attend, dynamic=dynamic)(q, k), expected)
+
+    def sparse(q, k, blocks, size):
+        return jit.flash_attention(q, k, k, variant=variants.block_sparse(blocks, size))
+
+    traced = compiled(sparse, dynamic=True)
+    for size in (16, 32):
+        assert torch.equal(traced(q, k, blocks, size), sparse(q, k, blocks, size))
 
 
 def test_new_contents_of_a_tensor_are_seen():

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .. import _core, jit
+from .. import _core, jit, variants
 from . import flash_attention, flash_attention_varlen, flash_attention_with_kvcache
 from ._schemas import SCHEMAS, Schema
 from ._values import bound_values, check, declared
@@ -50,6 +50,23 @@ def bind_traced(variant: jit.Variant, given: dict[str, Any]) -> TracedVariant:
     return TracedVariant(variant._text, values, tensors)
 
 
+_BIND_BLOCKS = variants.bound_blocks  # likewise
+
+
+def _block_text(size: int, kind: str, element: str) -> str:
+    """The definition of block_sparse for blocks of a size: a constant, while the variant itself is
+    an object of an extension, which PyTorch's compiler does not make."""
+    return variants.blocks_of(size, kind, element)._text
+
+
+@functools.wraps(_BIND_BLOCKS)
+def _traced_blocks(blocks: Any, size: int, kind: str, element: str) -> Any:
+    if torch.compiler.is_compiling():
+        (size,) = range(size, size + 1)  # a number where it was a symbol: each size is a kernel
+        return TracedVariant(_block_text(size, kind, element), (), (blocks,))
+    return _BIND_BLOCKS(blocks, size, kind, element)
+
+
 def trace_bindings() -> None:
     """Lets variants be bound in traced functions. PyTorch's compiler traces no method of an
     extension, so that this one becomes a function."""
@@ -66,7 +83,9 @@ def trace_bindings() -> None:
 
     # PyTorch's compiler need not trace how JSON is read. (It must be imported to be told.)
     torch.compiler.assume_constant_result(declared)
+    torch.compiler.assume_constant_result(_block_text)
     jit.Variant.__call__ = traced  # type: ignore[method-assign]
+    variants.bound_blocks = _traced_blocks
 
 
 def _joined(*texts: str) -> str:
