@@ -97,6 +97,9 @@ CALLS = [
     (lambda: call(q=Q[0]), ValueError, "query must have 4 dimensions, [batch, heads, length, head"),
     (lambda: call(q=Q.numpy()), TypeError, "query must be a torch.Tensor, got ndarray; jit.flash_"),
     (lambda: call(return_lse=True, return_aux=AuxRequest()), ValueError, "ask for the same result"),
+    (lambda: call(return_aux={"lse": True}), TypeError, "return_aux must be an AuxRequest of torch."
+     "nn.attention.flex_attention, such as AuxRequest(lse=True), got {'lse': True}"),
+    (lambda: call(return_aux=True), TypeError, "such as AuxRequest(lse=True), got True"),
 ]  # fmt: skip
 
 

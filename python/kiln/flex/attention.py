@@ -138,6 +138,11 @@ def _wants_lse(return_lse: bool, return_aux: Any) -> bool:
                 FutureWarning,
             )
         return bool(return_lse)
+    if not all(hasattr(return_aux, name) for name in ("lse", "max_scores")):
+        raise TypeError(
+            "flex_attention: return_aux must be an AuxRequest of torch.nn.attention.flex_attention"
+            f", such as AuxRequest(lse=True), got {return_aux!r}"
+        )
     if return_lse:
         raise ValueError(
             "flex_attention: return_lse and return_aux ask for the same result in two ways; give "
