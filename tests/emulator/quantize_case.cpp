@@ -59,8 +59,8 @@ void KernelCase::make_quantize(int size) {
   Step& step = call.recipe.first();
   step.spec = spec_;
   step.shared_bytes = static_cast<unsigned>(kept_bytes(config, traits, group));
-  step.blocks =
-      static_cast<unsigned>(quantize_blocks(static_cast<long long>(call.rows) * 3, config.lanes, config.cluster));
+  step.blocks = static_cast<unsigned>(
+      quantize_blocks(static_cast<long long>(call.rows) * 3, config.lanes, config.cluster));
   step.cluster = static_cast<unsigned>(config.cluster);
   recipe_ = call.recipe;
   std::vector<double> codes, scales;

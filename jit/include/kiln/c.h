@@ -130,7 +130,8 @@ const char* kiln_device(void);
 /* Allocates memory that some calls need besides their tensors, on the same device: `bytes`, aligned
  * to 16, not necessarily zeroed, valid until the call's work on its stream is done. It is called at
  * most once in a call. Without it such calls run unsplit and are several times slower, and norms of
- * very wide rows are refused: of more than 16384 accesses of 16 bytes or less, 4096 before sm_90. */
+ * very wide rows are refused: of more than 16384 accesses of 16 bytes or less, 4096 before sm_90.
+ */
 typedef void* (*kiln_allocate)(void* context, size_t bytes);
 
 /* -------------------------------------------------------------------------------- attention */
