@@ -127,7 +127,9 @@ def _traced(operation: Operation) -> str:
     traces_variants = _traces_variants(operation)
     traces_epilogues = _traces_epilogues(operation)
     refuses = bool(_refused(operation))
-    values = sorted([*converters.difference(NUMBERS), "check", *["refuse"] * refuses])
+    writes = any(p.name == "out" for p in operation.written)
+    more = ["check", *["refuse"] * refuses, *["write_to"] * writes]
+    values = sorted([*converters.difference(NUMBERS), *more])
     return f'''\
 {OPENING}"""What stands for jit.{operation.name} where PyTorch traces."""
 
@@ -349,7 +351,11 @@ def _calls(operation: Operation) -> list[str]:
         lines.append(f"    if {name} is None" + (f" and {asked}:" if asked else ":"))
         lines += _call(f"        {name} = ", f"_{operation.name}.{name}", inputs)
     given = ", ".join(f"{name}={name}" for name in written)
-    lines += _call("    ", f"_OPS.{operation.name}_out", f"{inputs}, {given}")
+    writes = f"_OPS.{operation.name}_out"
+    if "out" in written:
+        lines += _call("    ", "write_to", f"{writes}, {inputs}, {given}")
+    else:
+        lines += _call("    ", writes, f"{inputs}, {given}")
     always = [name for name in results if name not in operation.asked]
     lines.append(f"    return {_returned(operation, results, always)}")
     return lines

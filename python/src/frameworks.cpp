@@ -153,7 +153,7 @@ void check_symbolic(PyObject* number, Subject subject) {
   const std::string type = type_name(number);
   if (type != "torch.SymInt" && type != "torch.SymFloat") return;
   throw TracedTensorError(std::string(subject.op) + ": " + subject.argument +
-                          " is a symbolic number, which an operator takes alone");
+                          " is a symbolic number, which only an operator takes");
 }
 
 bool grad_is_enabled() {

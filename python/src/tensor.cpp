@@ -50,9 +50,8 @@ void read_by_export(Framework& framework) {
   framework.transport = framework.is_torch ? Transport::torch : Transport::dlpack;
 }
 
-// A tensor of torch.func, as vmap and jvp make them, has none: the operator gives its call to that
-// behind it. Why others have none, and what to give instead, where its framework's own words would
-// not help.
+// Why a tensor has no memory, and what to give instead where its framework's own words would not
+// help. Throws TracedTensorError for one that torch.func wraps, as vmap and jvp do.
 std::string without_memory(const TensorArgument& argument, Subject subject) {
   const auto is = [&](const char* name) {
     const py::handle object(argument.object);

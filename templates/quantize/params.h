@@ -33,8 +33,8 @@ constexpr float kQuantizeFloor = 1e-4f;  // the least maximum that a group count
 // Threads of a CTA whose groups of `lanes` threads share a group of columns.
 constexpr int quantize_threads(int lanes) { return lanes < 256 ? 256 : lanes; }
 
-// The launch has so many CTAs for its groups of columns, each of which `lanes` threads share, or so
-// many of each CTA of a cluster.
+// The launch has so many CTAs for its groups of columns. The threads that share a group are `lanes`
+// of a CTA, or as many of each CTA of a cluster.
 constexpr long long quantize_blocks(long long groups, int lanes, int cluster) {
   const int of_block = quantize_threads(lanes) / lanes;
   return (groups + of_block - 1) / of_block * cluster;

@@ -122,3 +122,45 @@ def test_symbolic_numbers_stay_symbols(strict):
         x = randn(1, length, 2, 64)
         for made, wanted in zip(program.module()(x), model(x), strict=True):
             assert torch.equal(made.float(), wanted.float())
+
+
+CUTS = torch.tensor([0, 2, 5], dtype=torch.int32)
+SOFTER = jit.Variant("softer", params={"c": "f32"}, logits="logit * c")(c=0.5)
+
+
+def heads_first(out, **options):
+    q = torch.arange(2 * 5 * 4 * 64).reshape(2, 5, 4, 64).sin().half()
+    jit.flash_attention(q, q, q, out=out[:1].view(2, 4, 8, 64)[:, :, :5].transpose(1, 2), **options)
+
+
+def packed(out):
+    """The last two rows belong to no sequence and stay as they are."""
+    q = torch.arange(7 * 4 * 64).reshape(7, 4, 64).sin().half()
+    rows = out.view(-1, 8, 64)[:7, :4]
+    lengths = {"max_seqlen_q": 3, "max_seqlen_k": 3}
+    jit.flash_attention_varlen(q, q, q, cu_seqlens_q=CUTS, cu_seqlens_k=CUTS, **lengths, out=rows)
+
+
+WRITERS = {
+    "attention": heads_first,
+    "variant": lambda out: heads_first(out, variant=SOFTER),
+    "varlen": packed,
+    "gemm": lambda out: jit.gemm(A, B, out=out[0].view(-1, 64)[:5, 8:32]),
+    "epilogue": lambda out: jit.gemm(
+        A, B, epilogue="acc * t", params={"t": 2.0}, out=out[0].view(-1, 64)[:5, 8:32]
+    ),
+    "norm": lambda out: jit.rms_norm(A, None, out=out[0].view(-1, 128)[:5, :64]),
+    "quantize": lambda out: jit.quantize(
+        A, group=32, out=out.view(torch.int8).view(-1, 128)[:5, :64], scale_out=torch.empty(5, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_results_with_gaps_are_written_in_compiled_functions(writer):
+    write = torch.compile(WRITERS[writer], fullgraph=True, backend="aot_eager")
+    wanted, made = (torch.full((2, 4096), 7.0).half() for _ in range(2))
+    WRITERS[writer](wanted)
+    write(made)
+    assert torch.equal(made.view(torch.int16), wanted.view(torch.int16))
+    assert (wanted != 7).any()

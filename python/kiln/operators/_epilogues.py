@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .. import _core, jit
 from .._numbers import is_integer, number
 from ._schemas import SCHEMAS, Schema
-from ._values import bound_values, check, declared
+from ._values import bound_values, check, declared, write_to
 
 _OPERATION = "gemm"
 _BIND = jit.Epilogue.__call__  # before trace_bindings() replaces it
@@ -184,5 +184,5 @@ def call(
     options = {**options, **parts(epilogue, params, tensors), "epilogue": None}
     if out is None:
         return torch.ops.kiln.gemm_epilogue(*inputs, **options)
-    torch.ops.kiln.gemm_epilogue_out(*inputs, **options, out=out)
+    write_to(torch.ops.kiln.gemm_epilogue_out, *inputs, **options, out=out)
     return out

@@ -60,6 +60,17 @@ def is_known(condition: Any) -> bool:
     return isinstance(condition, bool) and condition
 
 
+def write_to(operator: Any, *inputs: Any, out: Any, **options: Any) -> None:
+    """Calls an operator that writes to `out`. PyTorch's compiler refuses arguments of this name
+    which have gaps, as its own operators may give them another layout; a copy takes the place of
+    one. It holds what was there, since not every call writes all rows."""
+    has_gaps = torch.compiler.is_compiling() and out is not None and not out.is_contiguous()
+    room = out.contiguous() if has_gaps else out
+    operator(*inputs, **options, out=room)
+    if has_gaps:
+        out.copy_(room)
+
+
 def refuse(op: str, **values: Any) -> None:
     """Raises TypeError for arguments that operators cannot take."""
     for name, value in values.items():

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .. import _core, jit, variants
 from . import flash_attention, flash_attention_varlen, flash_attention_with_kvcache
 from ._schemas import SCHEMAS, Schema
-from ._values import bound_values, check, declared
+from ._values import bound_values, check, declared, write_to
 
 # The functions that tell the shapes of an operation's results.
 _SHAPES = {
@@ -186,7 +186,7 @@ def call_one_of(
         out = shapes.out(*inputs, **options)
     if lse is None and return_lse:
         lse = shapes.lse(*inputs, **options)
-    into(*inputs, **options, out=out, lse=lse)
+    write_to(into, *inputs, **options, out=out, lse=lse)
     return (out, lse) if return_lse else out
 
 

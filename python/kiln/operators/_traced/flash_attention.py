@@ -9,7 +9,7 @@ import torch
 
 from ..._numbers import flag, number
 from .. import flash_attention as _flash_attention
-from .._values import check, window_numbers
+from .._values import check, window_numbers, write_to
 from .._variants import call as call_with_variant
 
 _OP = "flash_attention"
@@ -79,5 +79,5 @@ def flash_attention(
         out = _flash_attention.out(q, k, v, **options)
     if lse is None and return_lse:
         lse = _flash_attention.lse(q, k, v, **options)
-    _OPS.flash_attention_out(q, k, v, **options, out=out, lse=lse)
+    write_to(_OPS.flash_attention_out, q, k, v, **options, out=out, lse=lse)
     return (out, lse) if return_lse else out

@@ -9,7 +9,7 @@ import torch
 
 from ..._numbers import flag, integer, number
 from .. import flash_attention_varlen as _flash_attention_varlen
-from .._values import check, one_flag, window_numbers
+from .._values import check, one_flag, window_numbers, write_to
 from .._variants import call as call_with_variant
 
 _OP = "flash_attention_varlen"
@@ -114,5 +114,5 @@ def flash_attention_varlen(
         out = _flash_attention_varlen.out(q, k, v, **options)
     if lse is None and return_lse:
         lse = _flash_attention_varlen.lse(q, k, v, **options)
-    _OPS.flash_attention_varlen_out(q, k, v, **options, out=out, lse=lse)
+    write_to(_OPS.flash_attention_varlen_out, q, k, v, **options, out=out, lse=lse)
     return (out, lse) if return_lse else out

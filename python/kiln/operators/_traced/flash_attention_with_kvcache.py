@@ -10,7 +10,7 @@ import torch
 from ..._numbers import flag, integer, number
 from .. import flash_attention_with_kvcache as _flash_attention_with_kvcache
 from .._appends import call as call_with_append
-from .._values import check, one_flag, window_numbers
+from .._values import check, one_flag, window_numbers, write_to
 from .._variants import call as call_with_variant
 
 _OP = "flash_attention_with_kvcache"
@@ -125,5 +125,7 @@ def flash_attention_with_kvcache(
         out = _flash_attention_with_kvcache.out(q, k_cache, v_cache, **options)
     if lse is None and return_lse:
         lse = _flash_attention_with_kvcache.lse(q, k_cache, v_cache, **options)
-    _OPS.flash_attention_with_kvcache_out(q, k_cache, v_cache, **options, out=out, lse=lse)
+    write_to(
+        _OPS.flash_attention_with_kvcache_out, q, k_cache, v_cache, **options, out=out, lse=lse
+    )
     return (out, lse) if return_lse else out

@@ -9,7 +9,7 @@ import torch
 
 from ..._numbers import flag, integer, number
 from .._epilogues import call as call_with_epilogue
-from .._values import check, dtype_of, pdl_name, tile_numbers
+from .._values import check, dtype_of, pdl_name, tile_numbers, write_to
 
 _OP = "gemm"
 _OPS = torch.ops.kiln
@@ -78,5 +78,5 @@ def gemm(
         return call_with_epilogue(_OP, (a, b), epilogue, params, tensors, options, out)
     if out is None:
         return _OPS.gemm(a, b, **options)
-    _OPS.gemm_out(a, b, **options, out=out)
+    write_to(_OPS.gemm_out, a, b, **options, out=out)
     return out

@@ -9,7 +9,7 @@ import torch
 
 from ..._numbers import number
 from .. import layer_norm as _layer_norm
-from .._values import check, dtype_of
+from .._values import check, dtype_of, write_to
 
 _OP = "layer_norm"
 _OPS = torch.ops.kiln
@@ -49,5 +49,5 @@ def layer_norm(
         return _OPS.layer_norm(x, weight, bias, **options)
     if out is None:
         out = _layer_norm.out(x, weight, bias, **options)
-    _OPS.layer_norm_out(x, weight, bias, **options, residual_out=residual_out, out=out)
+    write_to(_OPS.layer_norm_out, x, weight, bias, **options, residual_out=residual_out, out=out)
     return out

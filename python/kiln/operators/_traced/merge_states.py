@@ -9,7 +9,7 @@ import torch
 
 from ..._numbers import flag
 from .. import merge_states as _merge_states
-from .._values import check
+from .._values import check, write_to
 
 _OP = "merge_states"
 _OPS = torch.ops.kiln
@@ -49,5 +49,5 @@ def merge_states(
         out = _merge_states.out(outs, lses, **options)
     if lse is None and return_lse:
         lse = _merge_states.lse(outs, lses, **options)
-    _OPS.merge_states_out(outs, lses, **options, out=out, lse=lse)
+    write_to(_OPS.merge_states_out, outs, lses, **options, out=out, lse=lse)
     return (out, lse) if return_lse else out

@@ -9,7 +9,7 @@ import torch
 
 from ..._numbers import integer
 from .. import moe_permute as _moe_permute
-from .._values import check
+from .._values import check, write_to
 
 _OP = "moe_permute"
 _OPS = torch.ops.kiln
@@ -44,5 +44,5 @@ def moe_permute(
         offsets = _moe_permute.offsets(x, experts, **options)
     if inverse is None:
         inverse = _moe_permute.inverse(x, experts, **options)
-    _OPS.moe_permute_out(x, experts, **options, out=out, offsets=offsets, inverse=inverse)
+    write_to(_OPS.moe_permute_out, x, experts, **options, out=out, offsets=offsets, inverse=inverse)
     return (out, offsets, inverse)

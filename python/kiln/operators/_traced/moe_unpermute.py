@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .._values import check, dtype_of
+from .._values import check, dtype_of, write_to
 
 _OP = "moe_unpermute"
 _OPS = torch.ops.kiln
@@ -34,5 +34,5 @@ def moe_unpermute(
     }
     if out is None:
         return _OPS.moe_unpermute(y, inverse, weights, **options)
-    _OPS.moe_unpermute_out(y, inverse, weights, **options, out=out)
+    write_to(_OPS.moe_unpermute_out, y, inverse, weights, **options, out=out)
     return out

@@ -9,7 +9,7 @@ import torch
 
 from ..._numbers import flag, integer
 from .. import quantize as _quantize
-from .._values import check, dtype_of
+from .._values import check, dtype_of, write_to
 
 _OP = "quantize"
 _OPS = torch.ops.kiln
@@ -49,5 +49,5 @@ def quantize(
         out = _quantize.out(x, **options)
     if scale_out is None:
         scale_out = _quantize.scale_out(x, **options)
-    _OPS.quantize_out(x, **options, out=out, scale_out=scale_out)
+    write_to(_OPS.quantize_out, x, **options, out=out, scale_out=scale_out)
     return (out, scale_out)

@@ -9,7 +9,7 @@ import torch
 
 from ..._numbers import number
 from .. import rms_norm as _rms_norm
-from .._values import check, dtype_of
+from .._values import check, dtype_of, write_to
 
 _OP = "rms_norm"
 _OPS = torch.ops.kiln
@@ -47,5 +47,5 @@ def rms_norm(
         return _OPS.rms_norm(x, weight, **options)
     if out is None:
         out = _rms_norm.out(x, weight, **options)
-    _OPS.rms_norm_out(x, weight, **options, residual_out=residual_out, out=out)
+    write_to(_OPS.rms_norm_out, x, weight, **options, residual_out=residual_out, out=out)
     return out
