@@ -5,6 +5,7 @@ import kiln
 import pytest
 import torch
 from kiln import jit
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -122,6 +123,35 @@ def test_symbolic_numbers_stay_symbols(strict):
         x = randn(1, length, 2, 64)
         for made, wanted in zip(program.module()(x), model(x), strict=True):
             assert torch.equal(made.float(), wanted.float())
+
+
+@pytest.mark.parametrize("value", ["n", "c"])
+def test_values_of_variants_stay_symbols(value):
+    near = jit.Variant("near", params={"n": "i32", "c": "f32"}, logits="logit * c", mask="kv < n")
+
+    def attend(x):
+        values = {"n": 3, "c": 0.5, value: x.shape[1] - 1 if value == "n" else 1 / x.shape[1]}
+        return jit.flash_attention(x, x, x, variant=near(**values))
+
+    graphs = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(attend, fullgraph=True, dynamic=True, backend=graphs)
+    for length in (5, 6, 9):
+        x = randn(1, length, 2, 64)
+        assert torch.equal(compiled(x), attend(x))
+    assert graphs.frame_count == 1
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x):
+        return jit.gemm(x, B, epilogue="acc * t", params={"t": x.shape[0]})
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_values_of_epilogues_stay_symbols(strict):
+    lengths = {"x": {0: torch.export.Dim.DYNAMIC}}
+    program = torch.export.export(Scaled(), (A,), dynamic_shapes=lengths, strict=strict)
+    x = randn(9, 64)
+    assert torch.equal(program.module()(x), Scaled()(x))
 
 
 CUTS = torch.tensor([0, 2, 5], dtype=torch.int32)

@@ -21,7 +21,8 @@ from ._values import bound_values, check, declared, write_to
 
 _OPERATION = "gemm"
 _BIND = jit.Epilogue.__call__  # before trace_bindings() replaces it
-_ARGUMENTS = "*, str bound_epilogue, float[] epilogue_values, Tensor[] epilogue_tensors, "
+# Scalars, as in _variants.py.
+_ARGUMENTS = "*, str bound_epilogue, Scalar[] epilogue_values, Tensor[] epilogue_tensors, "
 _SHORT_NAMES = {
     torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32",
     torch.int64: "i64", torch.uint8: "u8", torch.bool: "bool",

@@ -26,7 +26,8 @@ _SHAPES = {
     "flash_attention_with_kvcache": flash_attention_with_kvcache,
 }
 _BIND = jit.Variant.__call__  # before trace_bindings() replaces it
-_ARGUMENTS = "*, str variant, float[] variant_values, Tensor[] variant_tensors, "
+# Scalars: numbers that are symbolic shapes stay symbols, which floats would fix.
+_ARGUMENTS = "*, str variant, Scalar[] variant_values, Tensor[] variant_tensors, "
 
 
 def _with_variant(schema: Schema) -> Schema:
