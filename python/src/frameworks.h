@@ -52,7 +52,7 @@ std::string type_name(PyObject* object);
 // Throws TypeError, naming the cure, for what is no tensor.
 Framework framework_of(PyObject* object, Subject subject);
 
-// What is said of nested tensors, jagged ones and others.
+// The message about nested tensors, jagged ones and others.
 inline constexpr const char* kNestedTensor =
     "is a nested tensor, which no operation takes; give attention its rows packed, with their "
     "cu_seqlens (jit.flash_attention_varlen)";

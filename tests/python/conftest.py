@@ -62,6 +62,19 @@ def environment(cache_dir):
 
 
 @pytest.fixture
+def emulated_torch():
+    """PyTorch's CPU tensors on the emulated device, without gradients and with the same numbers."""
+    import kiln
+    import torch
+
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+    with kiln.device("emulator:sm_80"), torch.no_grad():
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture
 def kiln_command(environment):
     """Runs `kiln ARGUMENTS…`; keywords are environment variables."""
 

@@ -6,13 +6,7 @@ import torch
 from kiln import jit
 from torch._subclasses import FakeTensorMode
 
-
-@pytest.fixture(autouse=True)
-def emulated():
-    torch._dynamo.reset()
-    with kiln.device("emulator:sm_80"), torch.no_grad():
-        torch.manual_seed(0)
-        yield
+pytestmark = pytest.mark.usefixtures("emulated_torch")
 
 
 SCALED = jit.Epilogue(

@@ -14,21 +14,9 @@ from kiln.compat.flash_attn import (
     flash_attn_with_kvcache,
 )
 from message_page import check
+from small_tensors import half, integers
 
-
-@pytest.fixture(autouse=True)
-def emulated():
-    with kiln.device("emulator:sm_80"), torch.no_grad():
-        torch.manual_seed(0)
-        yield
-
-
-def half(*shape):
-    return torch.randn(shape).half()
-
-
-def integers(*values):
-    return torch.tensor(values, dtype=torch.int32)
+pytestmark = pytest.mark.usefixtures("emulated_torch")
 
 
 def dense(len_q=5, len_k=9, heads=4):

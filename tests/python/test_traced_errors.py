@@ -1,27 +1,13 @@
-"""What a call refuses, it refuses with the same words where PyTorch traces it: with fake tensors
+"""A call that is refused is refused with the same words where PyTorch traces it: with fake tensors
 and under torch.compile."""
 
-import kiln
 import pytest
 import torch
 from kiln import jit
+from small_tensors import half, integers
 from torch._subclasses import FakeTensorMode
 
-
-@pytest.fixture(autouse=True)
-def emulated():
-    torch._dynamo.reset()
-    with kiln.device("emulator:sm_80"), torch.no_grad():
-        torch.manual_seed(0)
-        yield
-
-
-def half(*shape):
-    return torch.randn(shape).half()
-
-
-def integers(*values):
-    return torch.tensor(values, dtype=torch.int32)
+pytestmark = pytest.mark.usefixtures("emulated_torch")
 
 
 def packed(q, k, **options):

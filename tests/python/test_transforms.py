@@ -1,5 +1,5 @@
-"""What PyTorch does around calls of kiln.jit: transforms of torch.func, modes that look at its
-operators, and symbolic numbers. On CPU tensors and the emulated device."""
+"""Calls of kiln.jit inside transforms of torch.func, beside modes that look at PyTorch's operators,
+and with symbolic numbers, on CPU tensors and the emulated device."""
 
 import kiln
 import pytest

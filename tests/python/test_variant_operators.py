@@ -4,20 +4,10 @@ import kiln
 import pytest
 import torch
 from kiln import jit, operators, variants
+from small_tensors import half
 from torch._subclasses import FakeTensorMode
 
-
-@pytest.fixture(autouse=True)
-def emulated():
-    torch._dynamo.reset()
-    with kiln.device("emulator:sm_80"), torch.no_grad():
-        torch.manual_seed(0)
-        yield
-
-
-def half(*shape):
-    return torch.randn(shape).half()
-
+pytestmark = pytest.mark.usefixtures("emulated_torch")
 
 GAIN = jit.Variant(
     "gain",
@@ -78,7 +68,7 @@ def test_variants_are_bound_in_traced_functions():
 
 
 def test_every_ready_made_variant_is_made_in_traced_functions():
-    """Those of a text, too, which is made into an object of an extension."""
+    """Variants whose text is made into an object of an extension work there, too."""
     q, k = half(1, 32, 4, 64), half(1, 32, 2, 64)
     weights, distances, slopes = torch.randn(4, 32), torch.randn(4, 9), torch.rand(4)
     blocks = torch.tensor([[[True, False], [True, True]]])

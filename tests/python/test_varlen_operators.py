@@ -1,23 +1,13 @@
 """PyTorch's operators behind jit.flash_attention_varlen and jit.flash_attention_with_kvcache."""
 
-import kiln
-import kiln.operators
 import pytest
 import torch
 from kiln import jit
 from message_page import check
+from small_tensors import half
 from torch._subclasses import FakeTensorMode
 
-
-@pytest.fixture(autouse=True)
-def emulated():
-    with kiln.device("emulator:sm_80"), torch.no_grad():
-        torch.manual_seed(0)
-        yield
-
-
-def half(*shape):
-    return torch.randn(shape).half()
+pytestmark = pytest.mark.usefixtures("emulated_torch")
 
 
 def packed(**changes):

@@ -31,8 +31,8 @@ def check(op: str, tensors: dict[str, Any]) -> None:
                 f"{op}: {name} must be a torch.Tensor beside tensors that PyTorch traces with, "
                 f"got {type(tensor).__name__}; pass tensors of PyTorch alone"
             )
-        # Of the arguments of torch.func.grad only what is computed with them tells while Dynamo
-        # traces, a view too.
+        # An argument of torch.func.grad does not tell while Dynamo traces. What is computed with
+        # it does, even a view.
         seen = tensor.view_as(tensor) if transformed else tensor
         if seen.requires_grad and torch.is_grad_enabled():
             raise ValueError(
