@@ -13,21 +13,10 @@
 namespace kiln {
 namespace {
 
-// A dimension of size 1 may have any stride.
-std::int64_t route_stride(const TensorView& tensor, int dimension) {
-  return tensor.shape[dimension] > 1 ? tensor.strides[dimension] : 0;
-}
-
-void check_route_float(Subject subject, const TensorView& tensor) {
-  if (is_float(tensor.dtype)) return;
-  throw_type(subject,
-             std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
-}
-
 void check_logits(const TensorView& logits, RouteProblem& problem) {
   const Subject subject{problem.op, "logits"};
   problem.device_ordinal = check_tensor(subject, logits, -1);
-  check_route_float(subject, logits);
+  check_float(subject, logits);
   check_rank(subject, logits, 2, "[tokens, experts]");
   const int most = route_configs().back().experts;
   if (logits.shape[1] < 1 || logits.shape[1] > most ||
@@ -79,7 +68,7 @@ void check_bias(const TensorView& bias, const RouteProblem& problem) {
   if (!bias.given()) return;
   const Subject subject{problem.op, "bias"};
   check_tensor(subject, bias, problem.device_ordinal);
-  check_route_float(subject, bias);
+  check_float(subject, bias);
   check_shape(subject, bias, {problem.experts});
   check_data(subject, bias, problem.may_be_null);
 }
@@ -105,10 +94,10 @@ void check_moe_route(const TensorView& logits, const TensorView& weights, const 
   RouteParams p{};
   p.logits = logits.data, p.bias = options.bias.data;
   p.weights = static_cast<float*>(weights.data), p.chosen = static_cast<int*>(experts.data);
-  p.logits_row = route_stride(logits, 0);
-  if (options.bias.given()) p.bias_stride = route_stride(options.bias, 0);
-  p.weights_row = route_stride(weights, 0), p.weights_k = route_stride(weights, 1);
-  p.chosen_row = route_stride(experts, 0), p.chosen_k = route_stride(experts, 1);
+  p.logits_row = dimension_stride(logits, 0);
+  if (options.bias.given()) p.bias_stride = dimension_stride(options.bias, 0);
+  p.weights_row = dimension_stride(weights, 0), p.weights_k = dimension_stride(weights, 1);
+  p.chosen_row = dimension_stride(experts, 0), p.chosen_k = dimension_stride(experts, 1);
   p.tokens = problem.tokens, p.experts = problem.experts, p.top_k = problem.top_k;
   p.groups = options.groups, p.top_groups = options.top_groups;
   p.renormalize = options.renormalize, p.scale = options.scale;

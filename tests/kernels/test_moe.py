@@ -46,10 +46,12 @@ def test_dtypes_of_logits_and_bias(dtype):
     check_route(logits, top_k=4, scoring="sigmoid", bias=bias)
 
 
-@pytest.mark.parametrize("groups,top_groups", [(8, 4), (8, 8), (4, 1), (32, 3), (64 // 4, 2)])
+@pytest.mark.parametrize("groups,top_groups", [(8, 4), (8, 8), (4, 1), (32, 3), (16, 2), (3, 2)])
 @pytest.mark.parametrize("scoring", ["softmax", "sigmoid"])
 def test_groups(groups, top_groups, scoring):
-    logits = randn([TOKENS, 256 if groups != 16 else 16], torch.float32, groups)
+    # Groups of one expert, and of a number that no power of two divides.
+    size = {16: 16, 3: 81}.get(groups, 256)
+    logits = randn([TOKENS, size], torch.float32, groups)
     bias = randn([logits.shape[1]], torch.float32, 3, 0.5)
     words = dict(groups=groups, top_groups=top_groups, scoring=scoring)
     top_k = min(8, logits.shape[1] // groups * top_groups)
@@ -65,6 +67,18 @@ def test_ties_go_to_the_lower_number():
     assert experts.tolist() == [[0, 1, 2, 3], [40, 41, 42, 43], [0, 1, 2, 3]]
     _, experts = jit.moe_route(logits, top_k=4, scoring="sigmoid", groups=3, top_groups=1)
     assert experts.tolist() == [[0, 1, 2, 3], [40, 41, 42, 43], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("experts", [200, 384])
+def test_ties_of_more_experts_than_lanes(experts):
+    logits = torch.zeros(4, experts, device=DEVICE)
+    logits[1, 150:] = 1.0  # more than a warp has lanes
+    logits[2, 150:170] = 1.0  # fewer
+    logits[3, 33::32] = 1.0  # of one lane
+    for scoring in ("softmax", "sigmoid"):
+        _, chosen = jit.moe_route(logits, top_k=4, scoring=scoring)
+        assert chosen[:3].tolist() == [[0, 1, 2, 3], [150, 151, 152, 153], [150, 151, 152, 153]]
+        assert chosen[3].tolist() == [33, 65, 97, 129]
 
 
 def test_peaked_logits():

@@ -11,6 +11,8 @@ GROUPS = f"{FOLDER}/test_gemm_groups.py::"
 GROUPS_FILE = "gemm/groups.cuh"
 PERMUTE_FILE = "moe_permute/permute.cuh"
 ROUTE_FILE = "moe_route/route.cuh"
+CANDIDATES_FILE = "moe_route/candidates.cuh"
+ROUTE_GROUPS_FILE = "moe_route/groups.cuh"
 
 MOE_FAULTS = [
     fault("quantize-without-the-floor", QUANTIZE_FILE,
@@ -42,20 +44,29 @@ MOE_FAULTS = [
     fault("quantize-blocks-that-have-not-begun", QUANTIZE_FILE,
           "wait_for_cluster();  // a CTA's", "// a CTA's",
           f"{QUANTIZE}test_few_rows_with_wide_gates -k 28672"),
-    fault("route-ties-to-the-higher-number", ROUTE_FILE,
+    fault("route-ties-to-the-higher-number", CANDIDATES_FILE,
           "index = __reduce_min_sync(~0u, order_of_lane == order ? index_of_lane : ~0u);",
           "index = __reduce_max_sync(~0u, order_of_lane == order ? index_of_lane : 0u);",
           f"{MOE}test_ties_go_to_the_lower_number"),
     fault("route-bias-in-the-weights", ROUTE_FILE,
-          "choices[i] = scores[i] + to_float(bias[", "choices[i] = scores[i] += to_float(bias[",
+          "scores.of(to_float(row[expert])) : 0.0f",
+          "scores.of(to_float(row[expert])) + (Config::kBias ? to_float(static_cast<const typename "
+          "Config::Bias*>(p.bias)[expert * p.bias_stride]) : 0.0f) : 0.0f",
           f"{MOE}test_dtypes_of_logits_and_bias -k f32"),
-    fault("route-a-lane-has-one-expert", ROUTE_FILE,
+    fault("route-a-lane-has-one-expert", CANDIDATES_FILE,
           "of_lane[i - 1] = of_lane[i];", "of_lane[i - 1].order = 0;",
           f"{MOE}test_scorings -k softmax-256"),
-    fault("route-groups-by-their-best-alone", ROUTE_FILE,
-          "Config::kBias && size > 1 ? order_of(of_order(best) + of_order(second)) : best", "best",
+    fault("route-the-best-lane-alone-is-looked-at", CANDIDATES_FILE,
+          "if (best == least) best = 0;", "", f"{MOE}test_scorings -k softmax-256"),
+    fault("route-any-number-passes-for-few", CANDIDATES_FILE,
+          "if (total > 32) return false;", "", f"{MOE}test_ties_go_to_the_lower_number"),
+    fault("route-groups-by-their-best-alone", ROUTE_GROUPS_FILE,
+          "kBias && size > 1 ? order_of(of_order(best) + of_order(second)) : best", "best",
           f"{MOE}test_groups -k sigmoid"),
-    fault("route-nan-is-the-least", ROUTE_FILE,
+    fault("route-a-lane-has-a-whole-group", ROUTE_GROUPS_FILE,
+          "for (int apart = 1; apart < lanes; apart *= 2) {", "for (int apart = 1; false;) {",
+          f"{MOE}test_groups -k sigmoid"),
+    fault("route-nan-is-the-least", CANDIDATES_FILE,
           "return x == x ? order : 0xffffffffu;", "return x == x ? order : 1u;",
           f"{MOE}test_what_is_not_a_number"),
     fault("permute-rows-of-a-pass-in-any-order-of-warps", PERMUTE_FILE,
