@@ -26,13 +26,17 @@ KINDS = ("unchanged", "changed", "added", "removed")
 SHOWN = 3  # specs of each kind
 
 
-def keys(archs):
-    """{arch: {spec as JSON: key}} of the package kiln that this process finds."""
+def keys(archs, families=None):
+    """{arch: {spec as JSON: key}} of the package kiln that this process finds; of all families
+    where none is named."""
     import kiln
 
     found = {}
     for arch in archs:
-        report = kiln.prewarm(kiln.enumerate_specs(arch), arch, jobs=1, check=True)
+        specs = kiln.enumerate_specs(arch)
+        if families:
+            specs = [spec for spec in specs if spec["op"] in families]
+        report = kiln.prewarm(specs, arch, jobs=1, check=True)
         found[arch] = {
             json.dumps(kernel["spec"], sort_keys=True): kernel["key"]
             for kernel in report["kernels"]
@@ -115,13 +119,13 @@ def build(commit):
     return package
 
 
-def keys_of_package(package=None, archs=ARCHS):
+def keys_of_package(package=None, archs=ARCHS, families=()):
     """In another process: the keys of the package in a folder, or of the one that Python finds."""
     environment = {**os.environ, "KILN_CACHE_DIR": "", "KILN_CACHE_PATH": ""}
     if package is not None:
         environment.pop("KILN_TEMPLATE_DIR", None)  # a commit has its own templates
         environment["PYTHONPATH"] = str(package)
-    command = [sys.executable, __file__, "--dump", *archs]
+    command = [sys.executable, __file__, "--dump", *archs, "--families", *families]
     run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return json.loads(run.stdout)
 
@@ -145,9 +149,10 @@ def main(arguments=None):
     parser.add_argument("base", nargs="?", default="", help="the commit to compare with")
     parser.add_argument("--expect-none", action="store_true", help="exit 1 if a kernel is touched")
     parser.add_argument("--dump", nargs="+", metavar="ARCH", help="print this package's keys alone")
+    parser.add_argument("--families", nargs="*", metavar="OP", help="of --dump; default: all")
     options = parser.parse_args(arguments)
     if options.dump:
-        print(json.dumps(keys(options.dump)))
+        print(json.dumps(keys(options.dump, options.families)))
         return 0
     is_clean = git("status", "--porcelain") == ""
     base = git("rev-parse", options.base or ("HEAD^" if is_clean else "HEAD"))

@@ -28,6 +28,20 @@ bool is_complete(const json& description) {
   return is("warnings", &json::is_array) && is("compile_seconds", &json::is_number);
 }
 
+// What is known of a kernel before it is compiled.
+json facts_of(const OwnedSpec& owned, const KernelSource& source) {
+  const Footprint footprint = owned.spec.kernel().footprint(owned.spec);
+  return {{"what", source.what},
+          {"spec", spec_to_json(owned.spec, owned.texts())},
+          {"path", owned.spec.kernel().path},
+          {"why", reasons_of(owned.spec)},
+          {"config", owned.spec.kernel().tile(owned.spec.row())},
+          {"key", source.key.hex()},
+          {"threads", footprint.threads},
+          {"dynamic_shared_bytes", footprint.dynamic_shared_bytes},
+          {"source", source.source}};
+}
+
 json inspect_one(const OwnedSpec& owned, std::vector<std::string>* cubins) {
   const CompileEventScope events;
   const KernelSource source = source_of(owned.spec, owned.texts());
@@ -38,35 +52,39 @@ json inspect_one(const OwnedSpec& owned, std::vector<std::string>* cubins) {
           : compile_and_note(owned.spec, owned.texts(), source, "inspect", Asker::tool);
   if (!hit) disk_cache().put(source.key, entry);
   json result = entry.description;
-  result["what"] = source.what;
-  result["spec"] = spec_to_json(owned.spec, owned.texts());
-  result["path"] = owned.spec.kernel().path;
-  result["why"] = reasons_of(owned.spec);
-  result["config"] = owned.spec.kernel().tile(owned.spec.row());
-  result["key"] = source.key.hex();
+  result.update(facts_of(owned, source));
   result["cached"] = hit.has_value();
-  const Footprint footprint = owned.spec.kernel().footprint(owned.spec);
-  result["threads"] = footprint.threads;
-  result["dynamic_shared_bytes"] = footprint.dynamic_shared_bytes;
   result["cubin_bytes"] = entry.cubin.size();
-  result["source"] = source.source;
   result["ptx"] = entry.ptx;
   if (cubins != nullptr) cubins->push_back(entry.cubin);
   return result;
+}
+
+// The facts that `of` tells of each kernel of a spec, as an array.
+template <class Facts>
+std::string facts_of_each(const std::string& spec, const std::string& arch, const Facts& of) {
+  const BlockingScope blocking;
+  json kernels = json::array();
+  for (const json& one : parse_specs(spec)) {
+    for (const OwnedSpec& owned : specs_from_json(one, arch_index(parse_arch(arch)))) {
+      kernels.push_back(of(owned));
+    }
+  }
+  return kernels.dump();
 }
 
 }  // namespace
 
 std::string inspect(const std::string& spec, const std::string& arch,
                     std::vector<std::string>* cubins) {
-  const BlockingScope blocking;
-  json kernels = json::array();
-  for (const json& one : parse_specs(spec)) {
-    for (const OwnedSpec& owned : specs_from_json(one, arch_index(parse_arch(arch)))) {
-      kernels.push_back(inspect_one(owned, cubins));
-    }
-  }
-  return kernels.dump();
+  return facts_of_each(spec, arch,
+                       [&](const OwnedSpec& owned) { return inspect_one(owned, cubins); });
+}
+
+std::string inspect_source(const std::string& spec, const std::string& arch) {
+  return facts_of_each(spec, arch, [](const OwnedSpec& owned) {
+    return facts_of(owned, source_of(owned.spec, owned.texts()));
+  });
 }
 
 }  // namespace kiln

@@ -210,13 +210,14 @@ def preload(spec: Spec | str, device: int | None = None) -> None:
     _core.preload(_spec_text(spec), device)
 
 
-def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
+def inspect(spec: Spec | str, arch: str, *, compile: bool = True) -> list[dict[str, Any]]:
     """Returns what each kernel of a spec is made of. Compiles what the cache lacks.
 
-    Each result has `what`, `config`, `path`, `why`, `key`, `spec`; `source` and `ptx`; `registers`
-    and `threads`; `dynamic_shared_bytes`, `spill_bytes`, `local_bytes` and `cubin_bytes`;
-    `compile_seconds`, `nvrtc_version`, `warnings`; `cubin`, as bytes. Raises ValueError for a wrong
-    spec or an unknown arch, and kiln.CompileError for a kernel that does not compile.
+    Each result has `what`, `config`, `path`, `why`, `key`, `spec`, `source`, `threads` and
+    `dynamic_shared_bytes`; with `compile=False`, which takes milliseconds, nothing else. Else also
+    `ptx`, `registers`, `spill_bytes`, `local_bytes` and `cubin_bytes`; `compile_seconds`,
+    `nvrtc_version`, `warnings`; `cubin`, as bytes. Raises ValueError for a wrong spec or an unknown
+    arch, and kiln.CompileError for a kernel that does not compile.
 
         >>> import kiln
         >>> spec = {"op": "gemm", "dtype": "float16", "block_m": 32, "stages": 4}
@@ -224,7 +225,10 @@ def inspect(spec: Spec | str, arch: str) -> list[dict[str, Any]]:
         >>> [kernel["spill_bytes"] for kernel in kernels], "mma.sync" in kernels[0]["ptx"]
         ([0], True)
     """
-    report, cubins = _core.inspect(_spec_text(spec), _arch_name("inspect", arch))
+    text, arch = _spec_text(spec), _arch_name("inspect", arch)
+    if not compile:
+        return json.loads(_core.inspect_source(text, arch))
+    report, cubins = _core.inspect(text, arch)
     return [{**kernel, "cubin": cubin} for kernel, cubin in zip(json.loads(report), cubins)]
 
 

@@ -118,6 +118,11 @@ py::tuple inspect_kernels(const std::string& spec, const std::string& arch) {
   return py::make_tuple(report, images);
 }
 
+std::string inspect_sources(const std::string& spec, const std::string& arch) {
+  const py::gil_scoped_release unlocked;
+  return inspect_source(spec, arch);
+}
+
 py::dict nvrtc_facts(bool load) {
   NvrtcInfo info;
   {
@@ -271,6 +276,7 @@ void register_control(py::module_& module) {
   module.def("prewarm", &prewarm_specs);
   module.def("preload", &preload, unlocked());
   module.def("inspect", &inspect_kernels);
+  module.def("inspect_source", &inspect_sources);
   module.def("enumerate_specs", &enumerate_specs, unlocked());
   module.def("describe_families", &describe_families);
   module.def("gemm_configs", &list_gemm_configs, unlocked());

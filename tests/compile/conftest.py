@@ -6,6 +6,8 @@
 import os
 import tempfile
 
+import turn_marker
+
 CACHE = tempfile.TemporaryDirectory(prefix="kiln-compile-tests-")
 # Before kiln reads its settings.
 os.environ["KILN_CACHE_DIR"] = os.environ.get("KILN_TEST_CACHE", CACHE.name)
@@ -25,6 +27,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--full", False):
         os.environ["KILN_TEST_FULL"] = "1"
+
+
+def pytest_collection_modifyitems(config, items):
+    turn_marker.leave_out_waiting(config, items)
 
 
 def pytest_terminal_summary(terminalreporter):

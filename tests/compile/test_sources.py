@@ -71,6 +71,7 @@ def test_a_bad_expression_points_to_the_users_text(fields, field, text):
     assert any(field in line and "error" in line for line in message.splitlines()), message
 
 
+@pytest.mark.takes_turns(3)
 @pytest.mark.parametrize("head_dim", [64, 128, 192, 256])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
 def test_the_rows_for_variants_compile_clean(arch, head_dim):
@@ -81,6 +82,7 @@ def test_the_rows_for_variants_compile_clean(arch, head_dim):
         assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
 
 
+@pytest.mark.takes_turns(2)
 @pytest.mark.parametrize(
     "make", [lambda: variants.sliding_window(9), lambda: variants.prefix_lm(9),
              lambda: variants.chunked(9), lambda: variants.dilated_window(9, 9)]
@@ -98,6 +100,7 @@ IN_DOCUMENTS = {"name": "mine", "tensors": [["t0", "i32[*]"]],
                 "mask": "(row >= kv) & (t0(row) == t0(kv))"}  # fmt: skip
 
 
+@pytest.mark.takes_turns(2)
 @pytest.mark.parametrize("head_dim, stages", [(64, 3), (128, 2)])
 @pytest.mark.parametrize("form", ["documents", "BlockMask"])
 def test_masks_that_read_tensors_leave_registers_to_the_scheduler(head_dim, stages, form):
@@ -116,6 +119,7 @@ def test_masks_that_read_tensors_leave_registers_to_the_scheduler(head_dim, stag
     assert "bool kShowsRuns = true;" in kernel["source"]
 
 
+@pytest.mark.takes_turns(3)
 @pytest.mark.parametrize(
     "mask",
     [
@@ -132,10 +136,11 @@ def test_masks_by_runs_of_keys_have_the_tiles_of_built_in_ones(mask, head_dim, b
     assert (kernel["spill_bytes"], kernel["local_bytes"]) == (0, 0), kernel["what"]
 
 
-@pytest.mark.parametrize("name", ["keep", "tile", "out", "logits", "mask", "args", "Config"])
-def test_a_parameter_may_be_called_like_what_the_kernel_uses(name):
-    spec = {**SPEC, "variant": {"name": "mine", "params": [[name, "i32"]], "mask": f"kv < {name}"}}
-    (kernel,) = kiln.inspect(spec, "sm_90")
+def test_parameters_may_be_called_like_what_the_kernel_uses():
+    names = ["keep", "tile", "out", "logits", "mask", "args", "Config"]
+    params = [[name, "i32"] for name in names]
+    mine = {"name": "mine", "params": params, "mask": f"kv < {' + '.join(names)}"}
+    (kernel,) = kiln.inspect({**SPEC, "variant": mine}, "sm_90")
     assert kernel["registers"] > 0
 
 
@@ -244,7 +249,7 @@ def test_which_expressions_tilt_logits(logits, causal, tilts):
         **variant(logits=logits, **SLOPES), "mask": "causal" if causal else "none",
         "head_dim": 136, "block_q": 128, "splits": False,
     }  # fmt: skip
-    (kernel,) = kiln.inspect(spec, "sm_90")
+    (kernel,) = kiln.inspect(spec, "sm_90", compile=tilts)
     assert ("kTilts = true;" in kernel["source"].split("struct UserVariant")[0]) == tilts
     assert not tilts or kernel["local_bytes"] == 0
 
@@ -272,7 +277,7 @@ def test_which_masks_make_magnitudes_tilt_logits(distance, mask, tilts):
         **variant(logits=f"logit - slope * static_cast<float>(abs({distance}))", **fields),
         "mask": "none", "head_dim": 136, "block_q": 128, "splits": False,
     }  # fmt: skip
-    (kernel,) = kiln.inspect(spec, "sm_90")
+    (kernel,) = kiln.inspect(spec, "sm_90", compile=False)
     own, user = kernel["source"].split("struct UserVariant")
     assert ("kTilts = true;" in own) == tilts
     assert ("kTiltsFromRow = true;" in user) == (tilts and "row" in distance)
@@ -306,7 +311,7 @@ def test_which_lists_tilt_logits(variants, alibi, tilts):
         **SPEC, "variant": variants, "alibi": alibi, "mask": "causal", "head_dim": 136,
         "block_q": 128, "splits": False,
     }  # fmt: skip
-    (kernel,) = kiln.inspect(spec, "sm_90")
+    (kernel,) = kiln.inspect(spec, "sm_90", compile=False)
     assert ("kTilts = true;" in kernel["source"].split("struct UserVariant")[0]) == tilts
 
 
@@ -344,7 +349,7 @@ def test_which_lists_tilt_logits(variants, alibi, tilts):
 def test_which_expressions_are_a_cap(logits, factors):
     params = [["cap", "f32"], ["n", "i32"]]
     given = variant(logits=logits, params=params, tensors=SLOPES["tensors"])
-    source = kiln.inspect(given, "sm_90")[0]["source"]
+    source = kiln.inspect(given, "sm_90", compile=False)[0]["source"]
     assert ("cap_before(" in source) == (factors is not None)
     assert ("kIndexesByKey = false;" in source) == (factors is not None)
     for factor in factors or ():
@@ -353,7 +358,7 @@ def test_which_expressions_are_a_cap(logits, factors):
 
 def test_the_text_of_an_expression_changes_the_key_and_its_label_does_not():
     keys = [
-        kiln.inspect(variant(logits=logits, name=name), "sm_90")[0]["key"]
+        kiln.inspect(variant(logits=logits, name=name), "sm_90", compile=False)[0]["key"]
         for name, logits in [("a", "cap * logit"), ("b", "cap * logit"), ("a", "cap + logit")]
     ]
     assert keys[0] == keys[1] != keys[2]
@@ -383,5 +388,5 @@ def test_a_wrong_arch_lists_the_right_ones(arch):
 
 
 def test_a_suffixed_arch_is_the_plain_one_for_portable_templates():
-    plain, suffixed = (kiln.inspect(SPEC, arch)[0] for arch in ("sm_90", "sm_90a"))
+    plain, suffixed = (kiln.inspect(SPEC, arch, compile=False)[0] for arch in ("sm_90", "sm_90a"))
     assert plain["key"] == suffixed["key"]

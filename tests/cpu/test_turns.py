@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+import turn_marker
 import turns
 
 GRID = [
@@ -44,3 +45,42 @@ def test_every_test_gets_its_turn():
     seeds = [str(seed) for seed in range(80)]
     assert set().union(*(turns.chosen(GRID, seed) for seed in seeds)) == set(GRID)
     assert len({frozenset(turns.chosen(GRID, seed)) for seed in seeds}) > 70
+
+
+def test_every_function_gets_its_turn():
+    names = [f"tests/kernels/test_{i}.py::test_it" for i in range(60)]
+    seeds = [str(seed) for seed in range(40)]
+    runs = [{name for name in names if turns.function_runs(name, seed)} for seed in seeds]
+    assert set().union(*runs) == set(names)
+    assert all(15 <= len(some) <= 45 for some in runs)
+
+
+class Item:
+    """A test as pytest has it, with or without the marker."""
+
+    def __init__(self, nodeid, of):
+        self.nodeid, self.of = nodeid, of
+
+    def get_closest_marker(self, name):
+        assert name == "takes_turns"
+        return pytest.mark.takes_turns(self.of).mark if self.of else None
+
+
+def test_a_part_of_a_marked_function_runs(monkeypatch):
+    plain = [Item(f"t.py::test_all[{i}]", None) for i in range(5)]
+    marked = [Item(f"t.py::test_some[{i}]", 3) for i in range(7)]
+    single = [Item("t.py::test_one", 4)]
+    monkeypatch.setenv("KILN_TEST_FULL", "0")
+    served = set()
+    for seed in range(40):
+        monkeypatch.setenv("KILN_TEST_SEED", str(seed))
+        waiting = turn_marker.waiting([*plain, *marked, *single])
+        assert len(waiting) == 4 and waiting < set(marked)
+        assert waiting == turn_marker.waiting([*single, *marked[::-1], *plain])
+        served |= set(marked) - waiting
+    assert served == set(marked)
+    monkeypatch.setenv("KILN_TEST_FULL", "1")
+    assert not turn_marker.waiting(marked)
+    monkeypatch.delenv("KILN_TEST_SEED")
+    monkeypatch.setenv("KILN_TEST_FULL", "0")
+    assert not turn_marker.waiting(marked)

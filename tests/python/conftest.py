@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 import pytest
+import turn_marker
 
 CACHE = tempfile.TemporaryDirectory(prefix="kiln-python-tests-")
 # Before the first import: it is read once.
@@ -29,6 +30,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # One row of the GEMM table: the quickest kernel to compile.
 ONE_KERNEL = {"op": "gemm", "dtype": "bfloat16", "block_m": 32, "stages": 4}
+
+
+def pytest_collection_modifyitems(config, items):
+    turn_marker.leave_out_waiting(config, items)
 
 
 def fresh_kernels(count):

@@ -82,14 +82,15 @@ def test_the_exit_status(recorded, capsys):
 
 def test_a_changed_template_touches_what_includes_it(tmp_path, monkeypatch):
     monkeypatch.delenv("KILN_TEMPLATE_DIR", raising=False)
-    archs = ("sm_80", "sm_90")
-    base = replay.keys_of_package(archs=archs)
+    of = {"archs": ("sm_80", "sm_90"), "families": ("gemm", "quantize", "merge_states")}
+    base = replay.keys_of_package(**of)
+    assert {family for family, _ in replay.compare({}, base)} == set(of["families"])
     changed = tmp_path / "templates"
     shutil.copytree(TEMPLATES, changed)
     path = changed / "gemm" / "sm90" / "schedule.cuh"
     path.write_text(path.read_text() + "// changed\n")
     monkeypatch.setenv("KILN_TEMPLATE_DIR", str(changed))
-    comparison = replay.compare(base, replay.keys_of_package(archs=archs))
+    comparison = replay.compare(base, replay.keys_of_package(**of))
     touched = {where for where, kinds in comparison.items() if kinds["changed"]}
     assert touched == {("gemm", "sm_90")}
     assert all(json.loads(spec)["cluster"] for spec in comparison["gemm", "sm_90"]["changed"])

@@ -125,6 +125,7 @@ def test_plans_are_of_the_masks_of_an_engine_s_calls():
     assert kiln.stats()["compiles"] == compiled
 
 
+@pytest.mark.takes_turns(2)
 @pytest.mark.parametrize("name", ["Qwen3-8B", "gpt-oss-20b"])
 def test_what_a_served_model_writes_and_merges_is_prewarmed(name):
     """By slots and behind sequences, with rotation and without, few tokens and many."""

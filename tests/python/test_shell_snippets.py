@@ -2,7 +2,8 @@
 folder in which the page's Python blocks were run before. What builds or installs is left to
 tests/cpp and `make`; a block of it is marked `<!-- test: build -->`.
 
-The pages share a cache: two of them prewarm the same model, in a minute of processor time."""
+The pages share a cache, and with KILN_TEST_CACHE that of the other tests: two of them prewarm the
+same model, in a minute of processor time."""
 
 import os
 import pathlib
@@ -32,7 +33,7 @@ def kiln_commands(code):
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("pages") / "cache"
+    return os.environ.get("KILN_TEST_CACHE") or tmp_path_factory.mktemp("pages") / "cache"
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,7 +1,8 @@
 // Which of the built-in kernels the tests compile and run. Of an arch: a cover, that is for each
 // config row every value of every property that occurs with it, in one kernel at least; and of the
 // others a sample, which KILN_TEST_SEED decides. It also decides which twelfth of the rows of
-// attention and GEMM has its full cover (the others have one kernel each), and a third of
+// attention and GEMM, and which quarter of the other families' rows, has its full cover (the others
+// have one kernel each), and a third of
 // attention's dtypes of caches, masks and sinks and of its padded head dims. With
 // KILN_TEST_FULL=1: all kernels.
 #pragma once

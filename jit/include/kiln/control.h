@@ -51,16 +51,17 @@ void reset_stats();
 void clear_memory_cache();
 
 // Each operation has a function explain_* in its header (kiln/attention.h, kiln/gemm.h), which
-// tells what a call would run, without running it: {"op", "path", "device", "template", "config",
-// "spec", "key", "arch", "layer": "memory" | a folder | null, "why": [..]}, and "launches" for
-// calls with several launches.
+// tells what a call would run, without running it: {"op", "path", "device", "template", "what",
+// "config", "splits", "whole_tiles", "spec", "key", "arch", "layer": "memory" | a folder | null,
+// "workspace_bytes", "why": [..]}, and "launches" for calls with several launches. Of a call that
+// has nothing to compute: {"op", "path": "none", "why"}.
 
 // A spec is a JSON object that names kernels without tensors: see docs/prewarm.md and
 // python/kiln/data/spec.schema.json. One spec may stand for several kernels (one per config row).
 struct PrewarmProgress {
   std::size_t done = 0, total = 0;
   std::string what;     // "flash_attention bf16 d128 causal, 128x64, sm_90a"
-  std::string outcome;  // "compiled", "cached" or "failed: …"
+  std::string outcome;  // "compiled", "cached", "missing" (with check_only) or "failed: …"
   double seconds = 0;
 };
 struct PrewarmOptions {
@@ -72,8 +73,9 @@ struct PrewarmOptions {
   std::function<bool()> cancelled;  // called before each kernel, from any thread; true = stop
 };
 // `specs`: a JSON array of specs. Returns {"total", "compiled", "cached", "missing", "failed":
-// [{"what", "error"}], "seconds", "kernels": [{"what", "arch", "key", "outcome", "seconds"}]}.
-// Kernels that were not compiled because of `cancelled` have the outcome "cancelled".
+// [{"what", "error"}], "seconds", "kernels": [{"what", "arch", "key", "outcome", "seconds",
+// "spec"}]}. Kernels that were not compiled because of `cancelled` have the outcome "cancelled".
+// Throws what `progress` or `cancelled` threw, once the kernels under way are done.
 std::string prewarm(const std::string& specs, const PrewarmOptions& options);
 
 // A report about a kernel that this process compiled, or missed.
@@ -102,6 +104,10 @@ void preload(const std::string& spec, std::optional<int> device_ordinal = std::n
 std::string inspect(const std::string& spec, const std::string& arch,
                     std::vector<std::string>* cubins = nullptr);
 
+// What is known of each kernel of a spec before it is compiled, its source among it, as a JSON
+// array; compiles nothing.
+std::string inspect_source(const std::string& spec, const std::string& arch);
+
 // Every spec that the built-in tables can give for an arch, one config row each, as a JSON array.
 std::string enumerate_specs(const std::string& arch);
 
@@ -121,7 +127,8 @@ std::string describe_families();
 std::string diagnose();
 
 std::string cache_info();    // {"layers": [..]}
-std::string cache_list();    // [{"key", "path", "what", "arch", "bytes", "pinned", "last_used"}]
+std::string cache_list();    // [{"key", "path", "layer", "what", "arch", "nvrtc_version", "bytes",
+                             // "pinned", "last_used"}]
 std::string cache_verify();  // {"checked", "faults": [{"key", "path", "fault"}]}; a folder
                              // that is not used is a fault without a key
 // Pruning removes the least recently used kernels that are not pinned until the limits hold, and
@@ -132,9 +139,9 @@ struct CachePruning {
   std::string older_than_nvrtc;          // "13.0", or empty; else std::invalid_argument
   bool dry_run = false;                  // removes nothing, and reports what would be removed
 };
-// {"removed", "bytes", "failed", "kept_pinned", "problem", "entries"}: how many entries were
-// removed (and which), how many could not be removed and why (a sentence, or empty), and how many
-// were kept because they are pinned.
+// {"removed", "bytes", "failed", "in_use", "kept_pinned", "problem", "entries"}: how many entries
+// were removed (and which), how many could not be removed and why (a sentence, or empty), how many
+// were kept because they were in use, and how many because they are pinned.
 std::string cache_prune(const CachePruning& limits);
 std::string cache_clear();  // removes all entries of the writable folder, pinned or not
 

@@ -100,7 +100,11 @@ def run(options: argparse.Namespace) -> int:
     spec = make_spec(options)
     if options.diff:
         return _run_diff([(spec, tile) for tile in options.diff], tool, options)
-    kernels = [_with_sass(kernel, tool) for kernel in control.inspect(spec, options.arch)]
+    # A source is shown without a compile, also one that does not compile.
+    compiles = options.json or options.text != "source"
+    kernels = [
+        _with_sass(kernel, tool) for kernel in control.inspect(spec, options.arch, compile=compiles)
+    ]
     if options.json:
         print_json(kernels)
     elif options.text:
@@ -133,7 +137,7 @@ def _run_diff(
 
 
 def _with_sass(kernel: dict[str, Any], tool: str) -> dict[str, Any]:
-    cubin = kernel.pop("cubin")
+    cubin = kernel.pop("cubin", b"")
     return {**kernel, "sass": disassemble(tool, cubin)} if tool else kernel
 
 
