@@ -258,7 +258,6 @@ void add_bounds_launch(AttentionProblem& problem, const runtime::Device& device,
                          .first = one.first,
                          .entry_stride = stride(one.dimensions.entry),
                          .stride = stride(one.dimensions.position),
-                         .entries = one.entries,
                          .length = one.length,
                          .first_block = static_cast<int>(blocks),
                          .type = element_type(view.dtype)};

@@ -61,8 +61,9 @@ void fill(Step& step, AttentionProblem& problem, int arch, int row, int least, i
   step.spec = Specialization(kFlashAttentionVarlen, arch, row, traits);
   const long long tiles = tiles_of(problem, config.block_q);
   Ctas ctas = ctas_of(config, sm_count);
-  // Where multiprocessors become free one by one, each gets as many neighbouring CTAs as fit: of
-  // CTAs of which the first half has all the work, half of the multiprocessors would have none.
+  // As an sm_90a kernel ends, multiprocessors become free one by one, and each gets as many
+  // neighbouring CTAs as fit: of CTAs of which the first half has all the work, half of the
+  // multiprocessors would have none.
   if (step.programmatic) ctas.few = ctas.all;
   // Four tiles for each CTA that runs at a time even out by themselves.
   const bool is_many = config.teams == 1 && tiles >= 4 * ctas.all;
@@ -185,6 +186,8 @@ bool resolve_varlen(AttentionProblem& problem, const runtime::Device& device, bo
   Step& second = problem.recipe.add();
   second = first;
   add(first, few, 17, kUnbounded);
+  // The first launch, of mma.sync too, lets no CTA of this one start before all of its own have
+  // ended: only the set-up overlaps.
   second.programmatic = may_overlap(arch);
   add(second, row_of_kind(RowKind::decode, traits, arch), 0, 16);
   return true;

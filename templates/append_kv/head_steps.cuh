@@ -1,5 +1,5 @@
-// A head's norm and rotation, in fp32, between its load and its store. A thread loads what
-// they need of a token and of the weights once, and has it for all heads.
+// The norm and the rotation of a head, in fp32, between its load and its store. A thread loads the
+// token's angles and the weights once and keeps them for all heads.
 #pragma once
 #include "/kiln/append_kv/head_shape.cuh"
 #include "/kiln/base/lanes.cuh"

@@ -78,7 +78,7 @@ struct SequenceTokens {
   __device__ __forceinline__ static i64 position(const Params& params, const Token& token,
                                                  HeadOf of) {
     const bool advances = of != HeadOf::query || params.queries_advance != 0;
-    return params.cache_seqlens[token.sequence] + (advances ? token.place : 0);
+    return static_cast<i64>(params.cache_seqlens[token.sequence]) + (advances ? token.place : 0);
   }
 };
 

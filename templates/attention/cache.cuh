@@ -7,6 +7,7 @@
 #pragma once
 #include "/kiln/attention/variant.cuh"
 #include "/kiln/base/frag.cuh"
+#include "/kiln/base/lanes.cuh"
 #include "/kiln/base/math.cuh"
 
 namespace kiln {
@@ -131,7 +132,8 @@ __device__ __forceinline__ RowScales<Map::kRows> row_scales(const float* factors
 // Their factors in the exponent, which takes the logits themselves if a hook has seen them, but for
 // a factor that was left out. A 0 is replaced by a tiny scale, because 0 * -inf is NaN.
 __device__ __forceinline__ float exponent_scales(float size) {
-  return fmaxf(size * kLog2e, 1e-36f);
+  const float scale = size * kLog2e;
+  return scale < 1e-36f ? 1e-36f : scale;  // NaN stays, which fmaxf() would hide
 }
 template <int kRows>
 __device__ __forceinline__ RowScales<kRows> exponent_scales(RowScales<kRows> sizes) {
@@ -284,12 +286,7 @@ class CacheQueries {
 #pragma unroll 1
     while (true) {
       queries_.unpack();
-      float largest = queries_.largest();
-#pragma unroll
-      for (int step = 1; step < kLanes; step *= 2) {
-        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
-      }
-      const int up = query_exponent(largest);
+      const int up = query_exponent(max_lanes<kLanes>(queries_.largest()));
       if (group_ < kGroups && row < Config::kBlockQ) {
         queries_.store(tile + Layout::offset(row, 2 * group_),
                        tile + Layout::offset(row, 2 * group_ + 1), sign * power_of_two(up));

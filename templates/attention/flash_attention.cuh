@@ -33,6 +33,7 @@
 #include "/kiln/attention/softmax.cuh"
 #include "/kiln/attention/store.cuh"
 #include "/kiln/attention/tiles.cuh"
+#include "/kiln/base/barriers.cuh"
 
 namespace kiln {
 
@@ -111,8 +112,7 @@ __device__ __forceinline__ void sync_team() {
   } else if constexpr (kThreads == 32) {
     __syncwarp();
   } else {
-    const u32 barrier = 1 + threadIdx.x / kThreads;
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+    sync_threads<kThreads>(1 + threadIdx.x / kThreads);
   }
 }
 

@@ -41,9 +41,7 @@ __device__ __forceinline__ void load_chunk(u32 destination, const Element* sourc
         words[i] = source[2 * i].bits | static_cast<u32>(source[2 * i + 1].bits) << 16;
       }
     }
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(destination), "r"(words[0]),
-                 "r"(words[1]), "r"(words[2]), "r"(words[3])
-                 : "memory");
+    store_shared_16(destination, {words[0], words[1], words[2], words[3]});
   }
 }
 

@@ -57,8 +57,8 @@ __device__ __forceinline__ void keep_equal(Interval& of, Interval to) {
   of = {max(of.low, to.low), min(of.high, to.high)};
 }
 
-// Compares with positions and distances as `value` does; one more or less may be added to it, and a
-// position.
+// Clamps `value` to kFarthest in magnitude: it then compares with any position or distance as
+// before, and adding a position and 1 cannot overflow.
 __device__ __forceinline__ int near(i64 value) {
   const i64 farthest = kFarthest;
   return static_cast<int>(max(-farthest, min(value, farthest)));

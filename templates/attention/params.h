@@ -56,8 +56,10 @@ constexpr long long attention_tiles(long long batch, long long heads, long long 
   return batch * (packed ? heads_kv : heads) * ((rows + block_q - 1) / block_q);
 }
 
-// The workspace of a launch with splits: 8 bytes for each (query tile, split), which are flags or
-// begin with the tile's counter, see base/ticket.cuh, then their partial results.
+// The workspace of a launch with splits: 8 bytes for each (query tile, split), of which the first
+// is the tile's counter, see base/ticket.cuh. Where more than kMostJoinedAtOnce splits meet, the
+// first of each group of them is the group's, and the second of all is the tile's. Then the partial
+// results.
 constexpr long long attention_flag_bytes(long long tiles, int splits) {
   return (tiles * splits * 8 + 15) / 16 * 16;
 }
@@ -140,9 +142,9 @@ struct AttentionVarlenParams {
   AttentionScale q_scale, k_scale, v_scale;  // of a quantised cache, [batch, heads_kv]
   AttentionSpread spread;
   const float* out_scale;  // of quantised outputs, which are divided by it
-  // Another launch has written entries of kAttentionPlanWords for each CTA here, from plan_begin
-  // on. Null: the call has no plan.
-  // The key stands for all that shares depend on beside the lengths.
+  // The plan: for each CTA, entries of kAttentionPlanWords that another launch has written, the
+  // first at plan_begin; null: none. plan_key is a digest of all that shares depend on except the
+  // lengths; a kernel traps where the plan has another.
   unsigned* plan;
   unsigned long long plan_key;
   int plan_begin;

@@ -3,6 +3,7 @@
 // registers, and K and V are read from shared memory half as often as with 16 rows. Of a head dim
 // of 512, not even the accumulators of 16 rows would fit.
 #pragma once
+#include "/kiln/base/barriers.cuh"
 #include "/kiln/base/frag.cuh"
 #include "/kiln/base/types.cuh"
 
@@ -32,8 +33,7 @@ struct Partners {
 
   __device__ __forceinline__ void sync() const {
     if constexpr (Tiles::kPartners > 1) {
-      const int barrier = 1 + place.thread / 32 / Tiles::kPartners;
-      asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(Tiles::kPartners * 32) : "memory");
+      sync_threads<Tiles::kPartners * 32>(1 + place.thread / 32 / Tiles::kPartners);
     }
   }
   // Replaces values[r], equal in all lanes of a row, by join() over the partners in their order.

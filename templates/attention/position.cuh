@@ -1,6 +1,5 @@
 // The hooks of a variant are asked about these: logits, rows of queries, and tiles.
 #pragma once
-#include "/kiln/base/math.cuh"
 #include "/kiln/base/types.cuh"
 
 namespace kiln {

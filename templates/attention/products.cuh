@@ -1,5 +1,6 @@
 // The two matrix products of a warp from shared memory: scores = Q K^T and out += weights V.
 #pragma once
+#include "/kiln/base/copy.cuh"
 #include "/kiln/base/frag.cuh"
 #include "/kiln/base/layout.cuh"
 #include "/kiln/base/mma.cuh"
@@ -93,9 +94,7 @@ __device__ __forceinline__ void store_weights(u32 tile, const Fragment<Map>& wei
     for (int c = 0; c < Map::kColTiles; ++c) {
       const float (&block)[4] = weights.block[i / 2][c];
       const u32 address = tile + Layout::offset(lane_row, column / 8 + c) + threadIdx.x % 4 * 4;
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(address),
-                   "r"(pack2<Element>(block[i % 2 * 2], block[i % 2 * 2 + 1]))
-                   : "memory");
+      store_word(address, pack2<Element>(block[i % 2 * 2], block[i % 2 * 2 + 1]));
     }
   }
 }

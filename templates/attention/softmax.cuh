@@ -30,7 +30,8 @@ struct OnlineSoftmax {
 
   // Turns a tile's scores into weights 2^(scale * score - maximum), scale > 0, and rescales `out`
   // to the new maximum. `share(maximum)` exchanges the rows' maxima with the other warps that have
-  // scores of these rows. A Scale is a float, RowScales or TiltedScale.
+  // scores of these rows. A Scale is a float, RowScales, TiltedScale or
+  // ShiftedScale.
   template <class OutMap, class Scale, class Share>
   __device__ __forceinline__ void step(Fragment<Map>& scores, Fragment<OutMap>& out,
                                        const Scale& scale, Share share) {

@@ -2,7 +2,6 @@
 // output and LSE. Output passes through shared memory so that stores are full vectors and lines.
 #pragma once
 #include "/kiln/attention/load.cuh"
-#include "/kiln/attention/params.h"
 #include "/kiln/attention/softmax.cuh"
 
 namespace kiln {

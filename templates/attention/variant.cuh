@@ -61,8 +61,9 @@ struct DefaultHooks {
   // kv_range() follows from keep(), which hides all that it leaves out: who has walked within it
   // need not ask for it again. For ranges that take long to compute.
   static constexpr bool kRangeFollowsKeep = false;
-  // A mask with keep() may have visible() too, which says all that is hidden of a partial tile of
-  // which asks_keep() is false. That is asked as tile() is, and visible() at the tile's first key.
+  // A mask with keep() may also have visible(). For a partial tile of which asks_keep() is false,
+  // visible(), asked at the tile's first key, says all that is hidden. asks_keep() takes tile()'s
+  // arguments.
   static constexpr bool kShowsRuns = false;
   // keep() is asked about a key for all rows of a lane, then about the next key: what it computes
   // of a key serves all rows, where row by row ptxas keeps it for every key, and spills. False for
@@ -98,6 +99,8 @@ struct DefaultHooks {
   // beyond the sequence and may be empty (end <= begin).
   __device__ __forceinline__ Range visible(const Position& row) const { return {0, row.len_kv}; }
 
+  // Returns whether keep() must be asked about a partial tile; else visible() says all, see
+  // kShowsRuns.
   __device__ __forceinline__ bool asks_keep(const TileRows&, int, int) const { return true; }
 
   // Returns a range outside of which no row of the tile sees a key. Uniform over the CTA, but that

@@ -21,9 +21,10 @@ __device__ __forceinline__ void wait_for_launches() {
   if constexpr (kOverlaps) asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Called by at least one thread of a CTA, behind wait_for_launches(), so that no more than two
-// launches overlap. The next launch may begin when all CTAs have called this or ended. By then all
-// of them run, so it takes no multiprocessor from any of them.
+// Called by at least one thread of a CTA, behind wait_for_launches(), or at the beginning of an
+// ordinary launch, before which all have ended, so that no more than two launches overlap. The next
+// launch may begin when all CTAs have called this or ended. By then all of them run, so it takes no
+// multiprocessor from any of them.
 template <bool kOverlaps = true>
 __device__ __forceinline__ void let_dependents_begin() {
   if constexpr (kOverlaps) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -16,9 +16,9 @@ struct Undivided {
   __device__ __forceinline__ float divide(float x) const { return x; }
 };
 
-// x / scale, rounded once: the product's error is made good by the remainder. A 0 keeps its sign
-// without it. Far from 0, where the remainder may be NaN, the product saturates in all of these
-// elements.
+// Returns x / scale, rounded once: the remainder corrects the product x * inverse. A product of 0
+// is left alone, as the correction would take its sign; so is one beyond kFar, where the remainder
+// may be NaN and all of these elements saturate anyway.
 struct Divisor {
   float scale, inverse;
 

@@ -14,7 +14,11 @@ struct CtaThreads {
 struct WarpThreads {
   __device__ __forceinline__ static unsigned index() { return threadIdx.x % 32; }
   __device__ __forceinline__ static void sync() { __syncwarp(); }
-  __device__ __forceinline__ static int any(int value) { return __any_sync(~0u, value); }
+  __device__ __forceinline__ static int any(int value) {
+    const int is_any = __any_sync(~0u, value);
+    __syncwarp();  // a vote orders no memory: all lanes read what one of them has acquired
+    return is_any;
+  }
 };
 
 // Returns true in exactly one of the `count` CTAs that call this with the same flags, one flag per

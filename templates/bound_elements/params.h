@@ -15,9 +15,10 @@ struct BoundedTensorParams {
   const void* elements;
   long long first;                 // of the elements, the one at position 0 of entry 0
   long long entry_stride, stride;  // in elements
-  int entries, length;             // at least 1
+  int length;                      // at least 1
   int first_block;                 // of all blocks that are written, the tensor's first one
   BoundedElementType type;
+  int reserved = 0;  // so that no byte of the argument block is undefined
 };
 
 struct BoundElementsParams {

@@ -1,6 +1,7 @@
 // Groups of rows: each group of rows of a is multiplied by a matrix of its own, b[group]. Where the
 // groups lie is in device memory, and the host knows bounds of their sizes alone.
 #pragma once
+#include "/kiln/base/lanes.cuh"
 #include "/kiln/gemm/params.h"
 #include "/kiln/gemm/raster.cuh"
 
@@ -72,12 +73,7 @@ class GroupSearch {
     const int lane = threadIdx.x % 32;
     const int before = __shfl_sync(~0u, through_, 31);
     rows_ = rows_of_group<kGrouping>(params, first_group_ + lane);
-    through_ = ceil_div(rows_.end - rows_.begin, kTileRows) * tiles_across;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int below = __shfl_up_sync(~0u, through_, step);
-      if (lane >= step) through_ += below;
-    }
+    through_ = sum_up_to_lane(ceil_div(rows_.end - rows_.begin, kTileRows) * tiles_across);
     through_ += before;
   }
 

@@ -21,7 +21,7 @@ struct MergeParams {
   float* lse;         // null if not wanted
   MergeStrides outs_at, lses_at, out_at, lse_at;
   long long sinks_stride;
-  int parts, tokens, heads, columns;  // each at least 1; tokens * heads is below 2^31
+  int parts, tokens, heads, columns;  // columns may be 0, the others not; tokens * heads < 2^31
   float to_log2;                      // 1 / log(2) in the base of the LSEs
   float from_log2;                    // and its inverse
 };

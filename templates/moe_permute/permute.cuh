@@ -9,6 +9,8 @@
 // of kPermuteThreads threads for each params.tokens_each tokens. Atomic additions are of whole
 // numbers, whose order does not show.
 #pragma once
+#include "/kiln/base/lanes.cuh"
+#include "/kiln/base/launches.cuh"
 #include "/kiln/base/pack.cuh"
 #include "/kiln/moe_permute/params.h"
 
@@ -38,9 +40,9 @@ struct PairRange {
   }
 };
 
-// Thread blocks whose counts run on from the first of them. moe_permute reads one count of an
-// expert for each such run instead of one for each thread block, which were 256 KB for 256 of each;
-// and a thread block counts the pairs of up to this many.
+// CTAs in a run: moe_count's numbers go on from the first of each run to its last. moe_permute then
+// reads one number per run and expert; one per CTA would be 256 KB for 256 CTAs and 256 experts. In
+// return, a CTA counts the pairs of up to this many CTAs.
 inline constexpr u32 kRunBlocks = 8;
 
 // Calls `of(pair, expert)` for the thread's pairs from `begin` to `end` that have an expert. Eight
@@ -63,11 +65,11 @@ __device__ __forceinline__ void each_expert(const PermuteParams& p, u32 begin, u
   }
 }
 
-// counts[i] becomes the pairs of thread block i and of those before it in its run.
+// The counts of CTA i become the pairs of it and of the CTAs before it in its run.
 template <class Config>
 __device__ __forceinline__ void moe_count(const PermuteParams& p) {
   __shared__ u32 counts[kMostSortedExperts];
-  if constexpr (Config::kOverlaps) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  let_dependents_begin<Config::kOverlaps>();
   counts[threadIdx.x] = 0;
   __syncthreads();
   const u32 begin = PairRange(p, blockIdx.x - blockIdx.x % kRunBlocks).begin;
@@ -101,11 +103,11 @@ __device__ __forceinline__ void count_pairs(const PermuteParams& p, const PairRa
       if (pair < range.begin) atomicAdd(memory.before + expert, 1u);
     });
   } else {
-    // As many threads as there are of each expert, so that a thread adds up one expert's counts.
+    // kPermuteThreads / experts threads share an expert; each adds up its counts of some runs.
     const u32 experts = p.num_experts, rows = kPermuteThreads / experts;
     const u32 expert = threadIdx.x % experts, row = threadIdx.x / experts;
-    // The last of each run has the run's pairs; the block before this one in its run, the rest of
-    // those before this one.
+    // The last CTA of a run has the count of the whole run. The CTA before this one has that of the
+    // part of this CTA's run that comes first.
     u32 total = 0, before = 0;
     constexpr int kBatch = 8;
     const u32 step = rows * kRunBlocks, ends = row < rows ? gridDim.x : 0;
@@ -136,12 +138,7 @@ __device__ __forceinline__ void count_pairs(const PermuteParams& p, const PairRa
 __device__ __forceinline__ uint2 scan_experts(SortMemory& memory) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const u32 total = memory.totals[threadIdx.x];
-  u32 sum = total;
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const u32 other = __shfl_up_sync(~0u, sum, distance);
-    sum += lane >= distance ? other : 0;
-  }
+  u32 sum = sum_up_to_lane(total);
   if (lane == 31) memory.warp_sums[warp] = sum;
   __syncthreads();
   for (int i = 0; i < warp; ++i) sum += memory.warp_sums[i];
@@ -251,7 +248,7 @@ __device__ __forceinline__ void moe_permute(const PermuteParams& p) {
   static_assert(kMostSortedExperts == kPermuteThreads, "moe_permute: a thread has an expert");
   __shared__ SortMemory memory;
   const PairRange range(p, blockIdx.x);
-  if constexpr (Config::kOverlaps) asm volatile("griddepcontrol.wait;" ::: "memory");
+  wait_for_launches<Config::kOverlaps>();
   count_pairs<Config>(p, range, memory);
   const uint2 rows = scan_experts(memory);
   if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) < p.num_experts) {

@@ -3,9 +3,8 @@
 //   Input, Output  the dtypes of y and of out
 //   kWeights       whether there are weights; else each is 1
 //   kVector        elements of an access; it divides the columns. Tensors begin, and rows follow
-//   each
-//                  other, at multiples of kVector of their own elements or of 16 bytes, whichever
-//                  is less
+//                  each other, at multiples of kVector of their own elements or of 16 bytes,
+//                  whichever is less
 // The launch has unpermute_blocks() CTAs of kUnpermuteThreads threads.
 #pragma once
 #include "/kiln/base/pack.cuh"

@@ -10,6 +10,7 @@
 //                the second does not wait for what comes before it
 // Both launch params.rows * params.splits CTAs; CTA i has part i % splits of row i / splits.
 #pragma once
+#include "/kiln/base/launches.cuh"
 #include "/kiln/norm/exchange.cuh"
 #include "/kiln/norm/lane.cuh"
 #include "/kiln/norm/params.h"
@@ -39,7 +40,7 @@ struct NormPart {
 template <class Config>
 __device__ __forceinline__ void norm_partial(const NormParams& params) {
   using Lane = NormLane<Config>;
-  if constexpr (Config::kOverlaps) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  let_dependents_begin<Config::kOverlaps>();
   const NormPart<Config> part(params);
   const Lane lane(params, part.first);
   typename Lane::Loaded loaded;
@@ -61,7 +62,7 @@ __device__ __forceinline__ void norm_apply(const NormParams& params) {
   typename Lane::Weights weights;
   if constexpr (Config::kEarlyWeights) lane.load(weights);
   // The first write must wait too: the other launch may still read what is overwritten in place.
-  if constexpr (Config::kOverlaps) asm volatile("griddepcontrol.wait;" ::: "memory");
+  wait_for_launches<Config::kOverlaps>();
   const typename Lane::Values values(loaded);
   lane.store_sums(values, part.row);
   const float4* const quads =

@@ -22,6 +22,7 @@
 // The launch has quantize_blocks() CTAs of quantize_threads() threads, in clusters, and, with
 // kKeeps, quantize_kept_bytes() of dynamic shared memory.
 #pragma once
+#include "/kiln/base/lanes.cuh"
 #include "/kiln/quantize/group.cuh"
 #include "/kiln/quantize/kept.cuh"
 #include "/kiln/sm90/send.cuh"
@@ -33,11 +34,7 @@ namespace kiln {
 template <class Config>
 __device__ __forceinline__ float most_of_lanes(float most) {
   using Shape = QuantizeShape<Config>;
-  constexpr int kWidth = Shape::kIsWarp ? Shape::kLanes : 32;
-#pragma unroll
-  for (int mask = kWidth / 2; mask > 0; mask /= 2) {
-    most = fmaxf(most, __shfl_xor_sync(~0u, most, mask));
-  }
+  most = max_lanes<Shape::kIsWarp ? Shape::kLanes : 32>(most);
   if constexpr (!Shape::kIsWarp) {
     __shared__ float of_warps[Shape::kLanes / 32];
     if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = most;

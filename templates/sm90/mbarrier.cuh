@@ -26,8 +26,8 @@ __device__ __forceinline__ void arrive_expecting(u32 barrier, u32 bytes) {
 __device__ __forceinline__ void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Arrives once, when all copies have landed that this thread has started with copy_async_16(). They
-// are ordinary writes: between a wait for the phase and reads by wgmma or the copy engine, a thread
+// Arrives once, when all copies have landed that this thread has started with cp.async. They are
+// ordinary writes: between a wait for the phase and reads by wgmma or the copy engine, a thread
 // that has waited calls fence_async_proxy(), which is the reader or one that then arrives at a
 // barrier of the reader.
 __device__ __forceinline__ void arrive_after_copies(u32 barrier) {
@@ -35,8 +35,8 @@ __device__ __forceinline__ void arrive_after_copies(u32 barrier) {
 }
 // Arrives at the same barrier of another CTA of the cluster. The scope is the default, the CTA: a
 // release to the cluster waits for all memory accesses of the thread, which costs a GEMM a third of
-// its speed or more. These barriers order only reads by wgmma, which are over by then, and writes
-// by the copy engine.
+// its speed or more. These barriers order writes of the copy engine, or of st.async, behind reads
+// by wgmma, or by loads whose values have been used: all of these are over by then.
 __device__ __forceinline__ void arrive_at(u32 barrier, u32 cta) {
   asm volatile(
       "{\n"

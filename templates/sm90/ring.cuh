@@ -1,7 +1,7 @@
-// A ring of stages in shared memory between one producer and its consumers, with a pair of barriers
-// for each stage.
+// A ring of stages in shared memory between producers, mostly one, and consumers, with a pair of
+// barriers for each stage.
 //
-//              full[s]: 1 arrival, the producer's, with the bytes of its copies
+//              full[s]: one arrival of each producer, and the bytes of its copies
 //   producer ---------------------------------------------------------------------> consumers
 //            <---------------------------------------------------------------------
 //              empty[s]: one arrival for each consumer warp, of every CTA that the copies reach

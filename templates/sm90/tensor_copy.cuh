@@ -5,8 +5,9 @@
 // brings the bytes of the whole box. Three limits of an H200 are in no manual:
 //   - If a row of the tensor ends within 16 bytes, a store writes all 16, so the rows of a tensor
 //     that is stored must be multiples of 16 bytes.
-//   - Along rows a swizzled box must begin at a multiple of 16 bytes, and a swizzled store must not
-//     begin before the tensor's first element; else the GPU reports an illegal instruction.
+//   - Along rows a swizzled box must begin at a multiple of 16 bytes, or the GPU reports an illegal
+//     instruction.
+//   - Nor must a swizzled store begin before the tensor's first element, or it reports the same.
 #pragma once
 #include "/kiln/base/copy.cuh"
 

@@ -1,5 +1,6 @@
 // Instructions for warpgroups, clusters and the register pool (sm_90a).
 #pragma once
+#include "/kiln/base/barriers.cuh"
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
@@ -27,17 +28,6 @@ __device__ __forceinline__ bool elect_lane() {
       "}"
       : "=r"(elected));
   return elected != 0;
-}
-
-// Waits at barrier `id`, 1 to 15, for kThreads threads; barrier 0 is __syncthreads().
-template <int kThreads>
-__device__ __forceinline__ void sync_threads(u32 id) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
-}
-// Arrives at barrier `id` without waiting.
-template <int kThreads>
-__device__ __forceinline__ void arrive_threads(u32 id) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
 }
 
 __device__ __forceinline__ u32 cluster_rank() {

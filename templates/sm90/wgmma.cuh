@@ -1,7 +1,8 @@
 // Matrix products of a warpgroup (128 threads) with operands in shared memory (wgmma, sm_90a).
 //
-// The host prints the instructions for just the shapes that a kernel uses (render_wgmma.cpp),
-// because inline assembly cannot take its operand list from a template parameter.
+// The host prints the instructions for just the shapes that a kernel uses (render_wgmma() in
+// jit/op/wgmma_source.cpp), because inline assembly cannot take its operand list from a template
+// parameter.
 //
 // In the accumulators of m64nNk*, d[4 j + 2 i + e] of lane 4 g + t of warp w is row 16 w + 8 i + g,
 // column 8 j + 2 t + e.

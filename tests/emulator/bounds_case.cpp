@@ -28,7 +28,6 @@ void KernelCase::make_bound_elements(int size) {
                          .first = skipped,
                          .entry_stride = lengths[i] * step_of,
                          .stride = step_of,
-                         .entries = entries[i],
                          .length = lengths[i],
                          .first_block = static_cast<int>(expected.size() / 2),
                          .type = BoundedElementType::i32};

@@ -196,6 +196,18 @@ def test_nan_of_a_used_key_is_seen(stored):
     assert call.out.view[1].isnan().all()
 
 
+@pytest.mark.parametrize("stored", QUANTIZED)
+@pytest.mark.parametrize("options", [{}, {"softcap": 5.0}], ids=str)
+@pytest.mark.parametrize("name", ["q_scale", "k_scale"])
+def test_nan_of_a_scale_is_seen(name, options, stored):
+    """By a decoded row, whose keys are split, and by a prefilled tile."""
+    case = VarlenCase(lens_q=(1, 75), lens_k=(LONG, 90), stored=stored, **options)
+    call = case.call(case.inputs())
+    call.keywords[name] = torch.tensor(math.nan, device=DEVICE)
+    call.run()
+    assert call.out.view.isnan().all()
+
+
 @pytest.mark.parametrize("keys", ["packed", "paged"])
 def test_without_splits_a_sequence_does_not_depend_on_others(keys):
     case = VarlenCase(

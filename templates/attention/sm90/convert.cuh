@@ -82,12 +82,10 @@ class KeyConverter {
     i64 batch, row, head;  // strides
   };
 
-  // Rows that no query sees may be NaN, which a weight of 0 would not hide, and the table may hold
-  // anything for them, or end: the nearest row that a query sees is there again instead.
   __device__ __forceinline__ int lane_key(const SequenceTile& tile, int kv_first,
                                           Range seen) const {
     const int row = static_cast<int>(first_row_ + threadIdx.x % 32 % kWarpRows);
-    return tile.first_k + max(min(kv_first + row, seen.end - 1), seen.begin);
+    return tile.first_k + nearest_seen(kv_first + row, seen);
   }
   template <int kDim>
   __device__ __forceinline__ u32 raw_at(u32 raw) const {

@@ -33,6 +33,8 @@ class TileGatherer {
   static constexpr u32 kAtOnce = kRows % (5 * kTogether) == 0 ? 5 : 4;
   static_assert(kRows * Shape::kGatheringWarps == Shape::kBlockKv && kRows % 8 == 0,
                 "gather: the warps must have equal shares of a tile, in swizzled pieces of 8 rows");
+  static_assert(kRows % (kAtOnce * kTogether) == 0,
+                "gather: the groups of rows that are found at once must divide a warp's share");
   // Lane 8 g + i has row 4 i + g of each 32: the rows that are copied together are those of the
   // lanes with the same i, which is a constant of each shuffle.
   static constexpr u32 kWords = (kRows + 31) / 32;
@@ -56,15 +58,13 @@ class TileGatherer {
     v_ = opaque(static_cast<const Element*>(p.v) + tile.h_kv * p.v_head + chunk() * 8);
   }
 
-  // Rows that no query sees may be NaN, which a weight of 0 would not hide, and the table may hold
-  // anything for them, or end: the nearest row that a query sees is there again instead.
   __device__ __forceinline__ Pages look_up(const SequenceTile& tile, int kv_first,
                                            Range seen) const {
     Pages pages;
 #pragma unroll
     for (u32 i = 0; i < kWords; ++i) {
       const int row = static_cast<int>(warp_ * kRows + lane_row(i));
-      const int key = max(min(kv_first + row, seen.end - 1), seen.begin);
+      const int key = nearest_seen(kv_first + row, seen);
       const PagePlace place = page_place(tile.p, tile.first_k + key);
       pages.number[i] = __ldg(table_ + static_cast<int>(place.column));
       pages.places[i] = static_cast<u32>(place.row) * tile.p.row_places;

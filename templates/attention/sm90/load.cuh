@@ -16,7 +16,8 @@ __device__ __forceinline__ void load_rows(u32 destination, const TensorMap& map,
   }
 }
 
-// A tile of keys begins here, as the tensor maps of K and V count; in pages, a lane's box does.
+// Where a tile of keys begins, in coordinates of the tensor maps of K and V. In pages, each lane
+// holds where its own box begins.
 struct KeyPlace {
   int row, batch;
 };
@@ -62,6 +63,13 @@ __device__ __forceinline__ void load_keys(u32 destination, const TensorMap& map,
                                             place.batch);
   }
   __syncwarp();
+}
+
+// Returns the key that threads copy to the place of `key`. Rows that no query sees may be NaN,
+// which a weight of 0 would not hide, and the table of pages may hold anything for them, or end:
+// the nearest row that a query sees is there again instead.
+__device__ __forceinline__ int nearest_seen(int key, Range seen) {
+  return max(min(key, seen.end - 1), seen.begin);
 }
 
 // Called by a whole warp when rows are there that threads have written or copied: tells those that

@@ -3,6 +3,7 @@
 // its largest element near f16's largest number; scores are divided by it again.
 #pragma once
 #include "/kiln/attention/sm90/load.cuh"
+#include "/kiln/base/lanes.cuh"
 
 namespace kiln {
 
@@ -58,11 +59,7 @@ __device__ __forceinline__ void scale_rows(u32 warp, u32 stage, int rows) {
         largest = larger_finite(largest, first_of(word));
         largest = larger_finite(largest, second_of(word));
       }
-#pragma unroll
-      for (int step = 1; step < 8; step *= 2) {
-        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
-      }
-      const int up = query_exponent(largest);
+      const int up = query_exponent(max_lanes<8>(largest));
       const float factor = power_of_two(up);
       const bool exists = static_cast<int>(row + k * 4) < rows;
       // The registers of the first reading are free meanwhile.

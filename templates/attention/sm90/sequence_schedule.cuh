@@ -15,6 +15,7 @@
 #include "/kiln/attention/sm90/sequence_tile.cuh"
 #include "/kiln/attention/sm90/shape.cuh"
 #include "/kiln/base/draw.cuh"
+#include "/kiln/base/lanes.cuh"
 
 namespace kiln {
 
@@ -109,12 +110,7 @@ class SequenceTiles {
     }
     store_word(word(place_of(keys)), tiles * 32 + lane());
     __syncwarp();
-    u32 up_to = end_at(lane());
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const u32 below = __shfl_up_sync(~0u, up_to, step);
-      if (lane() >= step) up_to += below;
-    }
+    const u32 up_to = sum_up_to_lane(end_at(lane()));
     store_word(word(lane()), (end_at(-1) + up_to) * 32 + word_at(lane()) % 32);
     __syncwarp();
   }

@@ -26,6 +26,7 @@
 // plan_shares.cuh.
 #pragma once
 #include "/kiln/attention/sm90/sequence_tile.cuh"
+#include "/kiln/base/lanes.cuh"
 
 namespace kiln {
 
@@ -266,13 +267,8 @@ class SequenceShares : TileSize {
       SequenceCosts own = own_;
       if (first > 0) own = measure(first);
       own = cut(own);
-      u32 up_to = units_of(own);  // of the sequences up to this lane's
-      const u32 units = up_to;
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const u32 below = __shfl_up_sync(~0u, up_to, step);
-        if (lane() >= step) up_to += below;
-      }
+      const u32 units = units_of(own);
+      const u32 up_to = sum_up_to_lane(units);  // of the sequences up to this lane's
       const u32 reaches = __ballot_sync(~0u, before + up_to > unit);
       if (reaches == 0 && first + 32 < p_.call.batch) {
         before += __shfl_sync(~0u, up_to, 31);

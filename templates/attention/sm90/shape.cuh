@@ -137,9 +137,9 @@ struct AttentionSm90Shape {
     return base() + kWalkAt + stage * kAttentionWalkBytes;
   }
   __device__ __forceinline__ static u32 schedule() { return base() + kScheduleAt; }
-  // There are two barriers: those of the stages of Q where other warps scale queries, else one of Q
-  // and one of V. They tell the warp that has copied rows, and that clears some, that all are
-  // there.
+  // Two barriers say that boxes have landed which a warp changes before they are announced. Where
+  // queries are scaled there is one for each stage of Q, for which the scaling warps wait; else one
+  // of Q and one of V, for which the copying warp waits before it clears rows.
   static_assert(Config::kQStages <= 2, "attention sm_90a: one or two stages of Q");
   __device__ __forceinline__ static u32 landed_q(u32 stage) {
     return base() + kLandedAt + stage * 8;

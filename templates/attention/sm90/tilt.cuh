@@ -8,8 +8,9 @@
 // addition a score took a tenth and a quarter. What the scores of a row have in common goes into
 // the exponents: see TiltedScale.
 //
-// All queries of a tile have the same growth, so that eight rows of 16 bytes, half a step of K,
-// serve as any rows and as both halves; likewise the places. So half of the growth is stored.
+// All queries of a tile have the same growth. So eight rows of 16 bytes are stored, and wgmma reads
+// them for every eight rows and for both halves of K; it reads each key's place twice, too. Every
+// product is thus added twice, so that half of the growth is stored.
 #pragma once
 #include "/kiln/attention/sm90/shape.cuh"
 #include "/kiln/base/pack.cuh"

@@ -1,7 +1,7 @@
 // Quotients by numbers that the host knows.
 #pragma once
 #include "/kiln/attention/params.h"
-#include "/kiln/base/math.cuh"
+#include "/kiln/base/types.cuh"
 
 namespace kiln {
 

@@ -11,8 +11,9 @@
 //
 // Config::kOverlaps, from sm_90 on: where another launch of the same call computes the sequences of
 // many rows, this one is a programmatic dependent launch after it. Neither needs what the other
-// writes, and they have parts of the workspace of their own, so that it begins at once, and waits
-// before it ends.
+// writes, and they have parts of the workspace of their own, so that this one waits before it ends
+// and not earlier. An sm_90a kernel lets it begin at once. After a kernel of mma.sync, which does
+// not, CTAs start when those of the first launch have ended, and only the set-up overlaps.
 #pragma once
 #include "/kiln/attention/flash_attention.cuh"
 #include "/kiln/attention/varlen/addressing.cuh"

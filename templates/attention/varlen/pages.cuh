@@ -1,7 +1,7 @@
 // Where a key lies in the pages of its sequence.
 #pragma once
 #include "/kiln/attention/params.h"
-#include "/kiln/base/math.cuh"
+#include "/kiln/base/types.cuh"
 
 namespace kiln {
 

@@ -60,9 +60,6 @@ class SpreadVariant {
   __device__ __forceinline__ bool keep(const Position& at) const {
     return variant_.keep(whole(at));
   }
-  __device__ __forceinline__ bool keep_in_block(const Position& at) const {
-    return variant_.keep_in_block(whole(at));
-  }
   __device__ __forceinline__ Range visible(const Position& row) const {
     Position at = row;
     at.len_kv = length(row);
@@ -76,10 +73,6 @@ class SpreadVariant {
     return variant_.tile(whole(rows), spread_position(spread_, kv_first),
                          spread_position(spread_, kv_last), asks_keep);
   }
-  __device__ __forceinline__ void row_init(RowSum&, const Position&) const {}
-  __device__ __forceinline__ void row_finish(RowSum&, const Position&) const {}
-  __device__ __forceinline__ float out(float o, const Position&) const { return o; }
-  __device__ __forceinline__ void take_maximum(const RowSum&, const Position&) const {}
 
  private:
   // The length of the whole sequence.

@@ -20,7 +20,7 @@ def descriptor_step(k_major):
 
 
 def products_text(kinds, n, rows_k, columns_k, steps):
-    """struct Products as render_wgmma.cpp prints it, of any types and number of steps."""
+    """struct Products as jit/op/wgmma_source.cpp prints it, of any types and number of steps."""
     count = n // 2
     registers = "{" + ", ".join(f"%{i}" for i in range(count)) + "}"
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
