@@ -101,7 +101,12 @@ struct DiskCache::Impl {
   std::string publish(const Layer& layer, const Key& key, const Entry& entry, bool pinned);
   bool must_scan() const;
   void remember(const Layer::Scan& scan);
-  void account(const Layer& layer, std::uint64_t bytes, const Key& fresh);
+
+  struct Warning {
+    std::string cause, text;
+  };
+  // Returns what is to be warned about once size_mutex is free: `warn` may call Kiln.
+  std::vector<Warning> account(const Layer& layer, std::uint64_t bytes, const Key& fresh);
 };
 
 void DiskCache::Impl::warn_once(const std::string& cause, const std::string& text) {
@@ -153,35 +158,41 @@ void DiskCache::Impl::remember(const Layer::Scan& scan) {
   scanned_at = Clock::now();
 }
 
-void DiskCache::Impl::account(const Layer& layer, std::uint64_t bytes, const Key& fresh) {
+std::vector<DiskCache::Impl::Warning> DiskCache::Impl::account(const Layer& layer,
+                                                               std::uint64_t bytes,
+                                                               const Key& fresh) {
+  std::vector<Warning> warnings;
   std::lock_guard lock(size_mutex);
   added_bytes += bytes;
-  if (!must_scan()) return;
+  if (!must_scan()) return warnings;
   Layer::Scan scan = layer.scan();
   if (!layer.may_remove()) {
     remember(scan);
     if (max_bytes != 0 && scanned_bytes > max_bytes) {
-      warn_once("unmarked", "the folder " + layer.root().string() +
-                                " exceeds KILN_CACHE_MAX_SIZE, and nothing is removed from it: " +
-                                how_to_mark(layer));
+      warnings.push_back(
+          {"unmarked", "the folder " + layer.root().string() +
+                           " exceeds KILN_CACHE_MAX_SIZE, and nothing is removed from it: " +
+                           how_to_mark(layer)});
     }
-    return;
+    return warnings;
   }
   sweep(scan);
   // A tenth below the limit, so that a full cache is not scanned again at every write.
   if (max_bytes != 0 && scan.bytes > max_bytes) {
     const Pruned pruned =
         prune_layer(layer, scan, {.max_bytes = max_bytes - max_bytes / 10}, &fresh);
-    if (!pruned.problem.empty()) warn_once("remove", pruned.problem);
+    if (!pruned.problem.empty()) warnings.push_back({"remove", pruned.problem});
   }
   remember(scan);
   const std::uint64_t kept_bytes = scan.bytes - scan.unfinished;
   if (max_bytes != 0 && kept_bytes > max_bytes) {
-    warn_once("size", "the pinned and the newest entries in " + layer.root().string() + " take " +
-                          std::to_string(kept_bytes) + " bytes, more than the limit of " +
-                          std::to_string(max_bytes) +
-                          ". Raise KILN_CACHE_MAX_SIZE, or clear the cache and prewarm less.");
+    warnings.push_back(
+        {"size", "the pinned and the newest entries in " + layer.root().string() + " take " +
+                     std::to_string(kept_bytes) + " bytes, more than the limit of " +
+                     std::to_string(max_bytes) +
+                     ". Raise KILN_CACHE_MAX_SIZE, or clear the cache and prewarm less."});
   }
+  return warnings;
 }
 
 DiskCache::DiskCache(CacheOptions options) : impl_(std::make_unique<Impl>()) {
@@ -244,7 +255,9 @@ bool DiskCache::put(const Key& key, const Entry& entry, bool pinned) {
                                            "that can be written (empty: none).");
     return false;
   }
-  impl_->account(*layer, stored_bytes(layer->paths(key)), key);
+  for (const auto& [cause, text] : impl_->account(*layer, stored_bytes(layer->paths(key)), key)) {
+    impl_->warn_once(cause, text);
+  }
   return true;
 }
 
@@ -255,6 +268,12 @@ std::unique_ptr<DiskCache::KeyLock> DiskCache::lock(const Key& key, double max_w
   if (!ready) return std::make_unique<KeyLock>();
   return std::make_unique<HeldKeyLock>(layer->lock_path(key, "compile"), max_wait_seconds,
                                        layer->file_mode());
+}
+
+std::size_t DiskCache::layer_count() const { return impl_->layers.size(); }
+
+const std::filesystem::path& DiskCache::layer_root(std::size_t layer) const {
+  return impl_->layers.at(layer).root();
 }
 
 std::vector<LayerInfo> DiskCache::layers() const {

@@ -85,7 +85,9 @@ struct CacheOptions {
   // 0 = unlimited; else least recently used go first. Processes that write at the same time may go
   // over it by an eighth each until they look again.
   std::uint64_t max_bytes = 0;
-  std::function<void(const std::string&)> warn;  // may be null; called without any lock held
+  // May be null. It may call Kiln, as the cache holds no lock of its own meanwhile. But its caller
+  // may hold a KeyLock and be building that kernel: `warn` must not ask for the same one.
+  std::function<void(const std::string&)> warn;
 };
 
 // How much of an entry a reader needs. A CUDA device never looks at the PTX; inflating and
@@ -116,7 +118,9 @@ class DiskCache {
   };
   std::unique_ptr<KeyLock> lock(const Key& key, double max_wait_seconds);
 
-  std::vector<LayerInfo> layers() const;
+  std::size_t layer_count() const;
+  const std::filesystem::path& layer_root(std::size_t layer) const;  // of a Hit
+  std::vector<LayerInfo> layers() const;                             // scans them
   std::vector<EntryInfo> list() const;
   std::vector<VerifyResult> verify() const;
   // Both touch the writable layer only. `clear` removes all, pinned ones too.

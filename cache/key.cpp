@@ -4,7 +4,8 @@
 namespace kiln::cache {
 namespace {
 
-// Raise when the meaning of the fields changes: old entries are then never found again.
+// The version of KeyBuilder's encoding: raised when that changes, so that old entries are never
+// found again.
 constexpr std::string_view kKeySchema = "1";
 
 void append_length(std::string& out, std::size_t length) {

@@ -54,10 +54,6 @@ class MemoryCache {
     std::shared_lock lock(mutex_);
     return values_.size();
   }
-  void clear() {
-    std::unique_lock lock(mutex_);
-    values_.clear();
-  }
 
   void before_fork() {
     building_mutex_.lock();

@@ -24,8 +24,6 @@ struct DeviceInfo {
   int compute_major = 0, compute_minor = 0;
   int sm_count = 0;
   std::size_t shared_bytes_per_block = 0;  // the opt-in limit
-  std::size_t shared_bytes_per_sm = 0;
-  std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
   int driver_version = 0;  // as the driver reports it, 12040 = 12.4; 0 for the emulator
 };

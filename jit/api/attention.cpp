@@ -38,6 +38,21 @@ void check(const TensorView& q, const TensorView& k, const TensorView& v, const 
   }
 }
 
+// Finds the kernels of all slices, so that a call that lacks one of them writes nothing.
+void find_kernels_of(SdpaCall call, void* stream) {
+  for (int i = 0; i < call.slices; ++i) {
+    AttentionProblem problem(kSdpaNames);
+    check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);
+    if (problem.empty()) return;
+    runtime::Device& device = device_of(problem.device_ordinal);
+    resolve(problem, device, call.options.workspace.allocate != nullptr);
+    const bool emulates = is_emulated(problem.device_ordinal);
+    if (emulates) admit_emulation(problem.op, flops_of(problem), problem.recipe);
+    find_kernels(problem.recipe, problem.texts, device, emulates ? nullptr : &stream);
+    call.advance();
+  }
+}
+
 }  // namespace
 
 void flash_attention(const TensorView& q, const TensorView& k, const TensorView& v,
@@ -53,6 +68,7 @@ void scaled_dot_product_attention(const TensorView& query, const TensorView& key
                                   const TensorView& value, const TensorView& attn_mask,
                                   const TensorView& out, const SdpaOptions& options, void* stream) {
   SdpaCall call = check_sdpa(query, key, value, attn_mask, out, options);
+  if (call.slices > 1 && !call.are_alike()) find_kernels_of(call, stream);
   for (int i = 0; i < call.slices; ++i) {
     AttentionProblem problem(kSdpaNames);
     check_attention(call.query, call.key, call.value, call.out, {}, call.options, problem);

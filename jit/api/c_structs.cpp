@@ -68,11 +68,12 @@ static_assert(KILN_MAX_RANK == kMaxRank);
 #undef KILN_SAME
 
 // Between the dtypes that callers may give is one that only Kiln's own tensors have.
+// Requires: it is not KILN_NONE, which has a message of its own.
 DType dtype_of(Subject subject, std::int32_t value) {
   const bool is_own = value == static_cast<std::int32_t>(DType::u64);
   if (value >= 0 && value <= KILN_F8_E8M0 && !is_own) return static_cast<DType>(value);
   throw_value({subject.op, (subject.name + std::string(".dtype")).c_str()},
-              "must be one of the values that kiln/c.h lists, 0 to 11 and 13, got " +
+              "must be one of the values that kiln/c.h lists, 1 to 11 and 13, got " +
                   std::to_string(value));
 }
 

@@ -8,7 +8,8 @@
 
 namespace kiln {
 
-// A plan of the recipe; of an empty problem, whose recipe has no kernel, `device` is null.
+// Makes a plan of the problem's recipe. `device` is null for an empty problem, whose recipe has no
+// kernel.
 Plan make_plan(const Problem& problem, runtime::Device* device, double flops);
 
 // Requires: checked with may_be_null.

@@ -84,7 +84,16 @@ void resolve(KvCacheCall& call, const runtime::Device& device, bool may_split) {
   resolve(call.append, device, may_split);
   call.recipe = call.append.recipe;
   if (call.attention.empty()) return;
-  for (const Step& step : call.attention.recipe.steps()) call.recipe.add() = step;
+  // In the order of launch_steps(), behind the step that appends: what copies keys reads new ones
+  // too.
+  for (const bool prepares : {true, false}) {
+    for (const Step& step : call.attention.recipe.steps()) {
+      if (step.prepares != prepares) continue;
+      Step& added = call.recipe.add();
+      added = step;
+      added.prepares = false;
+    }
+  }
   call.recipe.workspace_bytes = call.attention.recipe.workspace_bytes;
 }
 

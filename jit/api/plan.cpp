@@ -1,5 +1,6 @@
 #include "kiln/plan.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <stdexcept>
@@ -44,6 +45,7 @@ constexpr std::uint8_t kVectorBytes = 16;
 // Notes what every launch of the recipe relies on, for each of the call's tensors.
 void note_pointers(Plan::Impl& impl) {
   impl.may_be_null.fill(true);
+  impl.alignments.fill(1);  // of a tensor that no step reads: that of an empty problem, say
   for (const Step& step : impl.recipe.steps()) {
     const CallArguments& arguments = step.arguments;
     for (std::size_t i = 0; i < arguments.pointers(); ++i) {

@@ -46,13 +46,7 @@ int access_bytes(const AppendArgument& argument, const AppendTraits& traits, int
 
 bool admits_access(const AppendArgument& argument, const AppendTraits& traits, int vector) {
   if (!argument.tensor->given() || argument.accessed == Accessed::by_elements) return true;
-  const int bytes = access_bytes(argument, traits, vector);
-  const int size = size_of(argument.tensor->dtype);
-  bool admits = is_aligned(*argument.tensor, bytes);
-  for (int i = 0; i < argument.tensor->rank - 1; ++i) {
-    admits &= dimension_stride(*argument.tensor, i) * size % bytes == 0;
-  }
-  return admits;
+  return rows_admit(*argument.tensor, access_bytes(argument, traits, vector));
 }
 
 AppendParams params_of(const AppendTensors& t, const AppendProblem& problem) {
@@ -85,10 +79,6 @@ AppendParams params_of(const AppendTensors& t, const AppendProblem& problem) {
 }
 
 }  // namespace
-
-std::int64_t dimension_stride(const TensorView& tensor, int dimension) {
-  return dimension < tensor.rank && tensor.shape[dimension] > 1 ? tensor.strides[dimension] : 0;
-}
 
 TokenStrides token_strides(const TensorView& tensor) {
   if (!tensor.given()) return {0, 0, 0};

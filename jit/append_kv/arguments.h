@@ -33,8 +33,6 @@ void settle_vector(std::span<const AppendArgument> list, AppendTraits& traits);
 // Adds those that are given. Requires: the argument block has its params, the traits their vector.
 void add_append_arguments(std::span<const AppendArgument> list, AppendProblem& problem);
 
-// 0 for a dimension of size 1, which may have any stride.
-std::int64_t dimension_stride(const TensorView& tensor, int dimension);
 // The tensor is [tokens, heads, head_dim] or [sequences, tokens, heads, head_dim].
 TokenStrides token_strides(const TensorView& tensor);
 CacheStrides cache_strides(const TensorView& cache);

@@ -123,10 +123,7 @@ void check_weight(const char* name, const TensorView& weight, AppendProblem& pro
   if (!weight.given()) return;
   const Subject subject{problem.op, name};
   check_given(subject, weight, problem);
-  if (!is_float(weight.dtype)) {
-    throw_type(subject, std::string("must be float16, bfloat16 or float32, got ") +
-                            kiln::name(weight.dtype));
-  }
+  check_float(subject, weight);
   DType& dtype = problem.traits.weight;
   if (dtype != DType::none) check_dtype(subject, weight, dtype, " like q_weight");
   dtype = weight.dtype;
@@ -239,14 +236,7 @@ TensorView append_kv_query_out(const TensorView& query) {
   const Subject subject{"append_kv", "query"};
   check_view(subject, query);
   check_rank(subject, query, 3, "[tokens, heads, head_dim]");
-  TensorView out = query;
-  out.data = nullptr;
-  std::int64_t stride = 1;
-  for (int i = out.rank - 1; i >= 0; --i) {
-    out.strides[i] = stride;
-    stride *= out.shape[i];
-  }
-  return out;
+  return result_like(query);
 }
 
 }  // namespace kiln

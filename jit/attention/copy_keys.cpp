@@ -7,7 +7,6 @@
 #include "jit/attention/family.h"
 #include "jit/attention/gathered_rows.h"
 #include "jit/attention/paths.h"
-#include "jit/attention/sequence_tensors.h"
 #include "jit/attention/sm90_rows.h"
 #include "jit/attention/sm90_varlen_cost.h"
 #include "jit/op/arch.h"

@@ -115,9 +115,7 @@ MaskSource mask_source(const VariantDefinition& d) {
     text << "  static constexpr bool kMasksByRange = true;\n"
          << visible_of(MaskWriter(d).run_body(shows));
   } else if (source.fills) {
-    const std::string runs = runs_beside_others(d, parsed.tree);
-    source.shows_runs = !runs.empty();
-    text << runs;
+    text << runs_beside_others(d, parsed.tree);
   }
   source.members = text.str();
   return source;

@@ -14,7 +14,6 @@ struct MaskSource {
   bool skips = false;        // some tiles may be skipped
   bool fills = false;        // some tiles may be known to be shown whole
   bool bounds_rows = false;  // each query sees one run of keys, which is applied so
-  bool shows_runs = false;   // a part of it does, see kShowsRuns
   std::vector<std::string> unread;  // in words: parts of the mask of which nothing is known
 };
 

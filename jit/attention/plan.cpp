@@ -114,17 +114,11 @@ void check_inputs(const TensorView& q, const TensorView& v, int rank, const char
 }
 
 // Contiguous results in memory that nobody writes.
-TensorView result_like(const TensorView& q, const TensorView& v, bool quantized) {
+TensorView result_of(const TensorView& q, const TensorView& v, bool quantized) {
   TensorView out = q;
   out.dtype = quantized ? DType::f8_e4m3 : output_dtype(q.dtype);
-  out.data = nullptr;
   out.shape[out.rank - 1] = v.shape[v.rank - 1];
-  std::int64_t stride = 1;
-  for (int i = out.rank - 1; i >= 0; --i) {
-    out.strides[i] = stride;
-    stride *= out.shape[i];
-  }
-  return out;
+  return result_like(out);
 }
 
 // The same tensor, wherever its memory is.
@@ -136,7 +130,7 @@ TensorView anywhere(TensorView tensor) {
 void begin(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& plan,
            bool quantized, PlanProblem& problem) {
   problem.q = anywhere(q), problem.k = anywhere(k), problem.v = anywhere(v);
-  problem.out = result_like(q, v, quantized);
+  problem.out = result_of(q, v, quantized);
   problem.plan = plan;
   problem.attention.makes_plan = true;
   problem.attention.may_be_null = true;  // q, k and v, which nobody reads

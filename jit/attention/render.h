@@ -16,7 +16,7 @@ std::string render_attention_varlen(const Specialization& spec, const UserTexts&
 std::string render_attention_sm90(const Specialization& spec, const UserTexts& texts);
 
 // What every attention kernel's source says of its variant: the user's, then the type `Variant`.
-// `closely`: see reads_closely() of sm90_config.h.
+// `closely`: see reads_closely() in render_sm90.cpp.
 std::string variant_source(const AttentionTraits& traits, const UserTexts& texts,
                            bool closely = false);
 

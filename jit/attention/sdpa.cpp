@@ -23,6 +23,8 @@ TensorView of_rank_5(const char* name, const TensorView& tensor,
     throw_value(subject(name), std::string("must have 2 to 5 dimensions, ") + layout + ", got " +
                                    shape_text(tensor) + cure);
   }
+  // Before anything is computed with its strides; check_attention looks at the address.
+  if (!inside_address_space(tensor)) refuse_reach(subject(name), tensor);
   TensorView view = tensor;
   const int added = kMaxRank - tensor.rank;
   for (int i = 0; i < kMaxRank; ++i) {
@@ -182,6 +184,11 @@ void SdpaCall::advance() {
   }
 }
 
+bool SdpaCall::are_alike() const {
+  return std::ranges::all_of(steps_,
+                             [](std::int64_t step) { return step % kAttentionVectorBytes == 0; });
+}
+
 SdpaCall check_sdpa(const TensorView& query, const TensorView& key, const TensorView& value,
                     const TensorView& attn_mask, const TensorView& out,
                     const SdpaOptions& options) {
@@ -211,7 +218,7 @@ SdpaCall check_sdpa(const TensorView& query, const TensorView& key, const Tensor
   call.slices = is_one ? 1 : static_cast<int>(inputs.query.shape[0]);
   if (!is_one) check_slices(views);
   for (std::size_t i = 0; i < views.size(); ++i) {
-    call.steps_[i] = views[i].strides[0] * size_of(views[i].dtype);
+    if (!is_one) call.steps_[i] = views[i].strides[0] * size_of(views[i].dtype);
     if (views[i].given()) views[i] = slice(views[i], is_one);
   }
   call.query = views[0], call.key = views[1], call.value = views[2], call.out = views[4];

@@ -17,6 +17,8 @@ struct SdpaCall {
 
   // Makes the views those of the next slice.
   void advance();
+  // Whether the kernel of one slice serves all: their tensors begin alike, as far as vectors go.
+  bool are_alike() const;
 
  private:
   friend SdpaCall check_sdpa(const TensorView&, const TensorView&, const TensorView&,

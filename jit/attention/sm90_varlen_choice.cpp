@@ -170,6 +170,16 @@ bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device
   const std::int64_t tiles = form.columns * (problem.tokens / form.queries + problem.batch);
   // The schedule keeps numbers of tiles in 27 bits, see sm90/sequence_schedule.cuh.
   if (tiles > 0x7ffffff - 2 * sm_count) return false;
+  const bool widens = config.factors == AttentionFactors::widened;
+  const int box_rows = widens ? 0 : box_rows_of(page_of(problem), config.block_kv);
+  if (box_rows == 0) {
+    if (are_bytes) return false;  // no warps are left that gather
+    if (widens) {
+      if (!can_widen(params)) return false;
+    } else if (!gather_rows(step, config.block_kv)) {
+      return false;
+    }
+  }
   step.spec = Specialization(kFlashAttentionSm90, arch, row, problem.traits);
   const std::int64_t pieces =
       config.splits ? tiles * tiles_of(problem.keys, kLeastSplitKeys) : tiles;
@@ -180,16 +190,6 @@ bool fill_row(Step& step, const AttentionProblem& problem, const runtime::Device
     step.arguments.set_value(offsetof(AttentionVarlenParams, alone), divisor_of(cut.pieces));
     step.arguments.set_int(offsetof(AttentionVarlenParams, alone_whole),
                            static_cast<int>(cut.whole));
-  }
-  const bool widens = config.factors == AttentionFactors::widened;
-  const int box_rows = widens ? 0 : box_rows_of(page_of(problem), config.block_kv);
-  if (box_rows == 0) {
-    if (are_bytes) return false;  // no warps are left that gather
-    if (widens) {
-      if (!can_widen(params)) return false;
-    } else if (!gather_rows(step, config.block_kv)) {
-      return false;
-    }
   }
   step.arguments.set_int(offsetof(AttentionVarlenParams, box_rows), box_rows);
   step.arguments.set_int(offsetof(AttentionVarlenParams, tile_heads), form.heads);

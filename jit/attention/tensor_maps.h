@@ -9,7 +9,8 @@
 namespace kiln {
 
 // `arguments` begin with AttentionParams; writes them behind tensor maps of q, k, v and out:
-// AttentionSm90Args. Throws runtime::DeviceError.
+// AttentionSm90Args. Those of calls over sequences begin with AttentionVarlenParams, and become
+// AttentionSm90VarlenArgs. Throws runtime::DeviceError.
 std::span<const std::byte> pack_attention_sm90(const CallArguments& arguments,
                                                const Specialization& spec, runtime::Device& device,
                                                ParameterBlock& block);

@@ -60,8 +60,10 @@ void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
   check_head_dims({names.op, names.q}, {names.op, names.v}, keys.dim, values.dim);
   problem.heads_kv = static_cast<int>(keys.heads);
   check_heads({names.op, names.q}, names.k, q.shape[q.rank - 2], keys.heads);
+  const Subject of_k{names.op, names.k};
+  check_length(of_k, keys.rows, sequences.is_paged() ? "rows in a page" : "rows");
+  if (is_cache) check_length(of_k, k.shape[0], sequences.is_paged() ? "pages" : "batch entries");
   if (sequences.is_paged()) {
-    check_length({names.op, names.k}, keys.rows, "rows in a page");
     if (keys.rows == 0) throw_value({names.op, names.k}, "has pages of no rows");
   } else if (is_cache && !sequences.cache_batch_idx.given() && k.shape[0] != problem.batch) {
     throw_value({names.op, names.k}, "must have one entry for each of " +

@@ -70,6 +70,10 @@ void tell_listeners(const CompileEvent& event) {
       log(LogLevel::warning,
           std::string("a listener of on_compile failed, which changes nothing else: ") +
               error.what());
+    } catch (...) {
+      log(LogLevel::warning,
+          "a listener of on_compile threw something that is not an exception, which changes "
+          "nothing else");
     }
   }
 }

@@ -140,7 +140,8 @@ class Program {
   }
   throw std::invalid_argument("arch \"" + std::string(arch) + "\" is not one that NVRTC " +
                               api.info.version + " compiles for: it must be one of " + known +
-                              ", from sm_90 on also with the suffix a (sm_90a)");
+                              ", from sm_90 on also with the suffix a (sm_90a), from sm_100 on "
+                              "with f");
 }
 
 bool is_virtual(std::string_view arch) { return arch.starts_with(kVirtualPrefix); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -108,10 +109,16 @@ std::shared_ptr<LoadedKernel> load(const Specialization& spec, const cache::Entr
   return loaded;
 }
 
-// A disk entry that the driver refuses is a miss like any other: null, with the reason in `why`.
+// Why a kernel is built.
+struct Miss {
+  std::string why = "not in the cache";
+  std::optional<cache::Key> refused;  // the last entry that the driver did not load
+};
+
+// A disk entry that the driver refuses is a miss like any other: null, with the reason in `miss`.
+// The second look at it says nothing more: another process might have replaced it meanwhile.
 std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const KernelSource& source,
-                                             runtime::Device& device, std::string& why) {
-  why = "not in the cache";
+                                             runtime::Device& device, Miss& miss) {
   // Only the emulator runs PTX: a GPU is spared reading and inflating it.
   const bool runs_cubin = device.info().kind == runtime::DeviceKind::cuda;
   auto hit = disk_cache().get(source.key,
@@ -122,9 +129,11 @@ std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const K
     count(statistics().disk_hits[std::min(hit->layer, Statistics::kMaxLayers - 1)]);
     return loaded;
   } catch (const runtime::DeviceError& error) {
-    log(LogLevel::warning, "the cached kernel " + source.key.hex() +
-                               " could not be loaded: " + error.what() + "; compiling it again");
-    why = "the device refused the cached kernel";
+    if (miss.refused != source.key) {
+      log(LogLevel::warning, "the cached kernel " + source.key.hex() +
+                                 " could not be loaded: " + error.what() + "; compiling it again");
+    }
+    miss = {.why = "the device refused the cached kernel", .refused = source.key};
     return nullptr;
   }
 }
@@ -134,24 +143,24 @@ std::shared_ptr<LoadedKernel> load_from_disk(const Specialization& spec, const K
 std::shared_ptr<LoadedKernel> build(const Specialization& spec, const UserTexts& texts,
                                     runtime::Device& device) {
   KernelSource source = source_of(spec, texts);
-  std::string why;
-  if (auto loaded = load_from_disk(spec, source, device, why)) return loaded;
+  Miss miss;
+  if (auto loaded = load_from_disk(spec, source, device, miss)) return loaded;
   if (device.info().kind != runtime::DeviceKind::cuda) {
     source = emulated_source(source);
-    if (auto loaded = load_from_disk(spec, source, device, why)) return loaded;
+    if (auto loaded = load_from_disk(spec, source, device, miss)) return loaded;
   }
   try {
     require_compiling(spec, texts, source);
   } catch (const CompileDisabled&) {
     count(statistics().misses);
-    note_refusal(spec, texts, source, why + ", and compiling is off");
+    note_refusal(spec, texts, source, miss.why + ", and compiling is off");
     throw;
   }
   // One process compiles, the others wait for its entry, at most about as long as a compile takes.
   const auto lock = disk_cache().lock(source.key, 5.0);
-  if (auto loaded = load_from_disk(spec, source, device, why)) return loaded;  // a hit after all
+  if (auto loaded = load_from_disk(spec, source, device, miss)) return loaded;  // a hit after all
   count(statistics().misses);
-  const cache::Entry entry = compile_and_note(spec, texts, source, why, Asker::call);
+  const cache::Entry entry = compile_and_note(spec, texts, source, miss.why, Asker::call);
   auto loaded = load(spec, entry, device);
   disk_cache().put(source.key, entry);
   return loaded;
@@ -218,6 +227,15 @@ void build_together(std::span<const Specialization* const> specs, const UserText
   for (auto& one : noted) note_as_own(std::move(one));
 }
 
+// Whether kernels may be loaded now. `stream` is null when there is none to ask about.
+bool may_load(runtime::Device& device, void* const* stream) {
+  try {
+    return stream == nullptr || !device.is_capturing(*stream);
+  } catch (const runtime::DeviceError& error) {
+    throw_device_error(error);
+  }
+}
+
 }  // namespace
 
 const LoadedKernel& resident_kernel(const Specialization& spec, const UserTexts& texts,
@@ -243,8 +261,9 @@ void find_together(std::span<const Specialization* const> specs, const UserTexts
   if (all_are_hot) return;
   const auto missing = std::ranges::count_if(
       specs, [&](const Specialization* spec) { return !is_resident(*spec, device); });
-  const bool may_build = may_compile() && (stream == nullptr || !device.is_capturing(*stream));
-  if (missing > 1 && may_build) return build_together(specs, texts, device, found);
+  if (missing > 1 && may_compile() && may_load(device, stream)) {
+    return build_together(specs, texts, device, found);
+  }
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (found[i].kernel != nullptr) continue;
     try {

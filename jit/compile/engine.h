@@ -1,5 +1,6 @@
-// The kernels of this process: what jit/op/kernels.h declares, and the questions about it. The flow
-// of design and docs/architecture.md stands there.
+// The kernels that this process has loaded. jit/op/kernels.h declares how a launch gets its kernel,
+// and engine.cpp defines it; docs/architecture.md describes the order of the steps. This header
+// adds questions about loaded kernels.
 #pragma once
 
 #include <cstddef>

@@ -21,8 +21,9 @@
 namespace kiln {
 namespace {
 
-// Bumped when the meaning of the key's fields changes.
-constexpr const char* kKeySchema = "1";
+// The version of the fields of a kernel's key, in key_of(): raised when their meaning changes.
+// cache/key.cpp has the version of how fields are hashed.
+constexpr const char* kFieldsSchema = "1";
 
 std::vector<std::string>& python_paths() {
   static auto& paths = *new std::vector<std::string>;  // never destroyed, like g_disk_cache
@@ -31,7 +32,7 @@ std::vector<std::string>& python_paths() {
 
 cache::Key key_of(const KernelSource& source) {
   cache::KeyBuilder key;
-  key.field("schema", kKeySchema).field("source", source.source);
+  key.field("schema", kFieldsSchema).field("source", source.source);
   for (const SourceFile& file : included_files(source.source)) {
     key.field("include", file.name).field("text", file.text);
   }

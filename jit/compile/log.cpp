@@ -42,11 +42,12 @@ void log(LogLevel level, const std::string& text) {
     std::lock_guard lock(output().mutex);
     sink = output().sink;
   }
-  if (sink) {
-    (*sink)(static_cast<int>(level), text);
-  } else {
-    std::fprintf(stderr, "kiln: %s\n", text.c_str());
+  try {
+    if (sink) return (*sink)(static_cast<int>(level), text);
+  } catch (...) {
+    // A line that cannot be delivered must not fail what it is about, such as a compile.
   }
+  std::fprintf(stderr, "kiln: %s\n", text.c_str());
 }
 
 void set_log_sink(std::function<void(int, const std::string&)> sink) {

@@ -138,16 +138,19 @@ class Search {
     if (dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
       return reject("its builtins cannot be opened (" + std::string(dlerror()) + ")");
     }
+    std::vector<int> archs = supported_archs(*api);
+    if (archs.empty()) return reject("it does not list its architectures");
+    // Comes last: a library whose calls were changed is not closed again.
+    const bool is_detached = detach_signal_handlers(handle);
     api->info = {.loaded = true,
                  .path = path.string(),
                  .how = how,
                  .version = version_text(version),
                  .build = digest_of_file(builtins),
-                 .archs = supported_archs(*api),
-                 .handles_signals = !detach_signal_handlers(handle),
+                 .archs = std::move(archs),
+                 .handles_signals = !is_detached,
                  .passed_over = passed_over_,
                  .problem = {}};
-    if (api->info.archs.empty()) return reject("it does not list its architectures");
     return api;
   }
 

@@ -83,7 +83,8 @@ Settings read_environment() {
   }
   s.template_dir = variable("KILN_TEMPLATE_DIR").value_or("");
   s.nvrtc = variable("KILN_NVRTC").value_or("");
-  s.cuda_home = variable("CUDA_HOME").value_or(variable("CUDA_PATH").value_or(""));
+  s.cuda_home = variable("CUDA_HOME").value_or("");
+  if (s.cuda_home.empty()) s.cuda_home = variable("CUDA_PATH").value_or("");
   s.tuning = variable("KILN_TUNING").value_or("");
   if (auto record = variable("KILN_RECORD"); record && !record->empty()) {
     std::error_code error;  // the process may change its working directory later

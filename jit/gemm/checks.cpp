@@ -182,8 +182,6 @@ CheckedScales check_scales(const GemmOptions& options, const GemmProblem& proble
   return {check_blocks(a, form_a), check_blocks(b, form_b)};
 }
 
-bool is_gated(Activation activation) { return activation >= Activation::swiglu; }
-
 Gate check_gate(const GemmOptions& options, std::int64_t columns) {
   check_option({kGemmOp, "activation"}, options.activation, Activation::geglu_tanh,
                "kiln::Activation");

@@ -22,7 +22,6 @@ struct CheckedScales {
 CheckedScales check_scales(const GemmOptions& options, const GemmProblem& problem, bool batched_a,
                            bool batched_b);
 
-bool is_gated(Activation activation);
 // Checks the options that are enumerations, and says where b's pairs of columns lie; none: the
 // outputs are not gated. `columns`: of b.
 Gate check_gate(const GemmOptions& options, std::int64_t columns);

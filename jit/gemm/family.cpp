@@ -15,7 +15,6 @@
 namespace kiln {
 namespace {
 
-constexpr Named kPrecisionNames[] = {{"full", false}, {"fast", true}};
 constexpr Named kLayoutNames[] = {{"nn", 0}, {"nt", 1}, {"tn", 2}, {"tt", 3}};
 
 std::string layout_name(const Traits& words) {

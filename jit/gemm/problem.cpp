@@ -122,12 +122,6 @@ Matrix check_like_output(const char* argument, const TensorView& tensor, std::in
   return as_matrix(argument, tensor, false);
 }
 
-void check_float(Subject subject, const TensorView& tensor) {
-  if (is_float(tensor.dtype)) return;
-  throw_type(subject,
-             std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
-}
-
 // Strides of the bias between batch entries; checks its shape [n] or [batch, 1, n], or [groups, n].
 std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   const Subject subject{kGemmOp, "bias"};

@@ -35,6 +35,7 @@ inline constexpr Named kGroupingNames[] = {
 
 inline constexpr Named kGateNames[] = {{"halves", Gate::halves},
                                        {"interleaved", Gate::interleaved}};
+inline constexpr Named kPrecisionNames[] = {{"full", false}, {"fast", true}};
 inline constexpr Named kAccumulatorNames[] = {{"float32", Accumulator::f32},
                                               {"float16", Accumulator::f16}};
 

@@ -12,8 +12,6 @@ bool is_gemm_before(const TunedGemm& a, const TunedGemm& b) {
   return std::tie(a.key, a.m) < std::tie(b.key, b.m);
 }
 
-constexpr Named kPrecisions[] = {{"full", false}, {"fast", true}};
-
 void read_layout(const TuningPart& entry, TunedKey& key) {
   const std::string layout = entry.text("layout");
   if (layout.size() != 2 || layout.find_first_not_of("nt") != std::string::npos) {
@@ -29,7 +27,7 @@ TunedGemm read_gemm_entry(const TuningPart& entry, const TuningDevice& device) {
   tuned.key.input = static_cast<DType>(entry.choice("dtype", kOperandNames));
   tuned.key.output_bytes = size_of(static_cast<DType>(entry.choice("out_dtype", kOperandNames)));
   read_layout(entry, tuned.key);
-  tuned.key.fast = entry.choice("precision", kPrecisions, "full") != 0;
+  tuned.key.fast = entry.choice("precision", kPrecisionNames, "full") != 0;
   tuned.m = entry.integer("m", 1);
   tuned.key.n = entry.integer("n", 1);
   tuned.key.k = entry.integer("k", 1);

@@ -13,17 +13,6 @@ namespace {
 constexpr double kLog2OfE = 1.4426950408889634;
 constexpr int kMergeVectorBytes = 16;
 
-void check_merged_float(Subject subject, const TensorView& tensor) {
-  if (is_float(tensor.dtype)) return;
-  throw_type(subject,
-             std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
-}
-
-// A dimension of size 1 may have any stride.
-std::int64_t stride_of(const TensorView& tensor, int dimension) {
-  return tensor.shape[dimension] > 1 ? tensor.strides[dimension] : 0;
-}
-
 void check_sizes(const TensorView& outs, MergeProblem& problem) {
   const Subject subject{problem.op, "outs"};
   if (outs.shape[0] == 0)
@@ -66,18 +55,14 @@ void check_merged_sinks(const TensorView& sinks, const MergeProblem& problem) {
   if (!sinks.given()) return;
   const Subject subject{problem.op, "sinks"};
   check_tensor(subject, sinks, problem.device_ordinal);
-  check_merged_float(subject, sinks);
+  check_float(subject, sinks);
   check_shape(subject, sinks, {problem.heads});
   check_data(subject, sinks, problem.may_be_null);
 }
 
 // Whether `vector` elements at a time may be read or written of the tensor's rows.
 bool admits_vector(const TensorView& tensor, int vector) {
-  const int size = size_of(tensor.dtype);
-  const int bytes = std::min(vector * size, kMergeVectorBytes);
-  bool admits = is_aligned(tensor, bytes);
-  for (int i = 0; i < tensor.rank - 1; ++i) admits &= stride_of(tensor, i) * size % bytes == 0;
-  return admits;
+  return rows_admit(tensor, std::min(vector * size_of(tensor.dtype), kMergeVectorBytes));
 }
 
 int merge_vector(const TensorView& outs, const TensorView& out) {
@@ -92,7 +77,8 @@ int merge_vector(const TensorView& outs, const TensorView& out) {
 // Of a tensor whose dimensions `token` and `head` are these; those before them are the parts.
 MergeStrides merge_strides(const TensorView& tensor, int token, int head) {
   const bool has_parts = std::min(token, head) > 0;
-  return {has_parts ? stride_of(tensor, 0) : 0, stride_of(tensor, token), stride_of(tensor, head)};
+  return {has_parts ? dimension_stride(tensor, 0) : 0, dimension_stride(tensor, token),
+          dimension_stride(tensor, head)};
 }
 
 // The order is Plan::launch's.
@@ -108,7 +94,7 @@ void set_arguments(const TensorView& outs, const TensorView& lses, const TensorV
   p.lses_at = merge_strides(lses, 2 - head, 1 + head);
   p.out_at = merge_strides(out, 0, 1);
   if (lse.given()) p.lse_at = merge_strides(lse, 1 - head, head);
-  if (options.sinks.given()) p.sinks_stride = stride_of(options.sinks, 0);
+  if (options.sinks.given()) p.sinks_stride = dimension_stride(options.sinks, 0);
   p.parts = problem.parts, p.tokens = problem.tokens;
   p.heads = problem.heads, p.columns = problem.columns;
   const double to_log2 = options.base == LseBase::e ? kLog2OfE : 1.0;
@@ -139,13 +125,13 @@ void check_merge_states(const TensorView& outs, const TensorView& lses, const Te
   check_option({problem.op, "base"}, options.base, LseBase::two, "kiln::LseBase");
   check_option({problem.op, "layout"}, options.layout, LseLayout::tokens_heads, "kiln::LseLayout");
   problem.device_ordinal = check_tensor(of_outs, outs, -1);
-  check_merged_float(of_outs, outs);
+  check_float(of_outs, outs);
   check_rank(of_outs, outs, 4, "[parts, tokens, heads, head_dim]");
   check_sizes(outs, problem);
   check_last_stride(of_outs, outs);
   check_data(of_outs, outs, problem.may_be_null);
   check_tensor(of_out, out, problem.device_ordinal);
-  check_merged_float(of_out, out);
+  check_float(of_out, out);
   check_shape(of_out, out, {outs.shape[1], outs.shape[2], outs.shape[3]});
   check_last_stride(of_out, out);
   check_data(of_out, out, problem.may_be_null);
@@ -169,15 +155,9 @@ TensorView without_parts(const TensorView& tensor, int rank, const char* name, c
   check_view(subject, tensor);
   check_rank(subject, tensor, rank, layout);
   TensorView one = tensor;
-  one.data = nullptr;
   one.rank = rank - 1;
-  std::int64_t stride = 1;
-  for (int i = one.rank - 1; i >= 0; --i) {
-    one.shape[i] = tensor.shape[i + 1];
-    one.strides[i] = stride;
-    stride *= one.shape[i];
-  }
-  return one;
+  std::copy_n(tensor.shape + 1, one.rank, one.shape);
+  return result_like(one);
 }
 
 }  // namespace

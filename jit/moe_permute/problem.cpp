@@ -14,13 +14,8 @@ namespace {
 constexpr int kAccessBytes = 16, kMostTopK = 64;
 constexpr std::int64_t kMostPairs = std::numeric_limits<std::int32_t>::max();
 
-// A dimension of size 1 may have any stride.
-std::int64_t pair_stride(const TensorView& tensor, int dimension) {
-  return tensor.shape[dimension] > 1 ? tensor.strides[dimension] : 0;
-}
-
 PairStrides pair_strides(const TensorView& tensor) {
-  return {pair_stride(tensor, 0), pair_stride(tensor, 1)};
+  return {dimension_stride(tensor, 0), dimension_stride(tensor, 1)};
 }
 
 // [tokens, top_k], of a limited number of pairs.
@@ -48,12 +43,11 @@ void check_written_integers(const char* name, const TensorView& tensor,
 
 // The most bytes that divide rows, their distances and the addresses.
 int access_of(const TensorView& x, const TensorView& out, std::int64_t row_bytes) {
-  const int size = size_of(x.dtype);
   int access = kAccessBytes;
-  const auto fits = [&](const TensorView& tensor) {
-    return is_aligned(tensor, access) && pair_stride(tensor, 0) * size % access == 0;
-  };
-  while (access > 1 && (row_bytes % access != 0 || !fits(x) || !fits(out))) access /= 2;
+  while (access > 1 &&
+         (row_bytes % access != 0 || !rows_admit(x, access) || !rows_admit(out, access))) {
+    access /= 2;
+  }
   return access;
 }
 
@@ -66,11 +60,11 @@ void check_rows(const TensorView& x, const TensorView& out, std::int64_t tokens,
     throw_value(of_x, "must have a row for each of the " + std::to_string(tokens) +
                           " tokens of experts, got " + shape_text(x));
   }
-  const std::int64_t row_bytes = x.shape[1] * size_of(x.dtype);
   if (size_of(x.dtype) == 0 || x.shape[1] > 1 << 24) {
     throw_value(of_x, std::string("must have at most 2^24 columns of a known dtype, got ") +
                           shape_text(x) + " of " + name(x.dtype));
   }
+  const std::int64_t row_bytes = x.shape[1] * size_of(x.dtype);
   check_last_stride(of_x, x);
   check_data(of_x, x, problem.may_be_null);
   check_tensor(of_out, out, problem.device_ordinal);
@@ -113,9 +107,9 @@ void check_moe_permute(const TensorView& x, const TensorView& experts, const Ten
   PermuteParams p{};
   p.x = x.data, p.experts = experts.data, p.out = out.data;
   p.offsets = static_cast<int*>(offsets.data), p.inverse = static_cast<int*>(inverse.data);
-  p.x_row = pair_stride(x, 0) * size, p.out_row = pair_stride(out, 0) * size;
+  p.x_row = dimension_stride(x, 0) * size, p.out_row = dimension_stride(out, 0) * size;
   p.experts_at = pair_strides(experts), p.inverse_at = pair_strides(inverse);
-  p.offsets_stride = pair_stride(offsets, 0);
+  p.offsets_stride = dimension_stride(offsets, 0);
   p.tokens = problem.tokens, p.top_k = problem.top_k, p.num_experts = problem.num_experts;
   p.row_bytes = problem.row_bytes, p.tokens_each = 1;
   CallArguments& arguments = problem.arguments();
@@ -137,17 +131,13 @@ namespace {
 
 // Whether `vector` elements at a time may be read or written of the tensor's rows.
 bool admits_sums(const TensorView& tensor, int vector) {
-  const int size = size_of(tensor.dtype), bytes = std::min(vector * size, kAccessBytes);
-  return is_aligned(tensor, bytes) && pair_stride(tensor, 0) * size % bytes == 0;
+  return rows_admit(tensor, std::min(vector * size_of(tensor.dtype), kAccessBytes));
 }
 
 void check_sums(const char* name, const TensorView& tensor, const UnpermuteProblem& problem) {
   const Subject subject{problem.op, name};
   check_tensor(subject, tensor, problem.device_ordinal);
-  if (!is_float(tensor.dtype)) {
-    throw_type(subject, std::string("must be float16, bfloat16 or float32, got ") +
-                            kiln::name(tensor.dtype));
-  }
+  check_float(subject, tensor);
   check_rank(subject, tensor, 2, "[rows, columns]");
   if (tensor.shape[0] > kMostPairs || tensor.shape[1] > 1 << 24) {
     throw_value(subject,
@@ -191,7 +181,7 @@ void check_moe_unpermute(const TensorView& y, const TensorView& inverse, const T
   UnpermuteParams p{};
   p.y = y.data, p.inverse = static_cast<const int*>(inverse.data);
   p.weights = static_cast<const float*>(weights.data), p.out = out.data;
-  p.y_row = pair_stride(y, 0), p.out_row = pair_stride(out, 0);
+  p.y_row = dimension_stride(y, 0), p.out_row = dimension_stride(out, 0);
   p.inverse_at = pair_strides(inverse);
   if (weights.given()) p.weights_at = pair_strides(weights);
   p.tokens = problem.tokens, p.top_k = problem.top_k;

@@ -17,7 +17,7 @@ const NormSplitConfig& split_at(int row) {
   return norm_split_configs(1)[static_cast<std::size_t>(row)];
 }
 
-bool serves(const NormConfig& config, const NormTraits&, int arch) {
+bool serves(const NormConfig& config, int arch) {
   return config.cluster == 1 || arch_table()[static_cast<std::size_t>(arch)].number >= 90;
 }
 
@@ -69,15 +69,15 @@ int shared_bytes(const NormConfig& config, const NormTraits& traits, int arch) {
                            config.threads * config.rows_per_block, traits.residual);
 }
 
-std::vector<int> norm_rows(const NormTraits& traits, int arch) {
+std::vector<int> norm_rows(int arch) {
   std::vector<int> rows;
   for (int row = 0; row < static_cast<int>(norm_configs().size()); ++row) {
-    if (serves(config_at(row), traits, arch)) rows.push_back(row);
+    if (serves(config_at(row), arch)) rows.push_back(row);
   }
   return rows;
 }
 
-std::vector<int> norm_split_rows(const NormTraits&, int) {
+std::vector<int> norm_split_rows() {
   std::vector<int> rows;
   for (int row = 0; row < static_cast<int>(norm_split_configs(1).size()); ++row)
     rows.push_back(row);
@@ -91,7 +91,7 @@ NormChoice choose_norm(const NormTraits& traits, int arch, std::int64_t rows, st
   NormChoice choice;
   for (int row = 0; row < static_cast<int>(norm_configs().size()) && choice.row < 0; ++row) {
     const NormConfig& config = config_at(row);
-    if (serves(config, traits, arch) && accesses <= config.accesses()) choice.row = row;
+    if (serves(config, arch) && accesses <= config.accesses()) choice.row = row;
   }
   const bool is_few = rows <= kFewRows && accesses >= kWideAccesses && is_vectors;
   if (may_split && (choice.row < 0 || is_few)) choice.split_row = 0;

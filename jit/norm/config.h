@@ -50,9 +50,9 @@ int shared_bytes(const NormConfig& config, const NormTraits& traits, int arch);
 // arch's compiler needs more registers than so many leave a thread.
 int residents_of(const NormConfig& config, int arch);
 
-// Every row that these traits can ever use on an arch, whatever the sizes: what prewarming needs.
-std::vector<int> norm_rows(const NormTraits& traits, int arch);
-std::vector<int> norm_split_rows(const NormTraits& traits, int arch);
+// Every row that calls can ever use on an arch, whatever the sizes: what prewarming needs.
+std::vector<int> norm_rows(int arch);
+std::vector<int> norm_split_rows();
 
 // The row for one call.
 struct NormChoice {
@@ -60,7 +60,8 @@ struct NormChoice {
   int split_row = -1;  // not -1: two launches
 };
 // By the columns, the dtype and the vector alone, so that a row of x has the same result in every
-// batch; only very wide rows, of which there are few, are shared by many CTAs.
+// batch; but where there are few rows of more than 2048 accesses of 16 bytes, which are 16384
+// columns or 8192 in f32, and a workspace, many CTAs share each row.
 NormChoice choose_norm(const NormTraits& traits, int arch, std::int64_t rows, std::int64_t columns,
                        bool may_split);
 

@@ -99,7 +99,7 @@ constexpr Field kSplitRowFields[] = {
     {.name = "threads",
      .kind = FieldKind::integer,
      .offset = offsetof(NormSplitConfig, threads),
-     .help = "threads of a row, in each thread block of its cluster"},
+     .help = "threads of a thread block, which has a part of a row"},
     {.name = "vectors",
      .kind = FieldKind::integer,
      .offset = offsetof(NormSplitConfig, vectors),
@@ -174,10 +174,10 @@ void settle(Traits& words, const UserTexts&, int) {
 std::vector<Specialization> kernels_of(const Family& family, const Traits& words, int arch) {
   const auto traits = as<NormTraits>(words);
   std::vector<Specialization> specs;
-  for (int row : norm_rows(traits, arch)) {
+  for (int row : norm_rows(arch)) {
     specs.emplace_back(norm_template(family, NormTemplate::whole), arch, row, traits);
   }
-  for (int row : norm_split_rows(traits, arch)) {
+  for (int row : norm_split_rows()) {
     specs.emplace_back(norm_template(family, NormTemplate::partial), arch, row, traits);
     specs.emplace_back(norm_template(family, NormTemplate::apply), arch, row, traits);
   }

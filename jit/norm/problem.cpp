@@ -27,12 +27,6 @@ struct Rows {
   std::size_t pointer, strides;
 };
 
-void check_float(Subject subject, const TensorView& tensor) {
-  if (is_float(tensor.dtype)) return;
-  throw_type(subject,
-             std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
-}
-
 // x, residual, residual_out and out have one shape and a unit last stride.
 void check_rows(const Rows& rows, const TensorView& x, NormProblem& problem) {
   const Subject subject{problem.op, rows.name};
@@ -247,14 +241,8 @@ void check_norm(const TensorView& x, const TensorView& weight, const TensorView&
 TensorView norm_output(const TensorView& x, DType out_dtype) {
   check_view({"norm", "x"}, x);
   TensorView out = x;
-  out.data = nullptr;
-  out.dtype = out_dtype == DType::none ? x.dtype : out_dtype;
-  std::int64_t stride = 1;
-  for (int i = x.rank - 1; i >= 0; --i) {
-    out.strides[i] = stride;
-    stride *= x.shape[i];
-  }
-  return out;
+  if (out_dtype != DType::none) out.dtype = out_dtype;
+  return result_like(out);
 }
 
 }  // namespace kiln

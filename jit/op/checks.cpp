@@ -90,6 +90,11 @@ void refuse_dtype(Subject subject, const TensorView& tensor, DType expected, con
   throw_type(subject, text);
 }
 
+void refuse_float(Subject subject, const TensorView& tensor) {
+  throw_type(subject,
+             std::string("must be float16, bfloat16 or float32, got ") + name(tensor.dtype));
+}
+
 void refuse_last_stride(Subject subject, const TensorView& tensor) {
   throw_value(subject, "must be contiguous in its last dimension (stride 1), got stride " +
                            std::to_string(tensor.strides[tensor.rank - 1]) +

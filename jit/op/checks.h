@@ -29,6 +29,7 @@ std::string number_text(double number);  // "0.5", "1e+30"
                               const char* layout);
 [[noreturn]] void refuse_dtype(Subject subject, const TensorView& tensor, DType expected,
                                const char* why);
+[[noreturn]] void refuse_float(Subject subject, const TensorView& tensor);
 [[noreturn]] void refuse_shape(Subject subject, const TensorView& tensor,
                                std::initializer_list<std::int64_t> shape);
 [[noreturn]] void refuse_last_stride(Subject subject, const TensorView& tensor);
@@ -136,8 +137,41 @@ inline bool is_f8(DType dtype) { return dtype == DType::f8_e4m3 || dtype == DTyp
 inline bool is_quantized(DType dtype) { return is_f8(dtype) || dtype == DType::i8; }
 inline bool is_float(DType dtype) { return is_half(dtype) || dtype == DType::f32; }
 
+inline void check_float(Subject subject, const TensorView& tensor) {
+  if (!is_float(tensor.dtype)) [[unlikely]]
+    refuse_float(subject, tensor);
+}
+
 inline bool is_aligned(const TensorView& tensor, int bytes) {
   return reinterpret_cast<std::uintptr_t>(tensor.data) % bytes == 0;
+}
+
+// 0 for a dimension of size 1, which may have any stride, and for one that is not there.
+inline std::int64_t dimension_stride(const TensorView& tensor, int dimension) {
+  const bool is_used = dimension < tensor.rank && tensor.shape[dimension] > 1;
+  return is_used ? tensor.strides[dimension] : 0;
+}
+
+// Whether every row of the tensor begins at a multiple of `bytes`, so that it may be read or
+// written by so many at once.
+inline bool rows_admit(const TensorView& tensor, int bytes) {
+  const int size = size_of(tensor.dtype);
+  bool admits = is_aligned(tensor, bytes);
+  for (int i = 0; i < tensor.rank - 1; ++i) {
+    admits = admits && dimension_stride(tensor, i) * size % bytes == 0;
+  }
+  return admits;
+}
+
+// A result of the view's shape, dtype and device: contiguous, and without memory yet.
+inline TensorView result_like(TensorView view) {
+  view.data = nullptr;
+  std::int64_t stride = 1;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    view.strides[i] = stride;
+    stride *= view.shape[i];
+  }
+  return view;
 }
 
 }  // namespace kiln

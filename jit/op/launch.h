@@ -15,7 +15,7 @@
 namespace kiln {
 
 // What the problems of all operators have. Filled by the operator's checks and not returned by
-// value: the argument block is a kilobyte.
+// value: the argument block is some kilobytes.
 struct Problem {
   const char* op = "";  // what messages call the operation
   int device_ordinal = 0;

@@ -55,6 +55,9 @@ inline constexpr Named kActivationNames[] = {
     {"silu", Activation::silu},   {"swiglu", Activation::swiglu},
     {"geglu", Activation::geglu}, {"geglu_tanh", Activation::geglu_tanh}};
 
+// Whether half of an activation's input are gates.
+inline bool is_gated(Activation activation) { return activation >= Activation::swiglu; }
+
 // Dtypes by the names that specs and messages use.
 inline constexpr Named kHalfNames[] = {{"float16", DType::f16}, {"bfloat16", DType::bf16}};
 inline constexpr Named kFloatNames[] = {

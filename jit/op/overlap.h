@@ -28,7 +28,7 @@ struct CallTensor {
 // The tensors of a call, in Plan::launch's order. Views and names stay the caller's.
 class CallTensors {
  public:
-  CallTensors() {}  // 768 bytes that nobody reads before they are written
+  CallTensors() {}  // 1536 bytes that nobody reads before they are written
   CallTensors(const CallTensors& other) { *this = other; }
   CallTensors& operator=(const CallTensors& other) {
     count_ = other.count_;

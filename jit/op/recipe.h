@@ -26,7 +26,8 @@ struct Step {
   std::int64_t whole_tiles = 0;  // of a launch with splits: the first tiles, which are not split
   unsigned shared_bytes = 0;     // dynamic ones, where they are fewer than the kernel's footprint
   bool programmatic = false;     // may start before the step before it has ended
-  bool prepares = false;         // is launched ahead of the call's first step, which reads of it
+  // Is launched before the steps without it, which read what it writes.
+  bool prepares = false;
   CallArguments arguments;
 };
 
@@ -53,7 +54,7 @@ class Recipe {
   std::span<const Step> steps() const { return {steps_, count_}; }
 
  private:
-  // std::construct_at would zero the argument block, two kilobytes, before each call.
+  // std::construct_at would zero the argument block, some kilobytes, before each call.
   static Step& begin(Step* step) { return *::new (step) Step; }
 
   // Steps that a call does not have are never written: they are kilobytes of a call's stack.
@@ -83,8 +84,7 @@ void launch_steps(Recipe& recipe, const RecipeKernels& kernels, runtime::Device&
                   void* workspace, void* stream);
 
 // A whole call: kernels, then the caller's workspace if one is needed, then the launches. Throws
-// std::invalid_argument for an allocator that returns null or an unaligned address. `flops` tells
-// whether the emulated device, where it stands in for a GPU, would take too long.
+// std::invalid_argument for an allocator that returns null or an unaligned address.
 void run_recipe(Recipe& recipe, const UserTexts& texts, runtime::Device& device,
                 const Workspace& workspace, void* stream);
 void emulate_recipe(Recipe& recipe, const UserTexts& texts, runtime::Device& device,

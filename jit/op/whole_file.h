@@ -1,4 +1,4 @@
-// A file's bytes, through C's stdio: see SourceText in render_parts.h for why not a stream.
+// A file's bytes, through C's stdio: see SourceText in source_text.h for why not a stream.
 #pragma once
 
 #include <cstdio>

@@ -13,17 +13,10 @@ namespace {
 constexpr std::int64_t kMostQuantized = 1 << 20;
 constexpr int kMostVector = 8, kQuantizeBytes = 16;
 
-bool is_gated(Activation activation) { return activation >= Activation::swiglu; }
-
-// A dimension of size 1 may have any stride.
-std::int64_t quantize_stride(const TensorView& tensor, int dimension) {
-  return tensor.shape[dimension] > 1 ? tensor.strides[dimension] : 0;
-}
-
 // [rows, columns], [columns] or [runs, rows, columns], as runs of rows.
 QuantizeRows rows_of(const TensorView& tensor) {
-  return {tensor.rank == 3 ? quantize_stride(tensor, 0) : 0,
-          tensor.rank >= 2 ? quantize_stride(tensor, tensor.rank - 2) : 0};
+  return {tensor.rank == 3 ? dimension_stride(tensor, 0) : 0,
+          tensor.rank >= 2 ? dimension_stride(tensor, tensor.rank - 2) : 0};
 }
 
 int inner_rows(const TensorView& x) {
@@ -121,11 +114,7 @@ void check_counts(const TensorView& counts, const TensorView& x, const QuantizeP
 
 // Whether `vector` elements at a time may be read or written of the tensor's rows.
 bool admits(const TensorView& tensor, int vector) {
-  const int size = size_of(tensor.dtype);
-  const int bytes = std::min(vector * size, kQuantizeBytes);
-  const QuantizeRows rows = rows_of(tensor);
-  return is_aligned(tensor, bytes) && rows.outer * size % bytes == 0 &&
-         rows.inner * size % bytes == 0;
+  return rows_admit(tensor, std::min(vector * size_of(tensor.dtype), kQuantizeBytes));
 }
 
 int vector_of(const TensorView& x, const TensorView& out, const QuantizeProblem& problem) {
@@ -145,8 +134,8 @@ void set_arguments(const TensorView& x, const TensorView& out, const TensorView&
   p.x = x.data, p.counts = static_cast<const int*>(options.counts.data);
   p.out = out.data, p.scale = scale.data;
   p.x_rows = rows_of(x), p.out_rows = rows_of(out), p.scale_rows = rows_of(scale);
-  p.scale_groups = quantize_stride(scale, scale.rank - 1);
-  if (options.counts.given()) p.counts_stride = quantize_stride(options.counts, 0);
+  p.scale_groups = dimension_stride(scale, scale.rank - 1);
+  if (options.counts.given()) p.counts_stride = dimension_stride(options.counts, 0);
   p.rows = problem.rows, p.inner_rows = std::max(inner_rows(x), 1);
   p.columns = problem.columns, p.group = problem.group, p.groups = problem.groups;
   CallArguments& arguments = problem.arguments();
@@ -172,9 +161,7 @@ void check_quantize(const TensorView& x, const TensorView& out, const TensorView
   const Subject of_x{problem.op, "x"}, of_out{problem.op, "out"};
   check_options(options, problem);
   problem.device_ordinal = check_tensor(of_x, x, -1);
-  if (!is_float(x.dtype)) {
-    throw_type(of_x, std::string("must be float16, bfloat16 or float32, got ") + name(x.dtype));
-  }
+  check_float(of_x, x);
   check_sizes(x, check_x(x, options), options, problem);
   check_last_stride(of_x, x);
   check_data(of_x, x, problem.may_be_null);
@@ -204,15 +191,9 @@ namespace {
 // Contiguous, with `last` in the place of x's columns.
 TensorView like_x(const TensorView& x, DType dtype, std::int64_t last) {
   TensorView made = x;
-  made.data = nullptr;
   made.dtype = dtype;
   made.shape[x.rank - 1] = last;
-  std::int64_t stride = 1;
-  for (int i = x.rank - 1; i >= 0; --i) {
-    made.strides[i] = stride;
-    stride *= made.shape[i];
-  }
-  return made;
+  return result_like(made);
 }
 
 }  // namespace

@@ -2,12 +2,10 @@
 
 #include "jit/compile/engine.h"
 #include "jit/compile/kernel_source.h"
-#include "jit/op/arch.h"
 #include "jit/op/blocking.h"
 #include "jit/op/tuning.h"
 #include "jit/tools/reasons.h"
 #include "jit/tools/spec.h"
-#include "kiln/control.h"
 
 namespace kiln {
 namespace {
@@ -21,7 +19,7 @@ json layer_of(const Specialization& spec, const KernelSource& source,
   if (!hit && device.info().kind != runtime::DeviceKind::cuda) {
     hit = disk_cache().get(emulated_source(source).key, cache::Payload::kCubin);
   }
-  if (hit) return disk_cache().layers().at(hit->layer).path.string();
+  if (hit) return disk_cache().layer_root(hit->layer).string();
   return nullptr;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -114,7 +115,8 @@ void run_all(std::vector<Job>& jobs, const PrewarmOptions& options) {
   std::atomic<std::size_t> next{0};
   std::size_t done = 0;
   std::mutex progress_mutex;
-  auto work = [&] {
+  std::exception_ptr failure;  // the first one of the caller's functions
+  const auto work_on_all = [&] {
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
       if (options.cancelled && options.cancelled()) return;
       run(jobs[i], options);
@@ -126,15 +128,27 @@ void run_all(std::vector<Job>& jobs, const PrewarmOptions& options) {
       }
     }
   };
+  const auto work = [&] {
+    try {
+      work_on_all();
+    } catch (...) {
+      const std::lock_guard lock(progress_mutex);
+      if (!failure) failure = std::current_exception();
+      next = jobs.size();  // the others end with the kernels under way
+    }
+  };
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
   const std::size_t wanted = options.jobs > 0 ? static_cast<std::size_t>(options.jobs) : cores;
-  std::vector<std::jthread> threads;
-  try {
-    for (std::size_t i = 1; i < std::min(wanted, jobs.size()); ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    // A limit of processes (ulimit -u, a container's): the threads that there are do it.
+  {
+    std::vector<std::jthread> threads;
+    try {
+      for (std::size_t i = 1; i < std::min(wanted, jobs.size()); ++i) threads.emplace_back(work);
+    } catch (const std::system_error&) {
+      // A limit of processes (ulimit -u, a container's): the threads that there are do it.
+    }
+    work();
   }
-  work();
+  if (failure) std::rethrow_exception(failure);
 }
 
 json report(const std::vector<Job>& jobs, double seconds) {

@@ -80,7 +80,7 @@ std::string version() { return KILN_VERSION; }
 
 std::string stats() {
   const Statistics& s = statistics();
-  const std::size_t layers = disk_cache().layers().size();
+  const std::size_t layers = disk_cache().layer_count();
   json disk = json::array();
   for (std::size_t i = 0; i < std::min(layers, Statistics::kMaxLayers); ++i) {
     disk.push_back(s.disk_hits[i].load());

@@ -28,8 +28,8 @@ nlohmann::json spec_to_json(const Specialization& spec, const UserTexts& texts);
 // Throws std::invalid_argument naming the field.
 std::vector<OwnedSpec> specs_from_json(const nlohmann::json& spec, int arch);
 
-// As above for a text that holds one object or an array of them; arrays within are joined, since a
-// call of several kernels names them all in one.
+// The specs of a text that holds one object or an array of them. Nested arrays are joined, because
+// a call of several kernels names them all in one.
 std::vector<nlohmann::json> parse_specs(const std::string& text);
 
 }  // namespace kiln

@@ -66,9 +66,6 @@ DeviceInfo read_info(const DriverTable& driver, CUdevice device, int ordinal) {
   info.sm_count = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   info.shared_bytes_per_block =
       std::size_t(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
-  info.shared_bytes_per_sm =
-      std::size_t(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
-  info.l2_bytes = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
   check(driver, driver.cuDeviceTotalMem(&info.memory_bytes, device), "cuDeviceTotalMem");
   info.driver_version = cuda_status().driver_version;
   return info;
@@ -267,9 +264,8 @@ int cuda_current_ordinal() {
   if (table == nullptr || table->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) {
     return -1;
   }
-  CUdevice device = -1;
-  check(*table, table->cuCtxGetDevice(&device), "cuCtxGetDevice");
-  return device;
+  CUdevice device = -1;  // a context that was destroyed stays current, and has none
+  return table->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
 }
 
 void set_driver_library_for_testing(const char* path) {

@@ -84,19 +84,23 @@ struct Lane {
 class CudaStaging final : public HostStaging {
  public:
   CudaStaging(const DriverTable& driver, CUdevice device)
-      : driver_(driver), primary_(driver, device), arena_(driver) {
+      : driver_(driver), primary_(driver, device), arena_(driver) {}
+
+  // Makes what is not there yet. Where that fails, the next call goes on with what was made.
+  // Requires: no other thread is in here.
+  void prepare() {
+    if (is_ready_) return;
     const ContextScope scope(primary_, ContextScope::kPrimary);
-    // Not ordered with the default stream, on which other libraries may have work under way.
-    checked(driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    for (Lane& lane : lanes_) {
-      for (Lane::Block& block : lane.blocks) {
-        void* memory = nullptr;
-        checked(driver_.cuMemHostAlloc(&memory, kBlockBytes, CU_MEMHOSTALLOC_PORTABLE),
-                "cuMemHostAlloc");
-        block.memory = static_cast<std::byte*>(memory);
-        checked(driver_.cuEventCreate(&block.done, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-      }
+    if (stream_ == nullptr) {
+      // Not ordered with the default stream, on which other libraries may have work under way.
+      CUstream stream = nullptr;
+      checked(driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+      stream_ = stream;
     }
+    for (Lane& lane : lanes_) {
+      for (Lane::Block& block : lane.blocks) prepare(block);
+    }
+    is_ready_ = true;
   }
 
   std::unique_lock<std::mutex> begin() override {
@@ -140,6 +144,20 @@ class CudaStaging final : public HostStaging {
   void checked(CUresult result, const char* call) const { check(driver_, result, call); }
   static CUdeviceptr address(const HostCopy& copy) {
     return reinterpret_cast<CUdeviceptr>(copy.device);
+  }
+
+  void prepare(Lane::Block& block) const {
+    if (block.memory == nullptr) {
+      void* memory = nullptr;
+      checked(driver_.cuMemHostAlloc(&memory, kBlockBytes, CU_MEMHOSTALLOC_PORTABLE),
+              "cuMemHostAlloc");
+      block.memory = static_cast<std::byte*>(memory);
+    }
+    if (block.done == nullptr) {
+      CUevent done = nullptr;
+      checked(driver_.cuEventCreate(&done, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+      block.done = done;
+    }
   }
 
   // Copies on to the host what has arrived in the block.
@@ -199,6 +217,7 @@ class CudaStaging final : public HostStaging {
   CUstream stream_ = nullptr;
   Arena arena_;
   std::array<Lane, kLanes> lanes_;
+  bool is_ready_ = false;
 };
 
 }  // namespace
@@ -207,15 +226,16 @@ HostStaging& host_staging(int ordinal) {
   // Never destroyed: the driver may be gone before static objects are.
   static auto* const mutex = new std::mutex;
   static auto* const known =
-      new std::map<std::pair<const DriverTable*, int>, std::unique_ptr<HostStaging>>;
+      new std::map<std::pair<const DriverTable*, int>, std::unique_ptr<CudaStaging>>;
   const DriverTable& table = driver();
   const std::lock_guard lock(*mutex);
-  std::unique_ptr<HostStaging>& staging = (*known)[{&table, ordinal}];
+  std::unique_ptr<CudaStaging>& staging = (*known)[{&table, ordinal}];
   if (!staging) {
     CUdevice device = 0;
     check(table, table.cuDeviceGet(&device, ordinal), "cuDeviceGet");
     staging = std::make_unique<CudaStaging>(table, device);
   }
+  staging->prepare();
   return *staging;
 }
 

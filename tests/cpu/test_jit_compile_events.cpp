@@ -78,3 +78,16 @@ TEST_CASE("a listener may miss the same kernel again, and what it throws changes
   CHECK(lines[0].find("a listener of on_compile failed") == 0);
   CHECK(lines[0].find("mine") != std::string::npos);
 }
+
+TEST_CASE("listeners and sinks may throw what is not an exception") {
+  Missed missed;
+  int told = 0;
+  const auto first = add_compile_listener([](const CompileEvent&) { throw 1; });
+  const auto second = add_compile_listener([&](const CompileEvent&) { ++told; });
+  set_log_sink([](int, const std::string&) { throw 2; });
+  missed.run(4);
+  set_log_sink(nullptr);
+  remove_compile_listener(first);
+  remove_compile_listener(second);
+  CHECK(told == 1);
+}

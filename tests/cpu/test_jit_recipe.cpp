@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "jit/api/kvcache_call.h"
 #include "jit/compile/kernel_source.h"
 #include "jit/norm/config.h"
 #include "jit/norm/problem.h"
@@ -200,6 +201,31 @@ TEST_CASE("a plan gives its pointers to both launches") {
     }
   }
   CHECK(call.asked.empty());
+}
+
+TEST_CASE("a plan takes any pointers of tensors that none of its launches reads") {
+  FakeDriver fake;
+  clear_memory_cache();
+  disk_cache().clear();
+  // Without queries, a call appends its new keys and does no more.
+  const TensorView q = contiguous_view(kMemory, DType::bf16, 0, 1, 0, 2, 64);
+  const TensorView out = contiguous_view(kOut, DType::bf16, 0, 1, 0, 2, 64);
+  const TensorView k = contiguous_view(kOut + 0x10000, DType::bf16, 0, 1, 16, 2, 64);
+  const TensorView v = contiguous_view(kOut + 0x20000, DType::bf16, 0, 1, 16, 2, 64);
+  KvCacheOptions options;
+  options.cache_seqlens = contiguous_view(kMemory + 0x1000, DType::i32, 0, 1);
+  options.k_new = contiguous_view(kMemory + 0x2000, DType::bf16, 0, 1, 3, 2, 64);
+  options.v_new = contiguous_view(kMemory + 0x3000, DType::bf16, 0, 1, 3, 2, 64);
+  KvCacheCall call;
+  check_kvcache_call(q, k, v, out, {}, options, call);
+  resolve(call, device_of(0), /*may_split=*/true);
+  REQUIRE(call.recipe.steps().size() == 1);
+  REQUIRE(disk_cache().put(source_of(call.recipe.first().spec, call.texts).key,
+                           {kiln::testing::fake_cubin(), "ptx", {{"arch", "sm_90"}}}));
+  const Plan plan = plan_flash_attention_with_kvcache(q, k, v, out, {}, options);
+  plan.launch({kMemory + 1, kOut + 0x10000, kOut + 0x20000, kOut + 1, kMemory + 0x1000,
+               kMemory + 0x2000, kMemory + 0x3000});
+  CHECK(fake->launches.size() == 1);
 }
 
 TEST_CASE("a recipe has at most four steps") {

@@ -186,7 +186,7 @@ TEST_CASE("dtypes of C are those that its header lists") {
   for (const std::int32_t dtype : {12, 14, -1}) {
     tensor.dtype = dtype;
     CHECK(message_of<std::invalid_argument>([&] { view_of("quantize", "scale", &tensor); }) ==
-          "quantize: scale.dtype must be one of the values that kiln/c.h lists, 0 to 11 and 13, "
+          "quantize: scale.dtype must be one of the values that kiln/c.h lists, 1 to 11 and 13, "
           "got " +
               std::to_string(dtype));
   }

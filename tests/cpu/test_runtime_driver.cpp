@@ -113,6 +113,8 @@ TEST_CASE("the current ordinal is that of the thread's context", "[runtime]") {
   CHECK(cuda_current_ordinal() == -1);
   fake->contexts().push_back(fake_user_context(1));
   CHECK(cuda_current_ordinal() == 1);
+  fake->failures["cuCtxGetDevice"] = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  CHECK(cuda_current_ordinal() == -1);
 }
 
 }  // namespace

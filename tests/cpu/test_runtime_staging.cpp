@@ -46,6 +46,20 @@ TEST_CASE("staging: what goes to the device comes back, whatever the sizes") {
   }
 }
 
+TEST_CASE("staging: what could be made before a failure is used by the next call") {
+  FakeDriver fake;
+  fake->failures["cuEventCreate"] = CUDA_ERROR_OUT_OF_MEMORY;
+  for (int call = 0; call < 2; ++call) CHECK_THROWS_AS(host_staging(0), DeviceError);
+  CHECK(fake->count("cuStreamCreate") == 1);
+  CHECK(fake->count("cuMemHostAlloc") == 1);
+  fake->failures.clear();
+  HostStaging& staging = host_staging(0);
+  const auto lock = staging.begin();
+  CHECK(staging.reserve(1) != nullptr);
+  CHECK(fake->count("cuStreamCreate") == 1);
+  CHECK(fake->count("cuMemHostAlloc") == fake->count("cuEventCreate") - 2);
+}
+
 TEST_CASE("staging: device memory is reused, pieces become one") {
   FakeDriver fake;
   HostStaging& staging = host_staging(1);

@@ -10,10 +10,10 @@ import kiln
 import pytest
 import torch
 from grid import arch
-from kiln import variants
+from kiln import jit, variants
 from plan_case import check_planned
-from storage import DEVICE
-from varlen_case import VarlenCase
+from storage import DEVICE, randn
+from varlen_case import VarlenCase, integers
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -176,6 +176,28 @@ def test_prewarming_knows_the_kernels(case):
     known = [kernel["spec"] for kernel in kiln.prewarm(spec, arch(), check=True)["kernels"]]
     for launch in case.explain()["launches"]:
         assert launch["spec"] in known
+
+
+def test_new_keys_are_copied_when_they_are_in_the_cache():
+    old, new = 170, 260
+    q = randn([1, new, 64, 64], torch.bfloat16, 1)
+    k, v = randn([2, 1, new, 1, 64], torch.bfloat16, 2)
+    rows = randn([2, old + new, 1, 1, 64], torch.bfloat16, 3)
+    table = torch.full([1, BOUND], -77777777, dtype=torch.int32, device=DEVICE)
+    table[0, : old + new] = torch.randperm(old + new, device=DEVICE)
+
+    def attend(caches, length, **fresh):
+        call = dict(cache_seqlens=integers([length]), block_table=table, causal=True, **fresh)
+        explained = kiln.explain("flash_attention_with_kvcache", q, *caches, **call)
+        names = [one["spec"]["op"] for one in explained["launches"]]
+        return jit.flash_attention_with_kvcache(q, *caches, **call), names
+
+    out, names = attend(rows.clone(), old, k_new=k, v_new=v)
+    assert names == ["append_kv", "copy_keys", "flash_attention"]
+    appended = rows.clone()
+    appended[:, table[0, old : old + new].long(), 0] = torch.stack([k[0], v[0]])
+    expected, names = attend(appended, old + new)
+    assert names == ["copy_keys", "flash_attention"] and torch.equal(out, expected)
 
 
 def test_nan_of_a_used_key_is_seen():

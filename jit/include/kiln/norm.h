@@ -41,7 +41,7 @@ struct NormOptions {
 // or added, weight_offset neither. out and residual_out may be the same memory as x or residual,
 // with the same dtype and strides. Any other overlap is refused if it is certain.
 //
-// Up to 16384 columns, a row gives the same bits in every batch.
+// Up to 16384 columns (8192 in f32), a row gives the same bits in every batch.
 void rms_norm(const TensorView& x, const TensorView& weight, const TensorView& out,
               const NormOptions& options = {}, void* stream = nullptr);
 void layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,

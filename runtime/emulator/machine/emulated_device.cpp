@@ -191,7 +191,6 @@ class EmulatedDevice final : public Device {
     info_.compute_minor = limits.minor;
     info_.sm_count = limits.sm_count;
     info_.shared_bytes_per_block = limits.shared_per_block;
-    info_.shared_bytes_per_sm = limits.shared_per_sm;
   }
 
   const DeviceInfo& info() const override { return info_; }
