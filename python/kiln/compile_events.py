@@ -38,9 +38,10 @@ def on_compile(callback: Callable[[dict[str, Any]], object]) -> CompileListener:
     why      "not in the cache", "prewarm", "inspect", ...
     seconds  that compiling took, 0.0 if nothing was compiled
 
-    The callback runs on the thread that missed the kernel, when all locks are free: it may call
-    Kiln. What it raises is logged and changes nothing else. Several threads may call it at a time.
-    Raises TypeError for a callback that cannot be called.
+    The callback runs on the thread that missed the kernel: it may call Kiln. But inside a call
+    whose NumPy arrays are copied to a GPU, it may not compute further NumPy arrays there, which
+    raises kiln.Error. What it raises is logged and changes nothing else. Several threads may call
+    it at a time. Raises TypeError for a callback that cannot be called.
 
         >>> import kiln, numpy
         >>> from kiln import jit

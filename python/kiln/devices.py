@@ -57,18 +57,21 @@ class device:
         if options:
             choice += ("," if ":" in choice else ":") + ",".join(options)
         self._choice = choice
-        self._previous = _core.set_device(choice)
-        self._is_over = False
+        # One object may serve several blocks, also one inside the other. Each has the device before
+        # it here; the first is that of the call, which the first block takes over.
+        self._previous = [_core.set_device(choice)]
+        self._is_entered = False
 
     def __enter__(self) -> device:
-        if self._is_over:  # one object may serve several blocks
-            self._previous = _core.set_device(self._choice)
-            self._is_over = False
+        if self._is_entered:
+            self._previous.append(_core.set_device(self._choice))
+        self._is_entered = True
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _core.set_device(self._previous)
-        self._is_over = True
+        _core.set_device(self._previous.pop())
 
     def __repr__(self) -> str:
-        return f"<kiln.device, before it {self._previous!r}>"
+        if not self._previous:
+            return "<kiln.device, not in use>"
+        return f"<kiln.device, before it {self._previous[-1]!r}>"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 import pathlib
 import struct
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any, SupportsIndex, Union
 
 from . import _core
 
@@ -111,6 +112,10 @@ def emulate(
     if schedule not in ("late", "eager"):
         raise ValueError(f"emulate: schedule must be 'late' or 'eager', got {schedule!r}")
     shapes = _shape("grid", grid), _shape("block", block), _shape("cluster", cluster)
+    if not isinstance(shared_bytes, SupportsIndex) or not 0 <= operator.index(shared_bytes) < 2**32:
+        raise ValueError(
+            f"emulate: shared_bytes must be 0 or more and below 2^32, got {shared_bytes!r}"
+        )
     options = f"{schedule},seed={seed:d},checks={'on' if checks else 'off'},steps={step_limit:d}"
     _core.run_ptx(
         text,

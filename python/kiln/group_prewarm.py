@@ -42,14 +42,18 @@ def prewarm_group(group: Any, prewarm: Callable[[], dict[str, Any]]) -> dict[str
 def _share(link: _Link, report: dict[str, Any], bundled: bytes) -> None:
     """Brings the bundle into this rank's cache, and compares what all ranks then have."""
     problem, digest = "", bytes(_DIGEST_BYTES)
+    interruption: BaseException | None = None
     try:
         if link.rank != 0:
             bundle.store(bundle.unpack(bundled, "the bundle of the first rank"), replace=True)
         digest = _digest(_keys(report))
-    except Exception as error:
+    except BaseException as error:  # Ctrl-C, too: the others are waiting
         problem = f"{type(error).__name__}: {error}"
+        interruption = None if isinstance(error, Exception) else error
     problems = [text.decode() for text in link.gather(problem.encode())]
     digests = link.gather(digest)
+    if interruption is not None:
+        raise interruption
     failed = [f"rank {rank}: {text}" for rank, text in enumerate(problems) if text]
     if failed:
         raise _core.Error(

@@ -157,6 +157,7 @@ bool bool_argument(PyObject* object, bool otherwise, Subject subject) {
   if (object == Py_True) return true;
   if (object == Py_False) return false;
   if (is_numpy_bool(object)) return PyObject_IsTrue(object) == 1;
+  check_symbolic(object, subject);
   throw_type(subject, "must be True or False, got " + repr_of(object));
 }
 

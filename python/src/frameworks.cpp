@@ -101,13 +101,17 @@ Framework find_framework(PyObject* object, Subject subject) {
     const bool is_plain = PyList_Check(object) || PyTuple_Check(object) || PyLong_Check(object) ||
                           PyFloat_Check(object);
     throw_type(subject,
-               "must be a tensor on a CUDA device (PyTorch, CuPy, or any object with __dlpack__ or "
-               "__cuda_array_interface__) or a NumPy array for the emulated one, got " +
+               "must be a tensor (PyTorch, CuPy, or any object with __dlpack__ or "
+               "__cuda_array_interface__) or a NumPy array, got " +
                    type_name(object) +
                    (is_plain ? "; make a tensor of it where the others are" : ""));
   }
   return framework;
 }
+
+// A function of Python's that is never let go of. What holds it is filled at first need and not by
+// an initialiser: a thread that waits for one with the GIL keeps it from ending.
+PyObject* kept(py::object function) { return function.release().ptr(); }
 
 }  // namespace
 
@@ -127,10 +131,10 @@ std::string type_name(PyObject* object) {
 }
 
 void check_dispatch_modes(Subject subject) {
-  static PyObject* const count =
-      py::object(py::module_::import("torch").attr("_C").attr("_len_torch_dispatch_stack"))
-          .release()
-          .ptr();
+  static constinit PyObject* count = nullptr;
+  if (count == nullptr) {
+    count = kept(py::module_::import("torch").attr("_C").attr("_len_torch_dispatch_stack"));
+  }
   if (PyLong_AsLong(take(PyObject_CallNoArgs(count)).ptr()) == 0) [[likely]]
     return;
   throw TracedTensorError(std::string(subject.op) + ": " + subject.argument +
@@ -151,14 +155,14 @@ void check_transforms() {
 
 void check_symbolic(PyObject* number, Subject subject) {
   const std::string type = type_name(number);
-  if (type != "torch.SymInt" && type != "torch.SymFloat") return;
+  if (type != "torch.SymInt" && type != "torch.SymFloat" && type != "torch.SymBool") return;
   throw TracedTensorError(std::string(subject.op) + ": " + subject.argument +
                           " is a symbolic number, which only an operator takes");
 }
 
 bool grad_is_enabled() {
-  static PyObject* const ask =
-      py::object(py::module_::import("torch").attr("is_grad_enabled")).release().ptr();
+  static constinit PyObject* ask = nullptr;
+  if (ask == nullptr) ask = kept(py::module_::import("torch").attr("is_grad_enabled"));
   return take(PyObject_CallNoArgs(ask)).ptr() == Py_True;
 }
 

@@ -8,8 +8,8 @@
 namespace kiln::python {
 
 // `Class.__new__(Class)` makes an instance without its C++ object, for which pybind11 would hand
-// out memory that was never initialised. Throws TypeError for such an instance. `name` is of the
-// class.
+// out memory that was never initialised. Throws TypeError for such an instance. `name` is the
+// class's name, for the message.
 template <class Object>
 Object& object_of(pybind11::handle instance, const char* name) {
   auto* const self = reinterpret_cast<pybind11::detail::instance*>(instance.ptr());

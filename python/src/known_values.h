@@ -16,9 +16,9 @@ namespace kiln::python {
 
 namespace py = pybind11;
 
-// Others are compared with the object by identity. It must be alive, or another one might have
-// its address: numbers and the like are kept, and what must not be kept alive is referred to
-// weakly.
+// An object that a later call's is compared with by identity. It must be alive for that, or another
+// object might have its address. Numbers and the like are therefore kept; what must not be kept
+// alive is held by a weak reference.
 class KnownObject {
  public:
   KnownObject() = default;  // no object

@@ -1,5 +1,6 @@
 // The entry of the module kiln._core. The one that pybind11 writes begins by taking the GIL of the
-// main interpreter, which hangs in every other interpreter, so this one looks where it is first.
+// main interpreter, which hangs in every other interpreter, so this entry first checks which
+// interpreter it runs in.
 #include <pybind11/pybind11.h>
 
 extern "C" PyObject* init_by_pybind11();  // in module.cpp

@@ -23,6 +23,10 @@ void check_out_dtype(const char* op, DType asked, const TensorView& out, bool ma
   if ((is_input_alone(asked) || asked == DType::i8) && !may_quantize) {
     throw_type(subject, std::string("must be float16, bfloat16 or float32, got ") + name(asked));
   }
+  check_same_dtype(subject, asked, out);
+}
+
+void check_same_dtype(Subject subject, DType asked, const TensorView& out) {
   if (!out.given() || asked == DType::none || asked == out.dtype) return;
   throw_type(subject, std::string("is ") + name(asked) + " but out is " + name(out.dtype) +
                           "; give one of the two");

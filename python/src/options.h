@@ -21,6 +21,9 @@ DType output_dtype(DType input, DType asked);
 // What out_dtype may be, and beside an out. `may_quantize`: the operation has outputs of 8 bits.
 void check_out_dtype(const char* op, DType asked, const TensorView& out, bool may_quantize = false);
 
+// Throws TypeError where an out of another dtype is given beside the one that `subject` asks for.
+void check_same_dtype(Subject subject, DType asked, const TensorView& out);
+
 // By one of its names.
 DType named_dtype(std::string_view name, Subject subject);
 [[noreturn]] void refuse_dtype(Subject subject, const std::string& given);

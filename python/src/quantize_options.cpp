@@ -36,9 +36,7 @@ void check_quantized_dtype(DType asked, const TensorView& out) {
     throw_type(subject, std::string("must be float8_e4m3fn or float8_e5m2, got ") + name(asked) +
                             "; for int8 give an out of that dtype");
   }
-  if (!out.given() || asked == DType::none || asked == out.dtype) return;
-  throw_type(subject, std::string("is ") + name(asked) + " but out is " + name(out.dtype) +
-                          "; give one of the two");
+  check_same_dtype(subject, asked, out);
 }
 
 TensorView swapped(const TensorView& view) {

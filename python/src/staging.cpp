@@ -2,6 +2,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+
 #include "jit/op/arguments.h"
 #include "jit/op/device_errors.h"
 #include "kiln/error.h"
@@ -9,6 +11,10 @@
 
 namespace kiln::python {
 namespace {
+
+// Whether this thread is inside a call with staged arrays, which runs Python code of others: a
+// listener of kiln.on_compile, say.
+thread_local bool t_stages = false;
 
 // Runs `call` without the GIL, which is let go before any lock is taken.
 template <class Call>
@@ -31,12 +37,21 @@ std::size_t bytes_of_elements(const TensorView& view) {
   return static_cast<std::size_t>(bytes);
 }
 
-StagedArrays::StagedArrays(int ordinal) {
+StagedArrays::StagedArrays(const char* op, int ordinal) {
+  if (t_stages) {
+    throw Error(std::string(op) +
+                ": is called with NumPy arrays from inside another call with NumPy arrays, which "
+                "holds the memory that they are copied through; pass tensors on the GPU, or call "
+                "it once the other call has returned");
+  }
   unlocked([&] {
     staging_ = &runtime::host_staging(ordinal);
     lock_ = staging_->begin();
   });
+  t_stages = true;
 }
+
+StagedArrays::~StagedArrays() { t_stages = false; }
 
 void StagedArrays::add_input(TensorView& view) {
   const runtime::MemorySpan span = CallArguments::span_of(view, false);
@@ -63,7 +78,10 @@ void* StagedArrays::reserve(std::size_t bytes) {
 }
 
 void StagedArrays::upload() {
-  unlocked([&] { staging_->upload(inputs_); });
+  unlocked([&] {
+    staging_->upload(inputs_);
+    if (!outputs_.empty()) staging_->upload(outputs_);
+  });
 }
 
 void synchronize(int ordinal, void* stream) {

@@ -13,7 +13,11 @@ namespace kiln::python {
 // device take turns. Every function lets go of the GIL where it waits. Throws CudaError.
 class StagedArrays {
  public:
-  explicit StagedArrays(int ordinal);
+  // Throws Error on a thread that is inside another such call, as it would wait for itself.
+  StagedArrays(const char* op, int ordinal);
+  ~StagedArrays();
+  StagedArrays(const StagedArrays&) = delete;
+  StagedArrays& operator=(const StagedArrays&) = delete;
 
   // Gives a view of host memory its place on the device. An input's whole span is copied, from its
   // first element to its last; an output must be contiguous.
@@ -21,6 +25,8 @@ class StagedArrays {
   void add_output(TensorView& view);
   void* reserve(std::size_t bytes);
 
+  // Copies what was added before. Outputs are copied too: download() brings all of an output back,
+  // and a kernel may leave some of its rows as the caller made them.
   void upload();
   void download();
   void* stream() const { return staging_->stream(); }

@@ -16,6 +16,10 @@ namespace {
 // What arrays that are only shown pretend: as good a place as staging gives.
 constexpr std::uintptr_t kPlaceAlignment = 256;
 
+// The exchange gives no error for a tensor that torch.func.functionalize wraps, but its offset into
+// a memory at address 0. Few tensors lie below this, so these are asked.
+constexpr std::uintptr_t kLowAddress = std::uintptr_t{1} << 32;
+
 bool is_c_contiguous(const TensorView& view) {
   std::int64_t stride = 1;
   for (int i = view.rank - 1; i >= 0; --i) {
@@ -50,6 +54,18 @@ void read_by_export(Framework& framework) {
   framework.transport = framework.is_torch ? Transport::torch : Transport::dlpack;
 }
 
+[[noreturn]] void refuse_wrapped(Subject subject) {
+  throw TracedTensorError(std::string(subject.op) + ": " + subject.argument +
+                          " is a tensor that torch.func wraps");
+}
+
+// Throws TracedTensorError for a tensor that torch.func.functionalize wraps.
+void check_functional(const TensorArgument& argument, Subject subject) {
+  if (!argument.framework.is_torch) return;
+  const py::object is_functional = py::module_::import("torch").attr("_is_functional_tensor");
+  if (is_functional(py::handle(argument.object)).cast<bool>()) refuse_wrapped(subject);
+}
+
 // Why a tensor has no memory, and what to give instead where its framework's own words would not
 // help. Throws TracedTensorError for one that torch.func wraps, as vmap and jvp do.
 std::string without_memory(const TensorArgument& argument, Subject subject) {
@@ -63,8 +79,7 @@ std::string without_memory(const TensorArgument& argument, Subject subject) {
       py::module_::import("torch._C._functorch")
           .attr("is_functorch_wrapped_tensor")(py::handle(argument.object))
           .cast<bool>()) {
-    throw TracedTensorError(std::string(subject.op) + ": " + subject.argument +
-                            " is a tensor that torch.func wraps");
+    refuse_wrapped(subject);
   }
   if (is("is_nested")) return kNestedTensor;
   if (is("is_sparse") || is("is_sparse_csr")) {
@@ -128,7 +143,7 @@ TensorIntake::~TensorIntake() {
 }
 
 void TensorIntake::place_arrays(std::span<TensorArgument> arguments) {
-  if (place_.host_arrays() == HostArrays::copied) staged_.emplace(place_.ordinal());
+  if (place_.host_arrays() == HostArrays::copied) staged_.emplace(op_, place_.ordinal());
   for (TensorArgument& argument : arguments) {
     if (!argument.given()) continue;
     if (!staged_) {
@@ -231,11 +246,13 @@ void TensorIntake::read_one(TensorArgument& argument) {
 }
 
 void TensorIntake::read_exchange(TensorArgument& argument) {
+  const Subject subject{op_, argument.name};
   DlTensor tensor;
   if (argument.framework.api->tensor_from_object(argument.object, &tensor) != 0) {
-    const Subject subject{op_, argument.name};
     throw_type(subject, without_memory(argument, subject));
   }
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) < kLowAddress) [[unlikely]]
+    check_functional(argument, subject);
   place_.set_view(placed(argument), tensor, argument.view);
 }
 

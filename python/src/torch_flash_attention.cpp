@@ -1,8 +1,7 @@
 // The C++ kernel of torch.ops.kiln.flash_attention, flash_attention_lse and flash_attention_out.
-#include <utility>
+#include "generated/torch_flash_attention.h"
 
 #include "attention_options.h"
-#include "generated/torch_flash_attention.h"
 #include "torch_arguments.h"
 #include "torch_kernels.h"
 
@@ -37,20 +36,12 @@ void compute_flash_attention(TorchSlot* stack, std::size_t new_results) {
   const TensorView& q = tensors.q().view;
   const TensorView& k = tensors.k().view;
   const TensorView& v = tensors.v().view;
-  TensorView& out = tensors.out().view;
-  TensorView& lse = tensors.lse().view;
-  TorchTensor new_out, new_lse;
-  if (new_results >= 1) {
-    out = flash_attention_output(q, v);
-    new_out = intake.allocate(out);
-  }
-  if (new_results >= 2) {
-    lse = lse_of(q, options.layout);
-    new_lse = intake.allocate(lse);
-  }
-  flash_attention(q, k, v, out, lse, options, intake.stream());
-  if (new_out) stack[0] = slot_of(std::move(new_out));
-  if (new_lse) stack[1] = slot_of(std::move(new_lse));
+  compute_results(
+      tensors, intake, stack, new_results, [&] { return flash_attention_output(q, v); },
+      [&] { return lse_of(q, options.layout); },
+      [&] {
+        flash_attention(q, k, v, tensors.out().view, tensors.lse().view, options, intake.stream());
+      });
 }
 
 }  // namespace kiln::python

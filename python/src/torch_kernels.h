@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <utility>
 
 #include "torch_abi.h"
+#include "torch_tensors.h"
 
 namespace kiln::python {
 
@@ -24,6 +26,24 @@ std::span<const TorchOperator> torch_operators();
 // A result as it is left on the stack.
 inline TorchSlot slot_of(TorchTensor tensor) {
   return reinterpret_cast<TorchSlot>(tensor.release());
+}
+
+// Runs a call whose results are new tensors, left on the stack, or were given.
+template <class Tensors, class Out, class Lse, class Run>
+void compute_results(Tensors& tensors, TorchIntake& intake, TorchSlot* stack,
+                     std::size_t new_results, Out&& out_shape, Lse&& lse_shape, Run&& run) {
+  TorchTensor new_out, new_lse;
+  if (new_results >= 1) {
+    tensors.out().view = out_shape();
+    new_out = intake.allocate(tensors.out().view);
+  }
+  if (new_results >= 2) {
+    tensors.lse().view = lse_shape();
+    new_lse = intake.allocate(tensors.lse().view);
+  }
+  run();
+  if (new_out) stack[0] = slot_of(std::move(new_out));
+  if (new_lse) stack[1] = slot_of(std::move(new_lse));
 }
 
 // Throws what PyTorch turns into the Python error that the C entry raises for `error`, which is the

@@ -1,7 +1,6 @@
 // The C++ kernel of torch.ops.kiln.merge_states, merge_states_lse and merge_states_out.
-#include <utility>
-
 #include "generated/torch_merge_states.h"
+
 #include "kiln/merge_states.h"
 #include "merge_states_options.h"
 #include "torch_arguments.h"
@@ -18,20 +17,14 @@ void compute_merge_states(TorchSlot* stack, std::size_t new_results) {
   auto tensors = given.tensors();
   intake.read(tensors.all);
   options.sinks = tensors.sinks().view;
-  TensorView& out = tensors.out().view;
-  TensorView& lse = tensors.lse().view;
-  TorchTensor new_out, new_lse;
-  if (new_results >= 1) {
-    out = merge_states_output(tensors.outs().view);
-    new_out = intake.allocate(out);
-  }
-  if (new_results >= 2) {
-    lse = merge_states_lse(tensors.lses().view);
-    new_lse = intake.allocate(lse);
-  }
-  merge_states(tensors.outs().view, tensors.lses().view, out, lse, options, intake.stream());
-  if (new_out) stack[0] = slot_of(std::move(new_out));
-  if (new_lse) stack[1] = slot_of(std::move(new_lse));
+  const TensorView& outs = tensors.outs().view;
+  const TensorView& lses = tensors.lses().view;
+  compute_results(
+      tensors, intake, stack, new_results, [&] { return merge_states_output(outs); },
+      [&] { return merge_states_lse(lses); },
+      [&] {
+        merge_states(outs, lses, tensors.out().view, tensors.lse().view, options, intake.stream());
+      });
 }
 
 }  // namespace kiln::python

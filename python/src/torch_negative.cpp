@@ -41,8 +41,32 @@ std::ptrdiff_t offset_of_tensor(const py::object& tensor) {
   return 0;
 }
 
+// While it lives, modes of PyTorch's see none of this thread's operators.
+class WithoutModes {
+ public:
+  explicit WithoutModes(const py::module_& torch)
+      : guard_(torch.attr("_C").attr("_DisableTorchDispatch")()) {
+    guard_.attr("__enter__")();
+  }
+  ~WithoutModes() {
+    const py::error_scope error;  // is set again
+    try {
+      guard_.attr("__exit__")(py::none(), py::none(), py::none());
+    } catch (py::error_already_set& failure) {
+      failure.discard_as_unraisable("torch._C._DisableTorchDispatch");
+    }
+  }
+  WithoutModes(const WithoutModes&) = delete;
+  WithoutModes& operator=(const WithoutModes&) = delete;
+
+ private:
+  py::object guard_;
+};
+
+// Its tensors are no part of what the caller computes: make_fx would record them in its graph.
 QuickTest find_quick_test() {
   const py::module_ torch = py::module_::import("torch");
+  const WithoutModes without_modes(torch);
   const py::object plain = torch.attr("empty")(1, py::arg("device") = "cpu");
   const py::object negative = torch.attr("_neg_view")(plain);
   QuickTest quick{find_torch_is_negative(), offset_of_tensor(plain)};
@@ -56,8 +80,13 @@ QuickTest find_quick_test() {
 }  // namespace
 
 IsNegative* find_negative_test() {
-  g_quick = find_quick_test();
-  return g_quick.is_negative != nullptr ? &is_negative_by_layout : &is_negative_by_name;
+  // Not found by an initialiser: a thread that waits for one with the GIL keeps it from ending.
+  static constinit IsNegative* found = nullptr;
+  if (found == nullptr) {
+    g_quick = find_quick_test();
+    found = g_quick.is_negative != nullptr ? &is_negative_by_layout : &is_negative_by_name;
+  }
+  return found;
 }
 
 }  // namespace kiln::python

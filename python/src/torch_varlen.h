@@ -2,9 +2,6 @@
 // have in common.
 #pragma once
 
-#include <cstddef>
-#include <utility>
-
 #include "attention_options.h"
 #include "options.h"
 #include "torch_arguments.h"
@@ -36,24 +33,6 @@ void set_options(const Arguments& given, const Tensors& tensors, TorchIntake& in
   attention.sinks = tensors.sinks().view;
   attention.alibi_slopes = tensors.alibi_slopes().view;
   attention.workspace = intake.workspace();
-}
-
-// Runs a call whose results are new tensors, left on the stack, or were given.
-template <class Tensors, class Out, class Lse, class Run>
-void compute_results(Tensors& tensors, TorchIntake& intake, TorchSlot* stack,
-                     std::size_t new_results, Out&& out_shape, Lse&& lse_shape, Run&& run) {
-  TorchTensor new_out, new_lse;
-  if (new_results >= 1) {
-    tensors.out().view = out_shape();
-    new_out = intake.allocate(tensors.out().view);
-  }
-  if (new_results >= 2) {
-    tensors.lse().view = lse_shape();
-    new_lse = intake.allocate(tensors.lse().view);
-  }
-  run();
-  if (new_out) stack[0] = slot_of(std::move(new_out));
-  if (new_lse) stack[1] = slot_of(std::move(new_lse));
 }
 
 }  // namespace kiln::python

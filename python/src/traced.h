@@ -8,7 +8,8 @@
 
 namespace kiln::python {
 
-// What stands for the operation where PyTorch traces, of the same arguments; a new reference.
+// Calls the Python function that replaces the operation while PyTorch traces, with the same
+// arguments. Returns a new reference.
 inline PyObject* call_operator(const char* op, PyObject* const* args, Py_ssize_t count,
                                PyObject* keywords) {
   const std::string module = std::string("kiln.operators._traced.") + op;

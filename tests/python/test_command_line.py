@@ -1,6 +1,7 @@
 """The command `kiln`: exit codes, --json, what it prints where."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -190,6 +191,19 @@ def test_other_errors_of_files_are_the_environments(monkeypatch, capsys):
     monkeypatch.setattr(cli.doctor, "run", run)
     assert cli.main(["doctor"]) == ENVIRONMENT
     assert "'x' cannot be used: Too many open files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [OK, CHECK_FAILED])
+def test_a_reader_that_ends_early_does_not_change_the_code(monkeypatch, code):
+    from kiln import cli
+
+    class Pipe(io.StringIO):
+        def flush(self):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(cli.doctor, "run", lambda options: code)
+    monkeypatch.setattr(sys, "stdout", Pipe())
+    assert cli.main(["doctor"]) == code
 
 
 def test_a_failing_compile(kiln_command, tmp_path):

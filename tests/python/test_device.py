@@ -153,6 +153,20 @@ def test_one_device_object_serves_several_blocks():
         assert kiln._core.device() == before
 
 
+def test_one_device_object_serves_a_block_inside_its_own():
+    before = kiln._core.device()
+    with kiln.device("emulator:sm_90a"):
+        around = kiln._core.device()
+        chosen = kiln.device("emulator:sm_80")
+        with chosen:
+            inside = kiln._core.device()
+            with kiln.device("emulator"), chosen:
+                assert kiln._core.device() == inside
+            assert kiln._core.device() == inside
+        assert kiln._core.device() == around
+    assert kiln._core.device() == before
+
+
 def test_each_thread_has_its_own_device():
     seen = []
     with kiln.device("emulator:sm_80"):

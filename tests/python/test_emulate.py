@@ -145,6 +145,14 @@ def test_options_are_checked(options, text):
         scale(iota(64), iota(64), **options)
 
 
+@pytest.mark.parametrize("size", [-1, 1 << 32, 1.5, None])
+def test_shared_bytes_are_checked(size):
+    with pytest.raises(ValueError) as raised:
+        scale(iota(64), iota(64), shared_bytes=size)
+    text = f"emulate: shared_bytes must be 0 or more and below 2^32, got {size}"
+    check(raised.value, ValueError, text)
+
+
 def test_a_fault_says_where():
     out = np.zeros(60, np.uint32)
     with pytest.raises(kiln.EmulatorError, match="out-of-bounds access") as error:

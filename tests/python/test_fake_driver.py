@@ -66,7 +66,8 @@ try:
 except kiln.CudaError as error:
     print(json.dumps([str(error), error.call, error.name, error.message]))
 """
-# NumPy arrays, which the fake driver's device gets and does nothing with: its memory is zeros.
+# NumPy arrays, which the fake driver's device gets and does nothing with: its memory is zeros at
+# first, and results of the caller's keep what they hold.
 ARRAYS = """
 import json, sys
 import kiln, numpy
@@ -78,9 +79,20 @@ report = {}
 out, lse = jit.flash_attention(q, wide[..., 64:128], wide[..., ::3][..., :64], return_lse=True)
 report["new"] = [out.shape, str(out.dtype), str(lse.dtype), bool((out == 0).all())]
 given = numpy.ones_like(q)
-report["is_out"] = jit.flash_attention(q, q, q, out=given) is given and bool((given == 0).all())
+report["is_out"] = jit.flash_attention(q, q, q, out=given) is given and bool((given == 1).all())
 report["mask"] = jit.scaled_dot_product_attention(q, q, q, numpy.ones((4, 4), bool)).shape
 report["device"] = kiln.explain("flash_attention", q, q, q)["device"]
+
+
+def listen(event):
+    try:
+        jit.flash_attention(q, q, q)
+    except kiln.Error as error:
+        report["inner"] = str(error)
+
+
+with kiln.on_compile(listen):
+    jit.rms_norm(q, None)
 errors = []
 for call in (
     lambda: jit.flash_attention(q, q, q, out=numpy.ones((2, 48, 4, 128), q.dtype)[..., ::2]),
@@ -158,6 +170,11 @@ def test_numpy_arrays_go_to_the_gpu_and_back(run_script):
     assert report["is_out"]
     assert report["mask"] == [2, 48, 4, 64]
     assert report["device"] == "Fake GPU"
+    assert report["inner"] == (
+        "flash_attention: is called with NumPy arrays from inside another call with NumPy arrays, "
+        "which holds the memory that they are copied through; pass tensors on the GPU, or call it "
+        "once the other call has returned"
+    )
     assert report["errors"] == [
         f"ValueError: {op}: out must be C-contiguous where a GPU computes NumPy arrays; pass such "
         "an array, or none and copy the result"

@@ -72,6 +72,10 @@ CALLS = [
     (scored(lambda s, q, kv: s & 1), TypeError, "calls bitwise_and() with what is not supported: "),
     (scored(lambda s, q, kv: s + "1"), TypeError, "score_mod computes with '1'; a number or a ten"),
     (scored(lambda s, q, kv: s.double()), TypeError, "score_mod converts to torch.float64; use fl"),
+    (scored(lambda s, q, kv: s + kv * torch.tensor(2, dtype=torch.int16)), TypeError,
+     "score_mod converts to torch.int16; use float32, int32, int64 or bool"),
+    (scored(lambda s, q, kv: s + q.new_full((), 2, dtype=torch.int8)), TypeError,
+     "score_mod converts to torch.int8; use fl"),
     (scored(lambda s, q, kv: s + TABLE.double()[q, 0]), TypeError, "reads a tensor of torch.float"),
     (scored(lambda s, q, kv: s + (q < 2**40)), TypeError, "uses the whole number 1099511627776, w"),
     (scored(lambda s, q, kv: s.new_full((2,), 1)), TypeError, "makes a tensor of shape [2]; only "),
@@ -120,7 +124,8 @@ def test_warnings_come_once():
         call(**options)
     assert out.shape == Q.shape and lse.shape == Q.shape[:3]
     assert [warning.category for warning in caught] == [FutureWarning, UserWarning]
-    assert all(warning.filename == __file__ for warning in caught)
+    line = call.__code__.co_firstlineno + 1
+    assert all((warning.filename, warning.lineno) == (__file__, line) for warning in caught)
 
 
 def traced(score_mod=None, mask_mod=None):
@@ -135,6 +140,16 @@ def test_a_mask_is_a_plain_expression():
     assert text == "((((row - kv) < p0) & (kv <= row)) & (((kv / 3) % 2) == 0))"
     found, _ = traced(lambda s, b, h, q, kv: torch.where(q >= kv, s, -float("inf")))
     assert (found.logits, expression(found.mask)) == (None, "(row >= kv)")
+
+
+def test_scalars_of_float64_are_float32():
+    wide = torch.float64
+    for made in (
+        lambda s, b, h, q, kv: s + torch.tensor(2, dtype=wide) * kv,
+        lambda s, b, h, q, kv: s + q.new_full((), 2, dtype=wide) * kv,
+        lambda s, b, h, q, kv: s + s.new_zeros((), dtype=wide) + 2.0 * kv,
+    ):
+        assert "static_cast<float>(kv)" in expression(traced(made)[0].logits)
 
 
 def test_what_a_trace_may_be_kept_for():

@@ -35,7 +35,7 @@ def ask(name, problems, group=world, **options):
     kiln.reset_stats()
     try:
         came = kiln.prewarm(problems, "sm_80", group=group, **options)
-    except Exception as error:
+    except BaseException as error:
         came = [type(error).__name__, str(error)]
     print(json.dumps({"name": name, "came": came, "compiles": kiln.stats()["compiles"]}))
 
@@ -65,6 +65,11 @@ if rank == ranks - 1:
         raise kiln.Error("the disk is full")
     kept, bundle.store = bundle.store, fail
 ask("a rank that cannot store", epilogue(5))
+if rank == ranks - 1:
+    def interrupt(*values, **options):
+        raise KeyboardInterrupt
+    bundle.store = interrupt
+ask("a rank that is interrupted", epilogue(8))
 if rank == ranks - 1:
     bundle.store = lambda *values, **options: None
     group_prewarm._digest, digest = lambda keys: bytes(32), group_prewarm._digest
@@ -147,6 +152,13 @@ def test_a_rank_that_cannot_store_is_named_on_all(ranks):
             f"kernels: rank {len(ranks) - 1}: Error: the disk is full"
         )
         check(kiln.Error(text), kiln.Error, "not every rank of the group could import the kernels")
+
+
+def test_a_rank_that_is_interrupted_makes_none_wait(ranks):
+    *others, last = [rank["a rank that is interrupted"]["came"] for rank in ranks]
+    assert last[0] == "KeyboardInterrupt"
+    for kind, text in others:
+        assert kind == "Error" and f"rank {len(ranks) - 1}: KeyboardInterrupt" in text
 
 
 def test_a_rank_that_differs_is_named_on_all(ranks):

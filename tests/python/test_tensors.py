@@ -102,7 +102,7 @@ def test_several_devices():
 
 
 def test_no_tensor_at_all():
-    refuses(TypeError, "q must be a tensor on a CUDA device", [1, 2])
+    refuses(TypeError, "q must be a tensor (PyTorch, CuPy, or any object", [1, 2])
     refuses(TypeError, "got int", None, 3)
 
 

@@ -1,6 +1,7 @@
 """A call that is refused is refused with the same words where PyTorch traces it: with fake tensors
 and under torch.compile."""
 
+import numpy as np
 import pytest
 import torch
 from kiln import jit
@@ -121,6 +122,33 @@ def test_shapes(tensors, call):
         fake = [mode.from_tensor(x) for x in tensors]
         assert refused(call, *fake) == (kind, message)
     assert_compiled_says(message, call, *tensors)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["f32", "float", "torch.bf16", "half", torch.float32, np.float32, np.dtype("float16"), float],
+    ids=str,
+)
+def test_dtypes_and_their_names(dtype):
+    eager = jit.gemm(A, A, out_dtype=dtype)
+    with FakeTensorMode() as mode:
+        a = mode.from_tensor(A)
+        assert jit.gemm(a, a, out_dtype=dtype).dtype == eager.dtype
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "torch.float8_e4m3fn", torch.float8_e5m2])
+def test_dtypes_of_quantize(dtype):
+    eager, _ = jit.quantize(A, out_dtype=dtype)
+    with FakeTensorMode() as mode:
+        assert jit.quantize(mode.from_tensor(A), out_dtype=dtype)[0].dtype == eager.dtype
+
+
+@pytest.mark.parametrize("dtype", ["float15", "torch.torch.float16", torch.complex64, np.int16, 3])
+def test_what_is_no_dtype(dtype):
+    expected = refused(lambda: jit.gemm(A, A, out_dtype=dtype))
+    with FakeTensorMode() as mode:
+        a = mode.from_tensor(A)
+        assert refused(lambda: jit.gemm(a, a, out_dtype=dtype)) == expected
 
 
 def test_symbols_are_numbers_and_flags():

@@ -1,6 +1,7 @@
 """What the mask function of kiln.integrations.transformers says, beside transformers' own masks. No
 kernel runs here; test_transformers.py computes with these masks."""
 
+import functools
 import os
 import types
 
@@ -98,6 +99,38 @@ def test_steps_of_a_static_cache_keep_their_shapes():
     assert [int(step[0, 0, 0, 1]) for step in steps[::2]] == [4, 10, 16]
 
 
+@pytest.mark.parametrize("padding", ["none", "left"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_that_compute_with_a_mask_have_its_elements(kind, padding):
+    arguments = {
+        "batch_size": 2,
+        "q_length": 9,
+        "kv_length": 9,
+        "mask_function": KINDS[kind],
+        "attention_mask": padding_mask(PADDING[padding], 9),
+        "allow_is_causal_skip": False,
+    }
+    want = theirs.sdpa_mask(**arguments)
+    ours = masks.make_mask(**arguments, allow_is_bidirectional_skip=False)
+    assert ours.dtype == torch.bool and torch.equal(ours, want)
+    if kind == "full":
+        skipped = masks.make_mask(**arguments, allow_is_bidirectional_skip=True)
+        assert skipped is None or masks.is_encoded(skipped)
+
+
+def test_t5gemma2_joins_the_masks_of_its_decoder():
+    """transformers' model concatenates these two along the keys."""
+    config = types.SimpleNamespace(is_causal=True)
+    own = masks.make_mask(
+        1, 4, 4, mask_function=KINDS["causal"], allow_is_causal_skip=False, config=config
+    )
+    crossed = masks.make_mask(
+        1, 4, 6, mask_function=KINDS["full"], allow_is_causal_skip=False,
+        allow_is_bidirectional_skip=False, config=config,
+    )  # fmt: skip
+    assert torch.cat([own, crossed], dim=-1).shape == (1, 1, 4, 10)
+
+
 @pytest.mark.parametrize("base", ["causal", "window"])
 def test_packed_sequences(base):
     ids = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 0, 0, 0, 0, 0]])
@@ -150,3 +183,25 @@ def test_masks_are_traced_without_asking_the_host():
     arguments = {"mask_function": KINDS["window"], "attention_mask": padding}
     assert torch.equal(window, theirs.sdpa_mask(2, 9, 9, **arguments, allow_is_causal_skip=False))
     assert step[0, 0, 0].tolist() == [9, 9]
+
+
+def test_a_decorator_does_not_hide_what_a_paged_cache_takes():
+    def decorated(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    class Older:
+        @decorated
+        def update(self, key_states, value_states, layer_idx, read_index, write_index):
+            pass
+
+    class Newer:
+        @decorated
+        def update(self, key_states, value_states, layer_idx, kwargs):
+            pass
+
+    assert not attention._update_takes_kwargs(Older)
+    assert attention._update_takes_kwargs(Newer)

@@ -1,6 +1,9 @@
 """Calls of kiln.jit inside transforms of torch.func, beside modes that look at PyTorch's operators,
 and with symbolic numbers, on CPU tensors and the emulated device."""
 
+import subprocess
+import sys
+
 import kiln
 import pytest
 import torch
@@ -83,6 +86,30 @@ def test_make_fx_records_calls():
     assert torch.equal(graph(A * 2, B), jit.gemm(A * 2, B))
 
 
+FIRST_CALL = """
+import kiln, torch
+from kiln import jit
+from torch.fx.experimental.proxy_tensor import make_fx
+
+a, b = torch.ones(5, 64).half(), torch.ones(64, 24).half()
+with kiln.device("emulator:sm_90a"):
+    print(make_fx(lambda x, y: jit.gemm(x, y))(a, b).code)
+"""
+
+
+def test_a_graph_of_the_first_call_of_a_process_has_its_operator_alone(environment):
+    """Kiln finds out at the first tensor how PyTorch's negative bit is read."""
+    code = subprocess.check_output([sys.executable, "-c", FIRST_CALL], env=environment, text=True)
+    assert "kiln.gemm" in code
+    assert "aten" not in code
+
+
+@pytest.mark.parametrize("first_row", [0, 1])
+def test_functionalize_calls_the_operator(first_row):
+    call = torch.func.functionalize(lambda x: jit.gemm(x[first_row:], B))
+    assert torch.equal(call(A), jit.gemm(A[first_row:], B))
+
+
 def test_modes_see_operators():
     class Seen(TorchDispatchMode):
         def __init__(self):
@@ -123,6 +150,21 @@ def test_symbolic_numbers_stay_symbols(strict):
         x = randn(1, length, 2, 64)
         for made, wanted in zip(program.module()(x), model(x), strict=True):
             assert torch.equal(made.float(), wanted.float())
+
+
+class CausalIfLong(torch.nn.Module):
+    def forward(self, x):
+        return jit.flash_attention(x, x, x, causal=x.shape[1] > 4)
+
+
+def test_symbolic_flags_reach_the_operator():
+    model = CausalIfLong()
+    lengths = {"x": {1: torch.export.Dim.DYNAMIC}}
+    program = torch.export.export(
+        model, (randn(1, 6, 2, 64),), dynamic_shapes=lengths, strict=False
+    )
+    x = randn(1, 9, 2, 64)
+    assert torch.equal(program.module()(x), model(x))
 
 
 @pytest.mark.parametrize("value", ["n", "c"])

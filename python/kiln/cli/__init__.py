@@ -66,13 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return OK
+    code = OK
     try:
         code = options.run(options)
         sys.stdout.flush()  # a failure here still gets an exit code
         return code
     except BrokenPipeError:  # the reader of the pipe, such as head, has ended
         _silence_stdout()
-        return 0
+        return code
     except OSError as error:
         _silence_stdout()
         return _fail(_told(error), USAGE if error.errno in _PATH_ERRORS else ENVIRONMENT)

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import control, jit
 from .bench_cases import AttentionCase
-from .turns import check_results, take_turns
+from .turns import EPSILON, check_results, take_turns
 
 _PATH = "sm_90a"
 _SEQUENCES = "as sequences"  # of one length: tables do not name the rows of such calls
@@ -26,7 +26,6 @@ _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32)  # the counts of splits that are tried
 # Splits fill multiprocessors that would be idle. So many rounds of thread blocks leave few idle,
 # and more of them only cost memory: each split of a query tile writes a partial result.
 _MOST_ROUNDS = 16
-_EPSILON = {"bfloat16": 2**-7, "float16": 2**-10}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +149,7 @@ def measure(case: AttentionCase, gpu: Any, seconds: float, device: Mapping[str, 
                     "give it more than 64 query rows for each KV head"
                 )
             calls = dict.fromkeys(dict.fromkeys([*tiles, builtin]), call)
-            limit = 2 * _EPSILON[case.dtype]
+            limit = 2 * EPSILON[case.dtype]
             check_results(
                 f"tune attention: {case}",
                 calls,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from typing import Any
 
 from .. import __version__, control
@@ -21,7 +20,7 @@ from .output import (
     print_table,
 )
 from .properties import add_product
-from .sizes import seconds, sizes
+from .sizes import bench_shape, seconds, sizes
 from .terminal import Painted, Progress
 
 _METHOD = """Kiln and PyTorch take turns in one process, and L2 is flushed before each call. The
@@ -116,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
 def _add_attention(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
-        type=_shape,
+        type=bench_shape,
         action="append",
         required=True,
         metavar="BxLxHxD",
@@ -211,13 +210,3 @@ def _ratio(ratio: float) -> Painted:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share * 100:.0f} %"
-
-
-def _shape(text: str) -> tuple[int, int, int, int]:
-    parts = re.split("[x,]", text)
-    numbers = [int(part) if part.isdecimal() and len(part) < 10 else 0 for part in parts]
-    if len(numbers) != 4 or not all(numbers):
-        raise argparse.ArgumentTypeError(
-            f"must be BATCHxLENGTHxHEADSxHEAD_DIM such as 2x4096x32x128, got {text!r}"
-        )
-    return (numbers[0], numbers[1], numbers[2], numbers[3])

@@ -9,14 +9,10 @@ from typing import Any
 
 from .. import Error
 from .bench_cases import Calls
-from .turns import take_turns
+from .turns import EPSILON, take_turns
 
 _PEAKS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "data", "peaks.json")
-_EPSILON = {
-    "bfloat16": 2**-7,
-    "float16": 2**-10,
-    "float32": 2**-10,
-}  # float32 is multiplied as tf32
+_EPSILON = {**EPSILON, "float32": EPSILON["float16"]}  # float32 is multiplied as tf32
 
 
 def peaks_of(device_name: str) -> dict[str, float]:

@@ -9,7 +9,7 @@ from .terminal import paint
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """Returns a line for each item, then notes and problems, then the verdict."""
+    """Prints a line for each item, then notes and problems, then the verdict."""
     for label, text in _facts(report):
         print(f"{label:6}  {text}")
     for note in report["notes"]:

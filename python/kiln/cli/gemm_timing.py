@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import control, jit
-from .turns import check_results, take_turns
+from .turns import EPSILON, check_results, take_turns
 
 Config = dict[str, int]
 
 _TILE = ("block_m", "block_n", "block_k", "stages")
-_EPSILON = {"bfloat16": 2**-7, "float16": 2**-10, "float32": 2**-23}
 # Allowed errors relative to the largest output: sums in another order, and sums of 14 bits.
 _SUM_ERROR, _FAST_SUM_ERROR = 2e-3, 2e-2
 
@@ -132,7 +131,7 @@ def compile_all(properties: Mapping[str, Any], configs: list[Config], arch: str)
 
 def limit_of(kind: Kind) -> Callable[[Any], Any]:
     """How far results of different tiles may be apart, as a function of their elements' sizes."""
-    relative = 2 * _EPSILON[kind.out_dtype]
+    relative = 2 * EPSILON[kind.out_dtype]
     error = _FAST_SUM_ERROR if kind.precision == "fast" else _SUM_ERROR
     return lambda size: relative * size + error * size.max()
 

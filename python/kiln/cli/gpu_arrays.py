@@ -104,9 +104,6 @@ def find_gpu(*dtypes: str, may_be_bare: bool = False) -> TorchGpu | CupyGpu | Dr
     report = control.diagnose()
     if not report["devices"]:
         raise Unavailable(f"no GPU: {report['driver']['problem'] or 'the driver finds none'}")
-    for device in report["devices"]:
-        if "problem" in device:
-            raise Unavailable(f"cuda:{device['ordinal']} cannot be used: {device['problem']}")
     torch_problem = cupy_problem = "is not installed"
     try:
         import torch
@@ -114,6 +111,8 @@ def find_gpu(*dtypes: str, may_be_bare: bool = False) -> TorchGpu | CupyGpu | Dr
         pass
     else:
         if torch.cuda.is_available():
+            started = torch.cuda.is_initialized()  # before that, a broken device is PyTorch's error
+            _refuse_broken(report, torch.cuda.current_device() if started else 0)
             return TorchGpu(torch)
         torch_problem = "finds no CUDA device (a build without CUDA?)"
     try:
@@ -122,8 +121,10 @@ def find_gpu(*dtypes: str, may_be_bare: bool = False) -> TorchGpu | CupyGpu | Dr
         pass
     else:
         if set(dtypes) <= _PLAIN:
+            _refuse_broken(report, cupy.cuda.Device().id)
             return CupyGpu(cupy)
         cupy_problem = f"has no {' or '.join(sorted(set(dtypes) - _PLAIN))}"
+    _refuse_broken(report, 0)
     if may_be_bare and set(dtypes) <= _PLAIN:
         return DriverGpu()
     raise Unavailable(
@@ -131,3 +132,10 @@ def find_gpu(*dtypes: str, may_be_bare: bool = False) -> TorchGpu | CupyGpu | Dr
         f"PyTorch {torch_problem}, CuPy {cupy_problem}; install PyTorch with CUDA, or CuPy and "
         "measure float16, which kiln bench does without either"
     )
+
+
+def _refuse_broken(report: dict[str, Any], ordinal: int) -> None:
+    """Raises Unavailable if the device that is to be measured cannot be used; others may be so."""
+    for device in report["devices"]:
+        if device["ordinal"] == ordinal and "problem" in device:
+            raise Unavailable(f"cuda:{ordinal} cannot be used: {device['problem']}")

@@ -21,6 +21,16 @@ def shape(text: str) -> Shape:
     return Shape(*numbers)
 
 
+def bench_shape(text: str) -> tuple[int, int, int, int]:
+    """argparse type: "2x4096x32x128"."""
+    numbers = [_size(part) for part in re.split("[x,]", text)]
+    if len(numbers) != 4 or not all(numbers):
+        raise argparse.ArgumentTypeError(
+            f"must be BATCHxLENGTHxHEADSxHEAD_DIM such as 2x4096x32x128, got {text!r}"
+        )
+    return (numbers[0], numbers[1], numbers[2], numbers[3])
+
+
 @dataclasses.dataclass(frozen=True)
 class AttentionShape:
     """The sizes of one call of attention."""

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from .. import Error
 
 Name = TypeVar("Name", bound=Hashable)
+# The distance of 1 from the next number of a dtype.
+EPSILON = {"bfloat16": 2**-7, "float16": 2**-10, "float32": 2**-23}
 
 
 def take_turns(

@@ -28,7 +28,8 @@ def flex_attention(
     of PyTorch, float16 or bfloat16. Returns the attention [batch, heads, len_q, head_dim_v].
 
         score_mod       score_mod(score, b, h, q_idx, kv_idx) returns the new score. It is called
-                        once, with stand-ins for scalars, and its result compiled
+                        with stand-ins for scalars, and its result compiled; and again when what it
+                        reads has changed or cannot be compared
         block_mask      a BlockMask of create_block_mask(): its lists decide which blocks are
                         computed at all, and its mask_mod what is seen of partial blocks
         scale           of the scores; None is head_dim ** -0.5

@@ -59,7 +59,9 @@ def attention(
     if return_lse or return_aux is not None:
         wants_lse, wants_maxima = _wants_lse(return_lse, return_aux), _wants_maxima(return_aux)
     if kernel_options:
-        _warn_once("kernel_options are of PyTorch's kernels and have no effect here", UserWarning)
+        _warn_once(
+            "kernel_options are of PyTorch's kernels and have no effect here", UserWarning, 4
+        )
     maxima = None
     if wants_maxima:
         variant, maxima = with_maxima(variant, query)
@@ -136,6 +138,7 @@ def _wants_lse(return_lse: bool, return_aux: Any) -> bool:
             _warn_once(
                 "PyTorch will remove return_lse; pass return_aux=AuxRequest(lse=True)",
                 FutureWarning,
+                5,
             )
         return bool(return_lse)
     if not all(hasattr(return_aux, name) for name in ("lse", "max_scores")):
@@ -155,10 +158,11 @@ def _wants_maxima(return_aux: Any) -> bool:
     return return_aux is not None and bool(return_aux.max_scores)
 
 
-def _warn_once(text: str, category: type[Warning]) -> None:
+def _warn_once(text: str, category: type[Warning], level: int) -> None:
+    """Warns of the line that calls flex_attention(), which is so many frames above this one's."""
     if text not in _warned:
         _warned.add(text)
-        warnings.warn(f"flex_attention: {text}", category, stacklevel=5)
+        warnings.warn(f"flex_attention: {text}", category, stacklevel=level)
 
 
 def _with_batch(tensor: Any, query: Any, name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from . import arithmetic as a
-from .nodes import Node, choose, compare, constant, convert, negation, promoted
+from .nodes import FLOATS, WHOLES, Node, choose, compare, constant, convert, negation, promoted
 from .symbols import Rows, Symbol, is_number
 from .tracer import Tracer
 from .vectors import REDUCTIONS, SHAPES, Vector, each, reduces
@@ -288,9 +288,20 @@ def _to(tracer: Tracer, input: Any, *args: Any, **kwargs: Any) -> Node:
         kind = "kiln::f16" if dtype == torch.float16 else "kiln::bf16"
         rounded = convert(node, torch.float32)
         return Node(f"kiln::to_float(kiln::from_float<{kind}>({{0}}))", dtype, (rounded,))
-    if dtype not in (*DTYPES.values(),) or dtype in (torch.float64, torch.int16, torch.int8):
+    return convert(node, _known(tracer, dtype))
+
+
+def _known(tracer: Tracer, dtype: torch.dtype) -> torch.dtype:
+    """The dtype, or a refusal of one that no value has here."""
+    if dtype != torch.bool and dtype not in FLOATS and dtype not in WHOLES:
         raise tracer.refuse(f"converts to {dtype}; use float32, int32, int64 or bool")
-    return convert(node, dtype)
+    return dtype
+
+
+def _made(tracer: Tracer, dtype: torch.dtype) -> torch.dtype:
+    """The dtype of a scalar that the callable makes. PyTorch makes float64 of Python's numbers, so
+    that is float32 here."""
+    return torch.float32 if dtype == torch.float64 else _known(tracer, dtype)
 
 
 TABLE["type"] = TABLE["type_as"] = TABLE["to"]
@@ -300,7 +311,7 @@ TABLE["type"] = TABLE["type_as"] = TABLE["to"]
 def _new_full(tracer: Tracer, input: Any, size: Any, fill_value: Any, **kwargs: Any) -> Node:
     if tuple(size) != ():
         raise tracer.refuse(f"makes a tensor of shape {list(size)}; only scalars can be made")
-    dtype = kwargs.get("dtype") or node_of(tracer, input).dtype
+    dtype = _made(tracer, kwargs.get("dtype") or node_of(tracer, input).dtype)
     if is_number(fill_value):
         return tracer.number(fill_value, dtype)
     return convert(node_of(tracer, fill_value), dtype)
@@ -326,4 +337,4 @@ def new_scalar(tracer: Tracer, name: str, args: tuple[Any, ...], kwargs: dict[st
     if value is None:
         return None
     node = node_of(tracer, value)
-    return Symbol(tracer, convert(node, kwargs.get("dtype") or node.dtype))
+    return Symbol(tracer, convert(node, _made(tracer, kwargs.get("dtype") or node.dtype)))

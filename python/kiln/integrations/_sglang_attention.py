@@ -16,7 +16,6 @@ from ._plans import Plans
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 CACHES = (torch.float16, torch.bfloat16, *FLOAT8)
-LARGEST_SOFTCAP = 1000.0
 LARGEST_TREE = 64  # a query's bits of a tree_mask
 
 
@@ -34,7 +33,8 @@ class Step:
     """A step's lengths and places, as the calls of all layers take them."""
 
     keys: Keys
-    # So many queries of each request; 0: `starts` and `max_queries` tell of requests of any number.
+    # How many queries each request has. 0: they differ, and `starts` and `max_queries` describe
+    # them.
     queries: int = 0
     starts: torch.Tensor | None = None  # int32 [requests + 1]
     max_queries: int = 0

@@ -15,6 +15,7 @@ from sglang.srt.runtime_context import get_exec, get_parallel, get_spec
 from sglang.srt.speculative.eagle_utils import TreeMaskMode
 
 from . import _sglang_attention as attention
+from ._limits import LARGEST_SOFTCAP, is_head_dim
 
 _BIDIRECTIONAL = (AttentionType.ENCODER_ONLY, AttentionType.DECODER_BIDIRECTIONAL)
 
@@ -378,9 +379,9 @@ def _reasons(backend: KilnAttnBackend, runner: Any, has_tree: bool) -> list[str]
 def _layer_reasons(layer: Any) -> list[str]:
     reasons = []
     for name, dim in (("head dim", layer.qk_head_dim), ("value head dim", layer.v_head_dim)):
-        if dim % 8 or not (0 < dim <= 256 or dim == 512):
+        if not is_head_dim(dim):
             reasons.append(f"the {name} must be a multiple of 8 up to 256, or 512, got {dim}")
-    if not 0 <= (layer.logit_cap or 0) <= attention.LARGEST_SOFTCAP:
+    if not 0 <= (layer.logit_cap or 0) <= LARGEST_SOFTCAP:
         reasons.append(f"logit_cap must be at most 1000, got {layer.logit_cap}")
     if layer.logit_capping_method != "tanh" and layer.logit_cap:
         reasons.append(f"logits are capped by tanh alone, got {layer.logit_capping_method}")

@@ -6,6 +6,8 @@ only, and converts nothing that has the right form.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 import torch
@@ -196,7 +198,8 @@ def _paged_keys(
     """Adds a layer's keys and values to the paged cache; returns all that its sequences have,
     [1, tokens, heads, head dim], and their offsets."""
     new = {"key_states": key, "value_states": value, "layer_idx": module.layer_idx}
-    if "kwargs" in cache.update.__code__.co_varnames:
+    cache_type: Any = type(cache)
+    if _update_takes_kwargs(cache_type):
         # The cache of newer versions chooses the layer's offsets and bounds itself.
         options["cu_seq_lens_k"] = starts
         k, v = cache.update(**new, kwargs=options)
@@ -207,6 +210,13 @@ def _paged_keys(
         options["max_seqlen_k"] = options["max_seqlen_k"][kind]
         starts = starts[kind]
     return k[None], v[None], starts
+
+
+@functools.cache
+def _update_takes_kwargs(cache_type: Any) -> bool:
+    """Whether update() takes a call's options as one dict. What inspect sees is the method itself,
+    not the wrapper of a decorator around it."""
+    return "kwargs" in inspect.signature(cache_type.update).parameters
 
 
 def _dense(

@@ -56,14 +56,23 @@ def make_mask(
 
     q_offset, kv_offset   the positions of the first query and key; q_offset may be a tensor
     attention_mask        bool [batch, keys]: the keys that are not padding
-    allow_is_causal_skip  False for steps of a static cache, which keep their shapes, among others
+    allow_is_causal_skip  False for steps of a static cache, which keep their shapes, and for models
+                          that compute with the mask themselves
+    options               allow_is_bidirectional_skip is False for such models, too
     """
     kind, detail = _kind_of(mask_function)
+    may_skip_full = options.pop("allow_is_bidirectional_skip", True)
+    # A model that computes with a mask needs its elements. A step of one token could also be that
+    # of a static cache, which is far more common.
+    if kind == FULL:
+        needs_elements = not may_skip_full
+    else:
+        needs_elements = kind in (CAUSAL, WINDOW) and q_length > 1 and not allow_is_causal_skip
     if kind in PACKED.values() and q_length == kv_length:
         return _numbers(kind, _offsets(detail, batch_size))
     if kind == FULL_WINDOW and attention_mask is None and q_length == kv_length:
         return _all_keys(kind, detail, batch_size, device)
-    if kind in (CAUSAL, WINDOW, FULL):
+    if kind in (CAUSAL, WINDOW, FULL) and not needs_elements:
         keys = kv_length if kind == FULL else q_offset + q_length - kv_offset
         told, padding = _padding(attention_mask, kv_offset, kv_length, keys, kind)
         if told and kind == FULL:
@@ -74,7 +83,6 @@ def make_mask(
                 plain = kind == CAUSAL and keys == kv_length
                 return None if plain else _all_keys(kind, keys, batch_size, device)
             return _numbers(kind, _used(keys, batch_size, device), *padding[1:])
-    options.pop("allow_is_bidirectional_skip", None)
     return masking_utils.sdpa_mask(
         batch_size=batch_size,
         q_length=q_length,

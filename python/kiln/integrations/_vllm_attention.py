@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .. import jit
+from ._limits import LARGEST_SOFTCAP, is_head_dim
 from ._plans import Plans
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -28,7 +29,6 @@ CACHES: dict[str, Any] = {
 }
 ENCODERS = ("encoder", "encoder_only")
 KINDS = ("decoder", "encoder_decoder", *ENCODERS)
-_LARGEST_SOFTCAP = 1000.0
 
 
 @dataclass
@@ -51,11 +51,6 @@ class Metadata:
     local_seq_lens: torch.Tensor | None = None
     max_local_seq_len: int = 0
     plans: Plans = field(default_factory=Plans)
-
-
-def supports_head_size(head_size: int) -> bool:
-    """Whether there are kernels for a head dim."""
-    return head_size % 8 == 0 and (0 < head_size <= 256 or head_size == 512)
 
 
 def cache_reason(dtype: torch.dtype, kv_cache_dtype: str | None) -> str | None:
@@ -188,7 +183,7 @@ class Impl:
 
     def _reasons(self) -> list[str]:
         reasons = []
-        if not supports_head_size(self.head_size):
+        if not is_head_dim(self.head_size):
             reasons.append(
                 f"the head dim must be a multiple of 8 up to 256, or 512, got {self.head_size}"
             )
@@ -203,7 +198,7 @@ class Impl:
                 f"the KV cache's dtype must be one of {', '.join(CACHES)}, "
                 f"got {self.kv_cache_dtype!r}"
             )
-        if not 0 <= self.logits_soft_cap <= _LARGEST_SOFTCAP:
+        if not 0 <= self.logits_soft_cap <= LARGEST_SOFTCAP:
             reasons.append(f"logits_soft_cap must be at most 1000, got {self.logits_soft_cap}")
         if self.sinks is not None and tuple(self.sinks.shape) != (self.num_heads,):
             reasons.append(

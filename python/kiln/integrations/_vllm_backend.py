@@ -23,6 +23,7 @@ from vllm.v1.attention.backend import (
 
 from . import _vllm_attention as attention
 from . import _vllm_kernels as kernels
+from ._limits import is_head_dim
 
 _HOPPER = (9, 0)
 # The copy engine brings pages of this many rows and more as fast as contiguous keys.
@@ -145,7 +146,7 @@ class KilnAttentionBackend(AttentionBackend):
 
     @classmethod
     def supports_head_size(cls, head_size: int) -> bool:
-        return attention.supports_head_size(head_size)
+        return is_head_dim(head_size)
 
     @classmethod
     def supports_compute_capability(cls, capability: Any) -> bool:

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from ..compat.flash_attn import _dense, _varlen
-from ..compat.flash_attn._arguments import HEAD_DIM_STEP, unit_stride
+from ..compat.flash_attn._arguments import unit_stride
+from ._limits import is_head_dim
 
 NAME = "KILN"
 _KEY = "CUDA"
@@ -115,7 +116,7 @@ def _reasons(q: Any, k: Any, v: Any, scaled: bool, offsets: Any, options: Any) -
         yield f"query is {q.dtype}, key {k.dtype} and value {v.dtype}"
     for dim in (q.shape[-1], v.shape[-1]):
         # Queries of bytes: jit.flash_attention takes head dims of 16 to 256, in steps of 16.
-        if dim % (16 if eight else HEAD_DIM_STEP) or (dim > 256 and (eight or dim != 512)):
+        if not is_head_dim(dim) or (eight and (dim % 16 or dim > 256)):
             yield f"the head dim is {dim}"
     slopes = options.get("alibi_slopes")
     if slopes is not None and (slopes.dtype != torch.float32 or slopes.dim() not in (1, 2)):

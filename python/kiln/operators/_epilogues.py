@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from .. import _core, jit
 from .._numbers import is_integer, number
+from ._bound import Kinds, Traced, bound_values, by_name, kinds_of, traced_call
 from ._schemas import SCHEMAS, Schema
-from ._values import bound_values, check, declared, write_to
+from ._values import check, write_to
 
 _OPERATION = "gemm"
 _BIND = jit.Epilogue.__call__  # before trace_bindings() replaces it
@@ -37,11 +37,8 @@ def _with_epilogue(schema: Schema) -> Schema:
 EPILOGUE_SCHEMAS = tuple(_with_epilogue(s) for s in SCHEMAS if s.operation == _OPERATION)
 
 
-class TracedEpilogue:
-    """Stands for a BoundEpilogue that is bound where PyTorch traces."""
-
-    def __init__(self, text: str, values: tuple[float, ...], tensors: tuple[Any, ...]) -> None:
-        self._parts = (text, values, tensors)
+class TracedEpilogue(Traced):
+    """Stands for a BoundEpilogue."""
 
 
 def bind_traced(epilogue: jit.Epilogue, given: dict[str, Any]) -> TracedEpilogue:
@@ -51,20 +48,9 @@ def bind_traced(epilogue: jit.Epilogue, given: dict[str, Any]) -> TracedEpilogue
 
 
 def trace_bindings() -> None:
-    """Lets epilogues be bound in traced functions: see the same function for variants."""
-
-    @functools.wraps(_BIND)
-    def traced(self: jit.Epilogue, *args: Any, **values: Any) -> Any:
-        if torch.compiler.is_compiling() or any(
-            isinstance(value, FakeTensor) for value in values.values()
-        ):
-            if args:
-                raise TypeError("Epilogue: values are passed by name")
-            return bind_traced(self, values)
-        return _BIND(self, *args, **values)
-
-    torch.compiler.assume_constant_result(declared)
+    """Lets epilogues be bound in traced functions."""
     torch.compiler.assume_constant_result(_text_of)
+    traced = traced_call("Epilogue", _BIND, bind_traced)
     jit.Epilogue.__call__ = traced  # type: ignore[method-assign]
 
 
@@ -138,14 +124,11 @@ def parts(epilogue: Any, params: Any, tensors: Any) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _epilogue(text: str) -> tuple[jit.Epilogue, tuple[tuple[str, Any], ...], tuple[str, ...]]:
+def _epilogue(text: str) -> tuple[jit.Epilogue, Kinds, tuple[str, ...]]:
     """The epilogue of a definition, with the types of its parameters and its tensors' names."""
-    definition = json.loads(text)
     epilogue = jit.Epilogue.__new__(jit.Epilogue)
     epilogue.__setstate__((text,))  # type: ignore[attr-defined]
-    kinds = {"i32": int, "f32": float}
-    params = tuple((name, kinds[kind]) for name, kind in definition["params"])
-    return epilogue, params, tuple(name for name, _ in definition["tensors"])
+    return (epilogue, *kinds_of(json.loads(text)))
 
 
 def _bound(text: str, values: list[float], tensors: list[Any]) -> Any:
@@ -156,11 +139,7 @@ def _bound(text: str, values: list[float], tensors: list[Any]) -> Any:
             f"epilogue takes {len(params)} values and {len(names)} tensors, got {len(values)} and "
             f"{len(tensors)}"
         )
-    given = {
-        name: int(value) if kind is int and value == int(value) else value
-        for (name, kind), value in zip(params, values)
-    }
-    return _BIND(epilogue, **given, **dict(zip(names, tensors)))
+    return _BIND(epilogue, **by_name(params, values), **dict(zip(names, tensors)))
 
 
 def kernel(schema: Schema) -> Callable[..., Any]:

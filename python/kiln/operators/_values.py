@@ -3,16 +3,24 @@ call, which the C entries do for the others."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import torch
 from torch._functorch import pyfunctorch
 
-from .._numbers import flag, integer, number
+from .._numbers import flag, integer
 
 _TILE_KEYS = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
-_SHORT_DTYPES = {"f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32"}
+# The names of dtypes, as python/src/dtypes.cpp has them.
+_DTYPES = (
+    "float16", "bfloat16", "float32", "float64", "int32", "int64", "uint8", "bool",
+    "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int8",
+)  # fmt: skip
+_SHORT_DTYPES = {
+    "f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32", "float": "float32",
+    "f64": "float64", "i32": "int32", "i64": "int64", "u8": "uint8", "boolean": "bool",
+    "i8": "int8",
+}  # fmt: skip
 
 
 def check(op: str, tensors: dict[str, Any]) -> None:
@@ -81,45 +89,19 @@ def refuse(op: str, **values: Any) -> None:
             )
 
 
-def declared(text: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """The parameters, with their types, and the tensors of a variant's or an epilogue's
-    definition."""
-    definition = json.loads(text)
-    params = tuple((name, kind) for name, kind in definition["params"])
-    return params, tuple(name for name, _ in definition["tensors"])
-
-
-def bound_values(
-    op: str, name: str, text: str, given: dict[str, Any]
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The values and the tensors of a variant or an epilogue, which `op` says, by their names."""
-    params, tensors = declared(text)
-    names = (*(one for one, _ in params), *tensors)
-    expected = ", ".join(names) or "no values"
-    for one in names:
-        if one not in given:
-            raise TypeError(f"{op} '{name}': missing {one}=; it takes {expected}")
-    for one in given:
-        if one not in names:
-            raise TypeError(f"{op} '{name}': no parameter or tensor '{one}'; it takes {expected}")
-    values = tuple(
-        integer(op, one, given[one]) if kind == "i32" else number(op, one, given[one])
-        for one, kind in params
-    )
-    return values, tuple(given[one] for one in tensors)
-
-
 def dtype_of(op: str, dtype: Any) -> torch.dtype:
-    """Returns the torch.dtype for a dtype or its name."""
-    if isinstance(dtype, str):
-        name = _SHORT_DTYPES.get(dtype, dtype.replace("torch.", ""))
-        dtype = getattr(torch, name, dtype)
-    if not isinstance(dtype, torch.dtype):
+    """Returns the torch.dtype for a dtype of any framework or its name."""
+    # numpy.float16 and ml_dtypes.bfloat16 are types; dtype objects have a name; torch's print it.
+    attribute = "__name__" if isinstance(dtype, type) else "name"
+    text = dtype if isinstance(dtype, str) else str(getattr(dtype, attribute, dtype))
+    text = text.removeprefix("torch.")
+    name = _SHORT_DTYPES.get(text, text)
+    if name not in _DTYPES:
         raise TypeError(
             f"{op}: out_dtype must be a dtype that Kiln computes with, or its name, such as "
             f'"float16", "bfloat16" or "float32", got {dtype!r}'
         )
-    return dtype
+    return getattr(torch, name)
 
 
 def one_flag(op: str, name: str, value: Any) -> Any:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from .. import _core, jit, variants
 from . import flash_attention, flash_attention_varlen, flash_attention_with_kvcache
+from ._bound import Kinds, Traced, bound_values, by_name, kinds_of, traced_call
 from ._schemas import SCHEMAS, Schema
-from ._values import bound_values, check, declared, write_to
+from ._values import check, write_to
 
 # The functions that tell the shapes of an operation's results.
 _SHAPES = {
@@ -38,11 +38,8 @@ def _with_variant(schema: Schema) -> Schema:
 VARIANT_SCHEMAS = tuple(_with_variant(s) for s in SCHEMAS if s.operation in _SHAPES)
 
 
-class TracedVariant:
-    """Stands for a BoundVariant that is bound where PyTorch traces."""
-
-    def __init__(self, text: str, values: tuple[float, ...], tensors: tuple[Any, ...]) -> None:
-        self._parts = (text, values, tensors)
+class TracedVariant(Traced):
+    """Stands for a BoundVariant."""
 
 
 def bind_traced(variant: jit.Variant, given: dict[str, Any]) -> TracedVariant:
@@ -69,22 +66,9 @@ def _traced_blocks(blocks: Any, size: int, kind: str, element: str) -> Any:
 
 
 def trace_bindings() -> None:
-    """Lets variants be bound in traced functions. PyTorch's compiler traces no method of an
-    extension, so that this one becomes a function."""
-
-    @functools.wraps(_BIND)
-    def traced(self: jit.Variant, *args: Any, **values: Any) -> Any:
-        if torch.compiler.is_compiling() or any(
-            isinstance(value, FakeTensor) for value in values.values()
-        ):
-            if args:
-                raise TypeError("Variant: values are passed by name")
-            return bind_traced(self, values)
-        return _BIND(self, *args, **values)
-
-    # PyTorch's compiler need not trace how JSON is read. (It must be imported to be told.)
-    torch.compiler.assume_constant_result(declared)
+    """Lets variants be bound in traced functions."""
     torch.compiler.assume_constant_result(_block_text)
+    traced = traced_call("Variant", _BIND, bind_traced)
     jit.Variant.__call__ = traced  # type: ignore[method-assign]
     variants.bound_blocks = _traced_blocks
 
@@ -119,16 +103,14 @@ def parts(op: str, variant: Any) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _variants(text: str) -> tuple[tuple[jit.Variant, tuple[Any, ...], tuple[str, ...]], ...]:
+def _variants(text: str) -> tuple[tuple[jit.Variant, Kinds, tuple[str, ...]], ...]:
     """The variants of a definition, with the types of their parameters and the tensors' names."""
     definitions = json.loads(text)
     found = []
     for definition in definitions if isinstance(definitions, list) else [definitions]:
         variant = jit.Variant.__new__(jit.Variant)
         variant.__setstate__((json.dumps(definition), ""))  # type: ignore[attr-defined]
-        kinds = {"i32": int, "f32": float}
-        params = tuple((name, kinds[kind]) for name, kind in definition["params"])
-        found.append((variant, params, tuple(name for name, _ in definition["tensors"])))
+        found.append((variant, *kinds_of(definition)))
     return tuple(found)
 
 
@@ -143,10 +125,7 @@ def _bound(text: str, values: list[float], tensors: list[Any]) -> list[Any]:
         )
     left, rest, bound = iter(values), iter(tensors), []
     for variant, params, names in variants:
-        given = {
-            name: int(value) if kind is int and value == int(value) else value
-            for (name, kind), value in zip(params, left)
-        }
+        given = by_name(params, left)
         bound.append(_BIND(variant, **given, **dict(zip(names, rest))))
     return bound
 

@@ -1,5 +1,6 @@
 """NumPy arrays on the GPU: the numbers of the same call on tensors, whatever the layout."""
 
+import random
 import threading
 
 import kiln
@@ -45,6 +46,34 @@ def test_gemm_into_an_array_of_the_caller_s():
     a, b, out = draw(300, 512), draw(512, 256, seed=1), np.full((300, 256), np.nan, np.float16)
     assert jit.gemm(a, b, activation="gelu", out=out) is out
     same(out, jit.gemm(on_gpu(a), on_gpu(b), activation="gelu"))
+
+
+def test_rows_of_no_group_keep_what_the_caller_s_array_holds():
+    a, b, counts = draw(2, 40, 64), draw(2, 64, 48, seed=1), np.array([3, 17], np.int32)
+    out = np.full((2, 40, 48), np.nan, np.float16)
+    expected = on_gpu(out)
+    assert jit.gemm(a, b, counts=counts, out=out) is out
+    jit.gemm(on_gpu(a), on_gpu(b), counts=on_gpu(counts), out=expected)
+    same(out, expected)
+    for group, count in enumerate(counts):
+        assert np.isnan(out[group, count:]).all() and not np.isnan(out[group, :count]).any()
+
+
+def test_a_call_inside_another_is_refused():
+    """It would wait for the memory that the outer one holds, on the same thread."""
+    a, refusals = draw(16, 16), []
+    summand = random.SystemRandom().randrange(2**40)  # no cache has the kernel
+
+    def listen(event):
+        try:
+            jit.gemm(a, a)
+        except kiln.Error as error:
+            refusals.append(str(error))
+
+    with kiln.on_compile(listen):
+        jit.gemm(a, a, epilogue=f"acc + {summand}.0f")
+    assert refusals and all("inside another call with NumPy arrays" in text for text in refusals)
+    same(jit.gemm(a, a), jit.gemm(on_gpu(a), on_gpu(a)))
 
 
 def test_threads_take_turns():
