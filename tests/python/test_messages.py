@@ -116,7 +116,7 @@ CALLS = [
         ValueError,
         "dimensions; no tensor of Kiln's has more than",
     ),
-    (lambda: attention([[1.0]]), TypeError, "array, got list; make a tensor of it where the others"),
+    (lambda: attention([[1.0]]), TypeError, "got list; make a tensor of it where the others"),
     (lambda: attention(casual=True), TypeError, "got an unexpected keyword argument 'casual'"),
     (lambda: attention(softmax_scale=1.0), TypeError, "'softmax_scale'; its name here is 'scale'"),
     (lambda: attention(window_size=(8, 0)), TypeError, "'window_size'; its name here is 'window'"),
