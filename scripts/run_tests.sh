@@ -26,7 +26,7 @@ more_suites=(
 )
 # The most kernels that the shared cache may hold after `make test`: what a new family or a wider
 # test adds is paid for by everybody, at about 0.4 s of CPU time for each.
-most_kernels=3800
+most_kernels=2800
 
 if .venv/bin/python -c 'import torch; raise SystemExit(not torch.cuda.is_available())'; then
   suites+=("run_pytest tests/kernels --device cuda")

@@ -160,7 +160,11 @@ class _Once(argparse.Action):
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", action=_Once, required=True, help="such as sm_90a")
     texts = parser.add_mutually_exclusive_group()
-    for name, what in (("source", "generated source, without a compile"), ("ptx", "PTX"), ("sass", "machine code")):
+    for name, what in (
+        ("source", "generated source, without a compile"),
+        ("ptx", "PTX"),
+        ("sass", "machine code"),
+    ):
         texts.add_argument(
             f"--{name}", dest="text", action="store_const", const=name, help=f"print the {what}"
         )
