@@ -227,7 +227,7 @@ void build_together(std::span<const Specialization* const> specs, const UserText
   for (auto& one : noted) note_as_own(std::move(one));
 }
 
-// Whether kernels may be loaded now. `stream` is null when there is none to ask about.
+// Tells whether kernels may be loaded now. `stream` is null when there is none to ask about.
 bool may_load(runtime::Device& device, void* const* stream) {
   try {
     return stream == nullptr || !device.is_capturing(*stream);

@@ -146,13 +146,13 @@ inline bool is_aligned(const TensorView& tensor, int bytes) {
   return reinterpret_cast<std::uintptr_t>(tensor.data) % bytes == 0;
 }
 
-// 0 for a dimension of size 1, which may have any stride, and for one that is not there.
+// Returns 0 for a dimension of size 1, which may have any stride, and for one that is not there.
 inline std::int64_t dimension_stride(const TensorView& tensor, int dimension) {
   const bool is_used = dimension < tensor.rank && tensor.shape[dimension] > 1;
   return is_used ? tensor.strides[dimension] : 0;
 }
 
-// Whether every row of the tensor begins at a multiple of `bytes`, so that it may be read or
+// Tells whether every row of the tensor begins at a multiple of `bytes`, so that it may be read or
 // written by so many at once.
 inline bool rows_admit(const TensorView& tensor, int bytes) {
   const int size = size_of(tensor.dtype);
@@ -163,7 +163,7 @@ inline bool rows_admit(const TensorView& tensor, int bytes) {
   return admits;
 }
 
-// A result of the view's shape, dtype and device: contiguous, and without memory yet.
+// Makes a result of the view's shape, dtype and device: contiguous, and without memory yet.
 inline TensorView result_like(TensorView view) {
   view.data = nullptr;
   std::int64_t stride = 1;

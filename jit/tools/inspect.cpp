@@ -28,7 +28,7 @@ bool is_complete(const json& description) {
   return is("warnings", &json::is_array) && is("compile_seconds", &json::is_number);
 }
 
-// What is known of a kernel before it is compiled.
+// Returns what is known of a kernel before it is compiled.
 json facts_of(const OwnedSpec& owned, const KernelSource& source) {
   const Footprint footprint = owned.spec.kernel().footprint(owned.spec);
   return {{"what", source.what},
@@ -60,7 +60,7 @@ json inspect_one(const OwnedSpec& owned, std::vector<std::string>* cubins) {
   return result;
 }
 
-// The facts that `of` tells of each kernel of a spec, as an array.
+// Returns the facts that `of` tells of each kernel of a spec, as an array.
 template <class Facts>
 std::string facts_of_each(const std::string& spec, const std::string& arch, const Facts& of) {
   const BlockingScope blocking;

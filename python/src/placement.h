@@ -13,7 +13,7 @@ namespace kiln::python {
 // it (for a call that is only explained), or copied there (see staging.h).
 enum class HostArrays { refused, shown, copied };
 
-// What Placement needs to know of a tensor besides its memory.
+// It holds what Placement needs to know of a tensor besides its memory.
 struct PlacedTensor {
   const char* argument;
   bool is_numpy = false;

@@ -1,4 +1,4 @@
-// Barriers of some of a CTA's threads.
+// These barriers are for some of a CTA's threads.
 #pragma once
 #include "/kiln/base/types.cuh"
 

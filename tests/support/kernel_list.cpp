@@ -34,7 +34,8 @@ constexpr std::uint64_t kValueTurns = 3;
 // had 13 more.
 constexpr std::string_view kFamiliesOfManyKernels[] = {"flash_attention", "gemm"};
 constexpr std::uint64_t kRowTurns = 12;
-// Of the other families, whose kernels compile in a quarter of the time.
+// The rows of the other families take shorter turns, as their kernels compile in a quarter of the
+// time.
 constexpr std::uint64_t kOtherRowTurns = 4;
 
 int number_of(int arch) { return arch_table()[static_cast<std::size_t>(arch)].number; }

@@ -104,8 +104,8 @@ void preload(const std::string& spec, std::optional<int> device_ordinal = std::n
 std::string inspect(const std::string& spec, const std::string& arch,
                     std::vector<std::string>* cubins = nullptr);
 
-// What is known of each kernel of a spec before it is compiled, its source among it, as a JSON
-// array; compiles nothing.
+// Returns what is known of each kernel of a spec before it is compiled, its source among it, as a
+// JSON array. It compiles nothing.
 std::string inspect_source(const std::string& spec, const std::string& arch);
 
 // Every spec that the built-in tables can give for an arch, one config row each, as a JSON array.

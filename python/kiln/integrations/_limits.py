@@ -1,4 +1,4 @@
-"""What attention is served for, as the checks of the engines' layers ask it."""
+"""The engines' layers ask here which head dims and softcaps attention is served for."""
 
 from __future__ import annotations
 

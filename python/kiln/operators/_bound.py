@@ -1,5 +1,5 @@
-"""What variants and epilogues share as arguments of operators: their definitions as text, and their
-values and tensors by name."""
+"""Variants and epilogues are arguments of operators in one way, which this module holds: their
+definitions are text, and their values and tensors have names."""
 
 from __future__ import annotations
 
