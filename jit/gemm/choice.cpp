@@ -57,11 +57,15 @@ void offer_portable(Offers& offers, GemmRow row, const PortableCost& here, bool 
 // Promoted sums of 8-bit floats differ: up to four tiles of 64 tokens are faster than one of more,
 // where all run at once (104 x 2624 x 8064: 0.87), and 80 x 128 is where two rounds of 64 weights
 // would not be full (24 x 11520 x 8192: 0.91).
+// Groups of a few rows differ in size, and tiles of 64 rows lose where most have one row (32 groups
+// of 1536 x 4096: 1.2 times the time of 16 x 64).
 bool serves_rows(const GemmSm90Config& config, const GemmTraits& traits, const GemmExtent& extent,
                  int sm_count) {
-  constexpr std::int64_t kFew = 64, kSome = 256, kSmall = 1024, kMost = 4096;
-  if (!config.swapped) return true;
+  constexpr std::int64_t kFewest = 16, kFew = 64, kSome = 256, kSmall = 1024, kMost = 4096;
   const std::int64_t m = extent.m;
+  if (!config.swapped) {
+    return config.block_m > kFew || traits.grouping == Grouping::none || m > kFewest;
+  }
   const bool has_one_scale = is_promoted(traits) && !traits.block_scaled();
   if (config.block_m <= kFew) {
     return m <= config.block_m ||

@@ -20,18 +20,24 @@ bool has_whole_blocks(const GemmSm90Config& config, const GemmTraits& traits) {
 }
 
 // Products of 8-bit floats that go to sums in fp32 after every K-tile: up to 192 columns at once,
-// or 128 at a time, by two groups at once. With turns, one would add while the tensor cores wait
-// for it: 0.6 of the speed. Sums and products of 192 columns are as many registers as sums of 256
-// and products of 128; they gain 2.6 % at 8192^3. Scales of columns are as many again as a quarter
-// of the products, which leaves registers for 64 rows of a group and 160 columns. Beside 128 rows
-// of a group a residual would spill, too.
+// or a half of the tile's at a time, by two groups at once. With turns, one would add while the
+// tensor cores wait for it: 0.6 of the speed. Sums and products of 192 columns are as many
+// registers as sums of 256 and products of 128; they gain 2.6 % at 8192^3. Scales of columns are as
+// many again as a quarter of the products, which leaves registers for 160 columns. Beside a
+// residual, tiles of 224 columns took 1.12 times as long as those of 256.
 bool can_promote(const GemmSm90Config& config, const GemmTraits& traits) {
   const int columns = config.swapped ? config.block_m : config.block_n;
   if (config.ping_pong) return false;
   if (!traits.block_scaled()) return columns <= 192 || columns % 128 == 0;
-  const bool by_columns = traits.scale_b == Scale::groups;
-  if (config.block_m > 128 && (by_columns || traits.residual != DType::none)) return false;
-  return config.cluster == 1 && (!by_columns || columns <= 160);
+  if (columns == 224 && traits.residual != DType::none) return false;
+  return config.cluster == 1 && (traits.scale_b != Scale::groups || columns <= 160);
+}
+
+// Scales of blocks give each row of a a factor. Where a is the columns of the product, a thread has
+// as many of these as a quarter of the tile's: 64 x 64 took 0.76 to 0.99 of the time that 64 x 64
+// swapped took (649 problems).
+bool can_swap(const GemmSm90Config& config, const GemmTraits& traits) {
+  return !config.swapped || !traits.block_scaled() || config.block_m < 64;
 }
 
 // Gates and their partners are a half of the tile's columns each: of whole pairs of accumulators,
@@ -56,15 +62,13 @@ bool can_store(const GemmSm90Config& config, const GemmTraits& traits) {
   return config.swapped || columns % 32 == 0;
 }
 
-// Tiles for numbers of rows that no tile of 128 fills. Scales of blocks make them 1.05 to 1.24
-// times as slow as others (16 of 50 problems), and so does a residual, which a swapped tile reads
-// by elements (1.05 to 1.32; 14 of 40). Three groups would spill promoted sums. Rows in groups were
-// not measured.
+// Tiles for numbers of rows that no tile of 128 fills. A residual makes them 1.05 to 1.32 times as
+// slow as others (14 of 40 problems), since a swapped tile reads it by elements. Three groups would
+// spill promoted sums. Rows in groups were not measured.
 bool can_fit_rows(const GemmSm90Config& config, const GemmTraits& traits) {
   const bool is_swapped = config.swapped && config.block_m > 64 && config.block_m != 128;
   if (config.groups <= 2 && !is_swapped) return true;  // it is another tile
-  return traits.grouping == Grouping::none && !traits.block_scaled() &&
-         !(config.swapped && traits.residual != DType::none);
+  return traits.grouping == Grouping::none && !(config.swapped && traits.residual != DType::none);
 }
 
 // Rows in groups are found tile by tile, by each CTA for itself. Tiles of 128 x 128 in turns were
@@ -100,7 +104,8 @@ bool serves(const GemmSm90Config& config, const GemmTraits& traits, int arch) {
          why_not_sm90(traits, arch).empty() && has_whole_blocks(config, traits) &&
          can_gate(config, traits) && can_store(config, traits) && can_group(config, traits) &&
          (!is_promoted(traits) || can_promote(config, traits)) &&
-         (!config.block_scaled || traits.block_scaled()) && can_fit_rows(config, traits);
+         (!config.block_scaled || traits.block_scaled()) && can_swap(config, traits) &&
+         can_fit_rows(config, traits);
 }
 
 int most_splits(const GemmSm90Config& config) {

@@ -23,9 +23,13 @@ struct TileKind {
   float step_clocks = 80;
   // In microseconds: of a tile that is written while nothing is multiplied, and of each output.
   float tile_time = 0.2f, output_time = 1.4e-4f;
-  float last_tile = 0.9f;   // times that, for the end of the last, which all wait for
-  float exposed = 0.46f;    // of the shorter of memory and products
-  float shared_sum = 1.6f;  // of a wave, in microseconds: sums go through shared memory
+  float last_tile = 0.9f;  // times that, for the end of the last, which all wait for
+  float exposed = 0.46f;   // of the shorter of memory and products
+  // In microseconds, where CTAs of a cluster share K: of a wave, whose sums go through shared
+  // memory; of each output of each CTA; and times that, where tiles are neither swapped nor share
+  // columns.
+  float shared_sum = 1.6f;
+  float remote_time = 2.4e-4f, upright_remote = 3;
 };
 constexpr TileKind kOthers;
 // 16-bit tiles of more than 64 rows of a, 510 problems of M = 65 to 16384, most of them no multiple
@@ -52,29 +56,29 @@ constexpr TileKind promoted_or_fast(float tensor_clocks) {
           .exposed = 0.4f};
 }
 constexpr TileKind kPromoted = promoted_or_fast(1.25f), kFast = promoted_or_fast(1.31f);
-// Times the clocks of the tensor cores, where no second warpgroup fills the gaps.
+// Scales of blocks, 610 problems of M = 1 to 9000, most of them with few tiles, and 43 of groups.
+constexpr TileKind kScaled = {.tensor_clocks = 1.5f,
+                              .load_bytes = 54,
+                              .step_clocks = 145,
+                              .tile_time = 0.48f,
+                              .exposed = 0,
+                              .shared_sum = 2.8f,
+                              .remote_time = 4.6e-5f,
+                              .upright_remote = 1};
+// Times the clocks of the tensor cores, where no second warpgroup fills the gaps. With scales of
+// blocks, loads bound such tiles.
 constexpr float kLoneGroup = 1.2f;
-// Times that, of 128 columns: nothing is multiplied while the group multiplies what it adds up by
-// scales of blocks (66 problems of M = 128 to 512; both halves agree).
-constexpr float kLoneScaled = 1.4f;
-// Scales of blocks, times the clocks of the tensor cores beside those of 128 x 256 (12 shapes on
-// H100 and H200): tiles of 256 rows and one factor for all columns, where K is short, so that three
-// stages hold too little of the next tile, and otherwise; tiles of fewer columns; and those of 192,
-// whose groups multiply in turns (4 shapes on an H200), unless there is a residual.
-constexpr int kShortK = 16;  // K-tiles
-constexpr float kOneFactorShort = 1.15f, kOneFactor = 0.99f;
-constexpr float kFewColumns = 1.06f;
-constexpr float kInTurns = 0.94f;
+// Likewise with scales of blocks (the problems of kScaled): tiles of 192 columns, whose groups
+// multiply in turns, unless there is a residual; and others whose columns are no whole blocks.
+constexpr float kInTurns = 0.905f;
+constexpr float kPartsOfBlocks = 1.1f;
 // Likewise 8-bit floats with one scale: promoted tiles of 256 columns, which are promoted by
 // halves, and those with turns, which are not promoted (the problems of kPromoted and kFast).
 constexpr float kByHalves = 1.045f;
 constexpr float kFastTurns = 1.15f;
 
 // In microseconds.
-constexpr float kStartTime = 2;         // until a CTA multiplies that is not persistent
-constexpr float kRemoteTime = 2.4e-4f;  // of sums from CTA to CTA, for each output of each
-// Times that, where tiles are neither swapped nor share columns.
-constexpr float kUprightRemote = 3;
+constexpr float kStartTime = 2;  // until a CTA multiplies that is not persistent
 // Parts that meet in a workspace were measured at 2.5 to 3.5 us, but of the tiles that they compete
 // with the model says too much (60 shapes, M = 128 to 512).
 constexpr float kApartTime = 4;
@@ -93,29 +97,26 @@ constexpr float kDriftsApart = 4e8f;
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-float scaled_clocks(int rows, int columns, bool has_residual, std::int64_t k_tiles) {
-  if (rows == 128 && columns == 192 && !has_residual) return kInTurns;
-  if (rows <= 128) return columns < 256 ? kFewColumns : 1.0f;
-  return k_tiles <= kShortK ? kOneFactorShort : kOneFactor;
+float scaled_clocks(int columns, bool has_residual) {
+  if (columns == 192 && !has_residual) return kInTurns;
+  return columns % kGemmScaleBlock == 0 ? 1.0f : kPartsOfBlocks;
 }
 
 const TileKind& kind_of(const GemmSm90Config& config, const GemmTraits& traits) {
   if (config.element_bytes == 2 && config.block_m > 64) {
     return traits.grouping == Grouping::none ? kTall : kTallGroups;
   }
-  if (!is_f8(traits.input) || traits.block_scaled()) return kOthers;
+  if (!is_f8(traits.input)) return kOthers;
+  if (traits.block_scaled()) return kScaled;
   return traits.fast ? kFast : kPromoted;
 }
 
 // Times the clocks of the tensor cores.
-float factor_of(const GemmSm90Config& config, const GemmTraits& traits, int rows, int columns,
-                std::int64_t k_tiles) {
+float factor_of(const GemmSm90Config& config, const GemmTraits& traits, int columns) {
   if (config.element_bytes == 2 && config.ping_pong) return kTurns;
   if (config.element_bytes == 2 && config.groups == 3) return kThreeGroups;
   if (!is_f8(traits.input)) return 1.0f;
-  if (traits.block_scaled()) {
-    return scaled_clocks(rows, columns, traits.residual != DType::none, k_tiles);
-  }
+  if (traits.block_scaled()) return scaled_clocks(columns, traits.residual != DType::none);
   if (traits.fast) return config.ping_pong ? kFastTurns : 1.0f;
   return columns == 256 ? kByHalves : 1.0f;
 }
@@ -124,9 +125,7 @@ float step_clocks(int rows, int columns, const GemmSm90Config& config, const Gem
   const TileKind& kind = kind_of(config, traits);
   const auto r = static_cast<float>(rows), c = static_cast<float>(columns);
   float tensor = r * c / 32 * kind.tensor_clocks;
-  if (config.groups == 1) {
-    tensor *= kLoneGroup * (traits.block_scaled() && columns >= 128 ? kLoneScaled : 1.0f);
-  }
+  if (config.groups == 1 && !traits.block_scaled()) tensor *= kLoneGroup;
   const float load = (r + c / static_cast<float>(config.cluster)) * 128 / kind.load_bytes;
   return std::max(tensor, load) + kind.step_clocks;
 }
@@ -179,8 +178,8 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
   const int cluster = config.cluster * (config.apart ? 1 : splits);
   const std::int64_t slots =
       std::int64_t{cluster} * clusters_at_once(cluster, config.residents, sm_count);
-  const float step = step_clocks(rows, columns, config, traits) / kClocks *
-                     factor_of(config, traits, rows, columns, k_tiles);
+  const float step =
+      step_clocks(rows, columns, config, traits) / kClocks * factor_of(config, traits, columns);
   const float rate = kSm90BytesPerSm * static_cast<float>(sm_count);
   const float memory = compulsory_bytes(traits, extent) / rate;
   const auto outputs = static_cast<float>(rows * columns);
@@ -204,8 +203,9 @@ float sm90_cost(const GemmSm90Config& config, const GemmTraits& traits, const Ge
     // Nothing is multiplied meanwhile, and the next wave waits for the memory of this one's parts.
     const auto waves = static_cast<float>(quotient_up(ctas, slots));
     const bool is_upright = !config.swapped && config.cluster == 1;
-    time += waves * (kind.shared_sum + kRemoteTime * (is_upright ? kUprightRemote : 1.0f) *
-                                           outputs * static_cast<float>(splits - 1));
+    time +=
+        waves * (kind.shared_sum + kind.remote_time * (is_upright ? kind.upright_remote : 1.0f) *
+                                       outputs * static_cast<float>(splits - 1));
   }
   return time;
 }

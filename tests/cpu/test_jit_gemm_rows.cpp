@@ -51,12 +51,32 @@ TEST_CASE(
   CHECK(tile({64, 2112, 7168}) == swapped + "3");
   CHECK(tile({64, 4096, 4096}) == "64x64x64x12 swapped by 1");  // 14.4 us, 15.0 with splits
   CHECK(tile({64, 5120, 17408}) == "64x128x64x9 split swapped by 2");
+}
+
+TEST_CASE("gemm on sm_90a: scales of blocks get upright tiles of 64 rows") {
+  const int arch = arch_index({9, 0});
+  GemmTraits traits;
   traits.input = DType::f8_e4m3;
   traits.scale_a = Scale::groups, traits.scale_b = Scale::blocks;
-  CHECK(tile({64, 4096, 14336}) == "64x64x128x11 split swapped by 2");
-  CHECK(tile({64, 4096, 7168}) == "64x64x128x11 split swapped by 2");
-  CHECK(tile({64, 1536, 19136}) == "64x64x128x11 split swapped by 4");
-  CHECK(tile({64, 4096, 2048}) == "64x64x128x12 swapped by 1");
+  const auto tile = [&](const GemmExtent& extent) {
+    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, false);
+    return tile_name(choice.row.sm90()) + " by " + std::to_string(choice.splits);
+  };
+  CHECK(tile({64, 4096, 14336}) == "64x64x128x9 split by 2");
+  CHECK(tile({64, 1536, 19136}) == "64x64x128x9 split by 4");
+  CHECK(tile({64, 4096, 7168}) == "64x32x128x15 by 1");
+  CHECK(tile({160, 5120, 25600}) == "64x128x128x7 by 1");
+  CHECK(tile({320, 2048, 3584}) == "64x96x128x9 by 1");
+  CHECK(tile({128, 3072, 3072}) == "64x64x128x10 by 1");
+  CHECK(tile({512, 2112, 7168}) == "128x64x128x7 by 1");
+  CHECK(tile({16, 4096, 7168}) == "16x64x128x10 split swapped by 2");
+  for (const GemmRow row : gemm_rows(traits, arch)) {
+    if (row.sm90().swapped) CHECK(row.sm90().block_m < 64);
+  }
+  // Groups that have a row on average get no more than 16.
+  traits.grouping = Grouping::offsets;
+  CHECK(tile({1, 4096, 1536, 32}) == "16x64x128x16 swapped by 1");
+  CHECK(tile({64, 4096, 1536, 8}) == "64x128x128x7 by 1");
 }
 
 TEST_CASE(
@@ -248,7 +268,7 @@ TEST_CASE("scales of blocks have rows on sm_90a for every M, also beside a bias"
   traits.scale_b = Scale::blocks;
   CHECK(widest() == 256);
   traits.bias = DType::bf16;  // has no room beside four stages of 256 columns
-  CHECK(widest() == 192);
+  CHECK(widest() == 224);
   traits.scale_b = Scale::groups;
   CHECK(widest() == 160);
   for (std::int64_t m : {1, 64, 300, 4096}) {

@@ -63,7 +63,7 @@ CASES = (
     dataclasses.replace(BASE, contiguous="m", trans_b=True, k=640),
     dataclasses.replace(BASE, batch=2, m=20, n=150, k=200, contiguous="m", columns=True),
     dataclasses.replace(BASE, bias="f32", residual="bf16", activation="silu", out_storage="odd"),
-    BlockCase(m=300, n=150, k=6 * 128 + 7, config=(256, 128, 128, 3)),
+    BlockCase(m=300, n=150, k=6 * 128 + 7, config=(64, 128, 128, 7)),
     BlockCase(m=140, n=300, k=6 * 128 + 7, config=(128, 160, 128, 5), columns=True),
     BlockCase(m=140, n=300, k=7 * 128, config=(128, 128, 128, 6, 1, 3)),
     BlockCase(m=20, n=130, k=9 * 128, config=(16, 64, 128, 10, 1, 3)),

@@ -95,18 +95,12 @@ __device__ __forceinline__ void compute_tiles(const GemmSm90Params<TensorMap>& p
 
 // Whether a tile's first products are under way while the outputs of the tile before are written,
 // which then costs the tensor cores less: where two groups have 192 columns (1.07 to 1.13 times as
-// fast, if they also start in turns) or 128 rows each (1.03), but not where they have 256 columns
-// (0.94 to 1.02). Beside a residual there are too few registers.
+// fast, if they also start in turns), but not where they have 256 columns (0.94 to 1.02). Beside a
+// residual there are too few registers.
 template <class Config, class Epilogue>
 constexpr bool starts_ahead() {
-  if constexpr (!kBlockScaled<Config>) {
-    return false;
-  } else {
-    constexpr bool kColumns192 = Config::kBlockM == 128 && Config::kBlockN == 192;
-    constexpr bool kTall = Config::kBlockM == 256 && Config::kBlockN == 128;
-    return (kColumns192 || kTall) && Config::kGroups == 2 && !Config::kSplits &&
-           !Config::kSwapped && !Epilogue::kResidual;
-  }
+  return kBlockScaled<Config> && Config::kBlockN == 192 && Config::kGroups == 2 &&
+         !Config::kSplits && !Config::kSwapped && !Epilogue::kResidual;
 }
 
 // Does the same as compute_tiles() where starts_ahead().
@@ -120,7 +114,7 @@ __device__ __forceinline__ void compute_tiles_ahead(const GemmSm90Params<TensorM
   TileSchedule<Config> schedule(params.gemm, place);
   Output output(params, group, group * Shape::kTilesM * Shape::kOutputRows);
   if (!schedule.has_tile()) return;
-  PartsInTurn<Config, Config::kBlockN == 192> parts(group);
+  PartsInTurn<Config, true> parts(group);
   wait(Shape::ring().full(position.stage), position.parity);
   parts.start(position);
 #pragma unroll 1

@@ -69,37 +69,27 @@ class PartsInTurn {
   // Adds a tile's products to the sums.
   __device__ __forceinline__ void add_tile(Position& position, int k_tiles,
                                            typename Step::Sums& sums) {
-    add_k_tiles(position, k_tiles, false, sums);
-  }
-  // Does the same, with the tile's first part under way. With turns the parts follow each other so
-  // across K-tiles, too: it is the loop to which turns bring something. Else the first K-tile has
-  // code of its own, as ptxas then prepares the others' descriptors ahead of their products.
-  __device__ __forceinline__ void add_started_tile(Position& position, int k_tiles,
-                                                   typename Step::Sums& sums) {
-    if constexpr (!kTurns) {
-      const bool is_full = add_k_tile(position, sums, true);
-      add_k_tiles(position, k_tiles - 1, is_full, sums);
-    } else {
-#pragma unroll 1
-      for (int left = k_tiles;;) {
-        const bool is_full = add_k_tile(position, sums, true);
-        if (--left == 0) break;
-        if (!is_full) wait(Sm90Shape<Config>::ring().full(position.stage), position.parity);
-        start(position);
-      }
-    }
-  }
-
- private:
-  __device__ __forceinline__ void add_k_tiles(Position& position, int k_tiles, bool is_full,
-                                              typename Step::Sums& sums) {
+    bool is_full = false;
 #pragma unroll 1
     for (int i = 0; i < k_tiles; ++i) {
       if (!is_full) wait(Sm90Shape<Config>::ring().full(position.stage), position.parity);
       is_full = add_k_tile(position, sums, false);
     }
   }
+  // Does the same, with the tile's first part under way. The parts follow each other so across
+  // K-tiles, too: it is the loop to which turns bring something.
+  __device__ __forceinline__ void add_started_tile(Position& position, int k_tiles,
+                                                   typename Step::Sums& sums) {
+#pragma unroll 1
+    for (int left = k_tiles;;) {
+      const bool is_full = add_k_tile(position, sums, true);
+      if (--left == 0) break;
+      if (!is_full) wait(Sm90Shape<Config>::ring().full(position.stage), position.parity);
+      start(position);
+    }
+  }
 
+ private:
   // Returns whether the next stage is full. That is asked ahead of the last additions, which take
   // as long as the answer: to ask when the stage is needed is 1.5 to 5 % slower.
   __device__ __forceinline__ bool add_k_tile(Position& position, typename Step::Sums& sums,
