@@ -73,7 +73,7 @@ TEST_CASE("gemm on sm_90a: scales of blocks get upright tiles of 64 rows") {
   for (const GemmRow row : gemm_rows(traits, arch)) {
     if (row.sm90().swapped) CHECK(row.sm90().block_m < 64);
   }
-  // Groups that have a row on average get no more than 16.
+  // Groups of one row on average get tiles of 16 rows.
   traits.grouping = Grouping::offsets;
   CHECK(tile({1, 4096, 1536, 32}) == "16x64x128x16 swapped by 1");
   CHECK(tile({64, 4096, 1536, 8}) == "64x128x128x7 by 1");
