@@ -11,6 +11,17 @@
 
 using namespace kiln;
 
+namespace {
+
+// The choice on an H200, "128x96x64x6 split apart by 4". `may_split`: whether there is a workspace.
+std::string tile_and_splits(const GemmTraits& traits, const GemmExtent& extent,
+                            bool may_split = false) {
+  const GemmChoice choice = choose_gemm(traits, arch_index({9, 0}), extent, 132, may_split);
+  return tile_name(choice.row.sm90()) + " by " + std::to_string(choice.splits);
+}
+
+}  // namespace
+
 TEST_CASE("gemm on sm_90a: a cluster shares K where tiles are few; none of the portable rows") {
   GemmTraits traits;
   traits.input = DType::bf16;
@@ -38,14 +49,9 @@ TEST_CASE("gemm on sm_90a: a cluster shares K where tiles are few; none of the p
 
 TEST_CASE(
     "gemm on sm_90a: tiles of 64 x 64 share K where 128 columns would need clusters of four") {
-  const int arch = arch_index({9, 0});
   GemmTraits traits;
   traits.input = DType::bf16;
-  const auto tile = [&](const GemmExtent& extent) {
-    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, false);
-    const std::string name = tile_name(choice.row.sm90());
-    return name + " by " + std::to_string(choice.splits);
-  };
+  const auto tile = [&](const GemmExtent& extent) { return tile_and_splits(traits, extent); };
   const std::string swapped = "64x64x64x11 split swapped by ";
   CHECK(tile({64, 4096, 14336}) == swapped + "2");
   CHECK(tile({64, 2112, 7168}) == swapped + "3");
@@ -58,10 +64,7 @@ TEST_CASE("gemm on sm_90a: scales of blocks get upright tiles of 64 rows") {
   GemmTraits traits;
   traits.input = DType::f8_e4m3;
   traits.scale_a = Scale::groups, traits.scale_b = Scale::blocks;
-  const auto tile = [&](const GemmExtent& extent) {
-    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, false);
-    return tile_name(choice.row.sm90()) + " by " + std::to_string(choice.splits);
-  };
+  const auto tile = [&](const GemmExtent& extent) { return tile_and_splits(traits, extent); };
   CHECK(tile({64, 4096, 14336}) == "64x64x128x9 split by 2");
   CHECK(tile({64, 1536, 19136}) == "64x64x128x9 split by 4");
   CHECK(tile({64, 4096, 7168}) == "64x32x128x15 by 1");
@@ -85,10 +88,7 @@ TEST_CASE(
   const int arch = arch_index({9, 0});
   GemmTraits traits;
   traits.input = DType::bf16;
-  const auto tile = [&](const GemmExtent& extent) {
-    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, false);
-    return tile_name(choice.row.sm90()) + " by " + std::to_string(choice.splits);
-  };
+  const auto tile = [&](const GemmExtent& extent) { return tile_and_splits(traits, extent); };
   CHECK(tile({256, 2624, 19712}) == "128x96x64x7 split cluster 2 by 2");
   CHECK(tile({512, 1152, 13824}) == "128x96x64x7 split cluster 2 by 2");
   CHECK(tile({128, 6144, 14336}) == "128x96x64x8 split by 2");
@@ -113,8 +113,7 @@ TEST_CASE("gemm on sm_90a: parts of K meet in a workspace where that fills the G
   GemmTraits traits;
   traits.input = DType::bf16;
   const auto tile = [&](const GemmExtent& extent, bool may_split = true) {
-    const GemmChoice choice = choose_gemm(traits, arch, extent, 132, may_split);
-    return tile_name(choice.row.sm90()) + " by " + std::to_string(choice.splits);
+    return tile_and_splits(traits, extent, may_split);
   };
   CHECK(tile({256, 1536, 12160}) == "128x96x64x6 split apart by 4");
   CHECK(tile({384, 1536, 12160}) == "128x144x64x6 split apart by 4");

@@ -66,23 +66,25 @@ class PartsInTurn {
   }
   __device__ __forceinline__ void finish() { Step::Products::finish(products_); }
 
-  // Adds a tile's products to the sums.
+  // Without turns: adds a tile's products to the sums.
   __device__ __forceinline__ void add_tile(Position& position, int k_tiles,
                                            typename Step::Sums& sums) {
+    static_assert(!kTurns, "gemm sm_90a: with turns, a tile's first products are under way");
     bool is_full = false;
 #pragma unroll 1
     for (int i = 0; i < k_tiles; ++i) {
       if (!is_full) wait(Sm90Shape<Config>::ring().full(position.stage), position.parity);
-      is_full = add_k_tile(position, sums, false);
+      is_full = add_k_tile(position, sums);
     }
   }
-  // Does the same, with the tile's first part under way. The parts follow each other so across
-  // K-tiles, too: it is the loop to which turns bring something.
+  // With turns: does the same, with the tile's first part under way. The parts follow each other so
+  // across K-tiles, too: it is the loop to which turns bring something.
   __device__ __forceinline__ void add_started_tile(Position& position, int k_tiles,
                                                    typename Step::Sums& sums) {
+    static_assert(kTurns, "gemm sm_90a: only with turns are a tile's first products under way");
 #pragma unroll 1
     for (int left = k_tiles;;) {
-      const bool is_full = add_k_tile(position, sums, true);
+      const bool is_full = add_k_tile(position, sums);
       if (--left == 0) break;
       if (!is_full) wait(Sm90Shape<Config>::ring().full(position.stage), position.parity);
       start(position);
@@ -92,15 +94,14 @@ class PartsInTurn {
  private:
   // Returns whether the next stage is full. That is asked ahead of the last additions, which take
   // as long as the answer: to ask when the stage is needed is 1.5 to 5 % slower.
-  __device__ __forceinline__ bool add_k_tile(Position& position, typename Step::Sums& sums,
-                                             bool is_started) {
+  __device__ __forceinline__ bool add_k_tile(Position& position, typename Step::Sums& sums) {
     const auto ring = Sm90Shape<Config>::ring();
     const Position here = position;
     position.advance();
     bool is_full = false;
 #pragma unroll
     for (int part = 0; part < Step::kParts; ++part) {
-      if (part > 0 || !is_started) start(here, part);
+      if (part > 0 || !kTurns) start(here, part);  // with turns the first is under way
       if (part == 0) scales_.read(here.stage);
       finish();
       if (part == Step::kParts - 1) release_stage<Config>(ring.empty(here.stage));
