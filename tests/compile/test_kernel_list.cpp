@@ -3,6 +3,7 @@
 #include "tests/support/kernel_list.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <random>
@@ -180,8 +181,14 @@ TEST_CASE("each row is compiled for one of the archs that share rows, in the end
   }
 }
 
+// How often a row has had its turn.
+struct Turns {
+  bool many = false;  // attention and GEMM
+  int times = 0;
+};
+
 TEST_CASE("each row gets its turn, and waits otherwise") {
-  std::map<std::string, int> turns;  // of each row
+  std::map<std::string, Turns> turns;  // of each row
   // A row of attention or GEMM has its turn with one seed in twelve: 64 seeds left one of 300 rows
   // out.
   constexpr int kSeeds = 256;
@@ -192,16 +199,23 @@ TEST_CASE("each row gets its turn, and waits otherwise") {
     for (const Specialization& spec : all) {
       const std::string first = row_pairs(spec).front();
       const std::string row = first.substr(0, first.find(','));
-      turns.try_emplace(row, 0);
+      const std::string_view family = spec.kernel().family->name;
+      turns[row].many = family == "flash_attention" || family == "gemm";
       if (!waits(spec)) served.insert(row);
     }
-    for (const std::string& row : served) ++turns[row];
+    for (const std::string& row : served) ++turns[row].times;
   }
-  for (const auto& [row, times] : turns) {
+  double rows[2] = {}, times[2] = {};
+  for (const auto& [row, of] : turns) {
     CAPTURE(row);
-    CHECK(times > 0);
-    CHECK(times < kSeeds);
+    CHECK(of.times > 0);
+    CHECK(of.times < kSeeds);
+    rows[of.many] += 1;
+    times[of.many] += of.times;
   }
+  // A single seed shows little of it: the rows of a family have few or many kernels.
+  CHECK(std::abs(times[true] / rows[true] / kSeeds - 1 / 12.0) < 0.01);
+  CHECK(std::abs(times[false] / rows[false] / kSeeds - 1 / 4.0) < 0.03);
 }
 
 TEST_CASE("each value that takes turns gets one, in every row that has it") {
