@@ -93,6 +93,9 @@ int host_tensor_ordinal() {
   return std::max(runtime::cuda_current_ordinal(), 0);
 }
 
-runtime::Device& chosen_emulator() { return runtime::emulated_device(device_choice().arch); }
+runtime::Device& chosen_emulator() {
+  const DeviceChoice& choice = device_choice();
+  return runtime::emulated_device(choice.arch, choice.options.sm_count);
+}
 
 }  // namespace kiln

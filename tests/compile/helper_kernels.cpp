@@ -34,7 +34,6 @@ int main(int argc, char** argv) try {
   const int arch = kiln::arch_index(kiln::parse_arch(argv[1]));
   const kiln::testing::KernelList list = kiln::testing::kernel_list(arch);
   const nlohmann::json all = {{"seed", kiln::testing::test_seed()},
-                              {"brief", kiln::testing::is_brief(arch)},
                               {"waits", of_all(arch, kiln::testing::waits)},
                               {"rests", of_all(arch, kiln::testing::rests)},
                               {"cover", specs(list.cover)},

@@ -135,50 +135,31 @@ TEST_CASE("a seed decides the sample, a sixtieth of what is not in the cover") {
   CHECK(tested_kernels(arch) == all_samples(arch));
 }
 
-TEST_CASE("of the archs that take turns one has its full cover, and each gets its turn") {
-  std::vector<int> archs;
-  for (const int number : {80, 86, 89, 100, 120}) {
-    archs.push_back(arch_index({number / 10, number % 10}));
-  }
-  std::set<int> served;
-  for (int seed = 0; seed < 24; ++seed) {
-    const TestSettings settings(std::to_string(seed).c_str(), false);
-    CHECK(!is_brief(arch_index({9, 0})));
-    CHECK(std::ranges::count_if(archs, is_brief) == 4);
-    const int serves = *std::ranges::find_if_not(archs, is_brief);
-    if (!served.insert(serves).second) continue;
-    const auto size = [](int arch) { return kernel_list(arch).cover.size(); };
-    for (const int arch : archs) CHECK((arch == serves || size(arch) < size(serves)));
-  }
-  CHECK(served.size() == 5);
-}
-
 TEST_CASE("each row is compiled for one of the archs that share rows, in the end for each") {
   std::map<std::string, std::set<int>> served;  // what has served a row, by its name
   for (int seed = 0; seed < 60; ++seed) {
     const TestSettings settings(std::to_string(seed).c_str(), false);
-    std::map<std::string, int> briefly;
-    for (const int number : {80, 86, 89, 120}) {
-      const int arch = arch_index({number / 10, number % 10});
+    std::map<std::string, int> archs;  // that have a row
+    for (const int number : {80, 86, 89, 100, 120}) {
       std::set<std::string> rows;
-      for (const Specialization& spec : all_samples(arch)) {
+      for (const Specialization& spec : all_samples(arch_index({number / 10, number % 10}))) {
         const std::string row = std::string(spec.kernel().file) + std::to_string(spec.row());
         served.try_emplace(std::to_string(number) + " " + row);
         if (!rests(spec)) rows.insert(row);
-        CHECK((!rests(spec) || is_brief(arch)));
         CHECK(row_pairs(spec).empty() == rests(spec));
       }
       for (const std::string& row : rows) {
         served[std::to_string(number) + " " + row].insert(seed);
-        if (is_brief(arch)) ++briefly[row];
+        ++archs[row];
       }
     }
-    for (const auto& [row, times] : briefly) CHECK(times <= 2);  // two launches may share a file
+    for (const auto& [row, times] : archs) CHECK(times <= 2);  // two launches may share a file
   }
   for (const auto& [row, seeds] : served) {
     CAPTURE(row);
     CHECK(!seeds.empty());
   }
+  for (const Specialization& spec : all_samples(arch_index({9, 0}))) CHECK(!rests(spec));
 }
 
 // How often a row has had its turn.
@@ -192,7 +173,8 @@ TEST_CASE("each row gets its turn, and waits otherwise") {
   // A row of attention or GEMM has its turn with one seed in twelve: 64 seeds left one of 300 rows
   // out.
   constexpr int kSeeds = 256;
-  const auto all = all_samples(arch_index({9, 0}));
+  const auto all = all_samples(arch_index({9, 0})), others = all_samples(arch_index({8, 0}));
+  int of_others[2] = {};  // specs of another arch that have their turn, and those that wait
   for (int seed = 0; seed < kSeeds; ++seed) {
     const TestSettings settings(std::to_string(seed).c_str(), false);
     std::set<std::string> served;
@@ -204,6 +186,7 @@ TEST_CASE("each row gets its turn, and waits otherwise") {
       if (!waits(spec)) served.insert(row);
     }
     for (const std::string& row : served) ++turns[row].times;
+    for (const Specialization& spec : others) ++of_others[waits(spec)];
   }
   double rows[2] = {}, times[2] = {};
   for (const auto& [row, of] : turns) {
@@ -216,6 +199,9 @@ TEST_CASE("each row gets its turn, and waits otherwise") {
   // A single seed shows little of it: the rows of a family have few or many kernels.
   CHECK(std::abs(times[true] / rows[true] / kSeeds - 1 / 12.0) < 0.01);
   CHECK(std::abs(times[false] / rows[false] / kSeeds - 1 / 4.0) < 0.03);
+  const double share = double(of_others[0]) / (of_others[0] + of_others[1]);
+  CHECK(share > 1 / 24.0);
+  CHECK(share < 1 / 8.0);
 }
 
 TEST_CASE("each value that takes turns gets one, in every row that has it") {

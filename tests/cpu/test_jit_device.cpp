@@ -65,6 +65,8 @@ TEST_CASE("a device choice is a kind with what belongs to it") {
   CHECK(full.options.seed == 3);
   CHECK_FALSE(full.options.checks);
   CHECK(full.text == "emulator:sm_90a,eager,seed=3,checks=off");
+  CHECK(full.options.sm_count == 0);
+  CHECK(parse_device_choice("emulator:multiprocessors=78").options.sm_count == 78);
 }
 
 TEST_CASE("a bad device choice is refused with what is allowed") {

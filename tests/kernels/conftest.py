@@ -94,7 +94,8 @@ def device(request):
         yield None
         return
     order = grid.Order(request.param, zlib.crc32(request.node.name.encode()) % grid.SEEDS)
-    with order.on():
+    few = request.node.get_closest_marker("few_multiprocessors") is not None
+    with order.on(options=f",multiprocessors={grid.FEW_MULTIPROCESSORS}" if few else ""):
         yield order
 
 

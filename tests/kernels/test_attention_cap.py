@@ -12,15 +12,20 @@ from kiln import jit
 from storage import DEVICE
 from variant_case import run
 
-pytestmark = pytest.mark.usefixtures("device")
+pytestmark = [pytest.mark.usefixtures("device"), pytest.mark.few_multiprocessors]
 
 # The sm_90a path takes half as many tiles as there are multiprocessors; and a few queries.
+HEADS = grid.by_device(gpu=dict(heads=68, heads_kv=17), emulator=dict(heads=8, heads_kv=2))
 SHAPES = {
-    "many": dict(head_dim=128, len_q=70, len_kv=210, heads=68, heads_kv=17),
+    "many": dict(head_dim=128, len_q=70, len_kv=210, **HEADS),
     "few": dict(len_q=3, len_kv=210, heads=8, heads_kv=2),
 }
-TWO_TILES = dict(len_q=230, heads=36, heads_kv=9)  # of each head
-SEVERAL = dict(len_q=70, heads=140, heads_kv=35)  # tiles of some blocks
+TWO_TILES = grid.by_device(  # of each head
+    gpu=dict(len_q=230, heads=36, heads_kv=9), emulator=dict(len_q=230, heads=4, heads_kv=1)
+)
+SEVERAL = grid.by_device(  # tiles of some blocks
+    gpu=dict(len_q=70, heads=140, heads_kv=35), emulator=dict(len_q=70, heads=16, heads_kv=4)
+)
 CAPPED = jit.Variant("capped", params={"a": "f32", "c": "f32"}, logits="a * tanh(logit / c)")
 # Whatever the signs are, results are the expression's.
 FACTORS = [(3.0, 3.0), (-3.0, 2.0), (2.0, -0.5), (-1.5, -1.5), (0.0, 2.0), (-0.0, 2.0), (0.0, 0.0),
@@ -33,8 +38,7 @@ def test_factors_of_any_sign_and_zero(shape, causal):
     case = AttentionCase(**SHAPES[shape], causal=causal)
     if shape == "many" and grid.arch().startswith("sm_90"):
         assert case.explain()["path"] == "sm_90a"
-    # The many take seconds each.
-    for a, c in grid.some_of(FACTORS, of=3) if shape == "many" else FACTORS:
+    for a, c in FACTORS:
         # The textbook's 0 / 0 is NaN, and 0 * tanh(0 / 0) is 0 here.
         run(CAPPED(a=a, c=c), case, logits=lambda s, at, a=a, c=c: a * torch.tanh(s / (c or 1.0)))
 
@@ -57,7 +61,9 @@ def test_logits_near_the_cap_and_far_from_it(dtype, head_dim, cap):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_keys_near_the_cap_among_others(sign):
     """Tiles after one with such keys take the same way for a while, and rows before them do not."""
-    case = AttentionCase(head_dim=128, len_q=200, len_kv=1500, heads=36, heads_kv=36, softcap=9.0)
+    heads = grid.by_device(gpu=36, emulator=4)
+    case = AttentionCase(head_dim=128, len_q=200, len_kv=1500, heads=heads, heads_kv=heads,
+                         softcap=9.0)  # fmt: skip
     q, k, v = case.inputs()
     k[:, [3, 801]] *= 40 * sign
     k[:, 1290] = k[:, 1290].abs() * -30 * sign

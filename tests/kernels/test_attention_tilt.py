@@ -17,11 +17,14 @@ from variant_case import run
 
 pytestmark = [
     pytest.mark.usefixtures("compiled", "device"),
+    pytest.mark.few_multiprocessors,
     pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone"),
 ]
 
 # More tiles than there are multiprocessors, so that a block computes several.
-MANY = dict(heads=140, heads_kv=35)
+MANY = grid.by_device(gpu=dict(heads=140, heads_kv=35), emulator=dict(heads=28, heads_kv=7))
+# Half as many or more, each head of two.
+TWO_TILES = grid.by_device(gpu=dict(heads=68, heads_kv=17), emulator=dict(heads=8, heads_kv=2))
 
 # How much the logits of a head grow from key to key.
 TILTS = (0.0, 1e-3, 0.07, 0.9, 2.0, -0.02, -1.5)
@@ -112,8 +115,8 @@ def test_masks_of_tensors_beside_tilts(head_dim):
 
 def test_blocks_beside_tilts():
     """A BlockMask's tiles are drawn, and visited from the last key back."""
-    q, k, v = inputs(batch=1, heads=68, heads_kv=17, len_q=230, len_kv=430)
-    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(17)
+    q, k, v = inputs(batch=1, len_q=230, len_kv=430, **TWO_TILES)
+    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(TWO_TILES["heads"] // 4)
     document = torch.arange(430, device=DEVICE) // 150
 
     def tilted(score, b, h, q_idx, kv_idx):
@@ -133,8 +136,8 @@ def test_blocks_beside_tilts():
 @pytest.mark.parametrize("len_q", [230, 430])
 def test_magnitudes_beside_a_mask_of_the_past(len_q):
     """Positions of flex_attention count from 0 on both sides."""
-    given = inputs(batch=1, heads=68, heads_kv=17, len_q=len_q, len_kv=430)
-    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(17)
+    given = inputs(batch=1, len_q=len_q, len_kv=430, **TWO_TILES)
+    slopes = torch.tensor(TILTS[:4], device=DEVICE).repeat(TWO_TILES["heads"] // 4)
 
     def biased(score, b, h, q_idx, kv_idx):
         return score - slopes[h] * abs(q_idx - kv_idx)
@@ -147,10 +150,11 @@ def test_magnitudes_beside_a_mask_of_the_past(len_q):
 
 def test_tilted_logits_of_more_than_32_tiles():
     """Which are visited from the last one back."""
-    case = AttentionCase(head_dim=8, len_q=10, len_kv=4300, heads=70, heads_kv=2, causal=True)
+    heads = grid.by_device(gpu=70, emulator=16)
+    case = AttentionCase(head_dim=8, len_q=10, len_kv=4300, heads=heads, heads_kv=2, causal=True)
     assert case.explain()["path"] == "sm_90a"
     q, k, v = case.inputs()
-    options = {**case.options(), "alibi_slopes": torch.linspace(-1e-3, 1e-3, 70, device=DEVICE)}
+    options = {**case.options(), "alibi_slopes": torch.linspace(-1e-3, 1e-3, heads, device=DEVICE)}
     out, lse = case.outputs()
     jit.flash_attention(q, k, v, out=out.view, lse=lse, **options)
     judge("tilted", q, k, v, out, lse, **options)
@@ -176,8 +180,8 @@ def test_splits_of_tilted_logits(shape):
 @pytest.mark.parametrize("page", [5, 16])
 def test_tilted_logits_of_pages(page):
     """Threads gather rows of pages from the last tile back too, and look pages up a tile ahead."""
-    len_q, len_kv, heads_kv = 70, 300, 35
-    q = randn([1, len_q, 140, 64], torch.bfloat16, 1)
+    len_q, len_kv, heads, heads_kv = 70, 300, MANY["heads"], MANY["heads_kv"]
+    q = randn([1, len_q, heads, 64], torch.bfloat16, 1)
     k, v = (randn([1, len_kv, heads_kv, 64], torch.bfloat16, seed) for seed in (2, 3))
     count = -(-len_kv // page)
     pages = []
@@ -188,7 +192,7 @@ def test_tilted_logits_of_pages(page):
     words = {
         "cache_seqlens": torch.tensor([len_kv], dtype=torch.int32, device=DEVICE),
         "block_table": torch.arange(count, dtype=torch.int32, device=DEVICE).flip(0)[None],
-        "alibi_slopes": torch.linspace(-0.01, 0.3, 140, device=DEVICE),
+        "alibi_slopes": torch.linspace(-0.01, 0.3, heads, device=DEVICE),
         "causal": True,
     }
     assert kiln.explain("flash_attention_with_kvcache", q, *pages, **words)["path"] == "sm_90a"

@@ -13,11 +13,14 @@ from variant_case import run
 
 pytestmark = [
     pytest.mark.usefixtures("device"),
+    pytest.mark.few_multiprocessors,
     pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone"),
 ]
 
 # Query tiles enough that no keys are split, and more than there are multiprocessors.
-HEADS = dict(heads=70, heads_kv=35)
+HEADS = grid.by_device(gpu=dict(heads=70, heads_kv=35), emulator=dict(heads=8, heads_kv=4))
+# Half as many, for each of two entries.
+HALF = grid.by_device(gpu=34, emulator=4)
 
 
 def ids_of(lengths):
@@ -43,7 +46,7 @@ def test_documents_of_random_lengths(head_dim, causal):
     len_q = sized(small=200, full=2000)
     first = [*random_lengths(length - length // 10, 5, 3), length // 10]
     ids = torch.stack([ids_of(first), torch.zeros(length, dtype=torch.int32, device=DEVICE)])
-    case = AttentionCase(batch=2, heads=34, heads_kv=34, head_dim=head_dim, head_dim_v=8,
+    case = AttentionCase(batch=2, heads=HALF, heads_kv=HALF, head_dim=head_dim, head_dim_v=8,
                          len_q=len_q, len_kv=length, causal=causal)  # fmt: skip
     q, k, v = case.inputs()
     bound = documents(ids)
@@ -87,7 +90,7 @@ def test_tiles_of_masks_that_read_tensors(head_dim):
     ids = torch.zeros(1, length, dtype=torch.int32, device=DEVICE)
     shown = torch.ones(1, 1, 1, length, dtype=torch.bool, device=DEVICE)
     blocks = torch.ones(1, 33, 33, dtype=torch.bool, device=DEVICE)
-    bias = randn([70, length], torch.float32, 1)
+    bias = randn([HEADS["heads"], length], torch.float32, 1)
     biased = jit.Variant("biased", tensors={"bias": "f32[h, kv]"}, logits="logit + bias")
     names = ("least", "own", "most")
     three = jit.Variant(
@@ -155,7 +158,7 @@ CLOSE = {
 def test_elements_beside_products_that_fill_the_registers(name):
     words, mask, shows = CLOSE[name]
     length, batch = 384, 2  # a multiple of 192
-    case = AttentionCase(batch=batch, heads=34, heads_kv=17, head_dim=64, head_dim_v=64,
+    case = AttentionCase(batch=batch, heads=HALF, heads_kv=HALF // 2, head_dim=64, head_dim_v=64,
                          len_q=length, len_kv=length, causal=mask == "causal",
                          window=(300, 30) if mask == "window" else (-1, -1))  # fmt: skip
     lines = [ids_of(random_lengths(length, 5, seed)) for seed in (4, 11)]

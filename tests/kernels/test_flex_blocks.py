@@ -115,6 +115,7 @@ def test_lists_decide_even_against_the_mask_and_may_be_rewritten():
 
 
 @pytest.mark.skipif(not grid.arch().startswith("sm_90"), reason="wgmma is of sm_90a alone")
+@pytest.mark.few_multiprocessors
 @pytest.mark.parametrize("size", [(128, 128), (64, 256), (32, 64), (128, 32)])
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize("mask_mod", [of_heads, causal, of_documents])
@@ -124,8 +125,9 @@ def test_tiles_within_blocks(size, dim, mask_mod):
     keys."""
     lengths = (200, 330)
     rows, columns = (-(-length // part) for length, part in zip(lengths, size, strict=True))
-    states, lists = random_lists(1, 70, rows, columns, seed=3)
-    tensors = inputs(batch=1, heads=70, heads_kv=35, len_q=200, len_kv=330, dim=dim)
+    heads = grid.by_device(gpu=70, emulator=8)
+    states, lists = random_lists(1, heads, rows, columns, seed=3)
+    tensors = inputs(batch=1, heads=heads, heads_kv=heads // 2, len_q=200, len_kv=330, dim=dim)
     check_states(tensors, states, size, block_mask_of(lists, lengths, size, mask_mod))
 
 

@@ -12,7 +12,7 @@ from kiln import jit
 from storage import DEVICE
 from torch._higher_order_ops.flex_attention import math_attention
 
-pytestmark = pytest.mark.usefixtures("compiled", "device")
+pytestmark = [pytest.mark.usefixtures("compiled", "device"), pytest.mark.few_multiprocessors]
 
 BOTH = flex.AuxRequest(lse=True, max_scores=True)
 IS_SM90 = grid.arch().startswith("sm_90")
@@ -66,7 +66,8 @@ def judge(tensors, score_mod=None, mask_mod=None, block_mask=None):
 # Shapes, and the kernels that they have on Hopper: portable ones whose teams, or CTAs, share the
 # keys of a row, and one without; those of wgmma, alone and with partial results.
 FEW = dict(batch=1, len_q=3, len_kv=700)
-MANY = dict(batch=1, heads=140, heads_kv=35, len_q=70, len_kv=330)
+HEADS = grid.by_device(gpu=dict(heads=140, heads_kv=35), emulator=dict(heads=16, heads_kv=4))
+MANY = dict(batch=1, len_q=70, len_kv=330, **HEADS)
 SPLIT = dict(batch=1, heads=2, heads_kv=1, len_q=70, len_kv=2100)
 
 
@@ -77,7 +78,7 @@ def test_maxima(shape, score_mod, mask_mod):
 
 
 @pytest.mark.parametrize("score_mod", [None, falling])
-@pytest.mark.parametrize("heads, dim", [(70, 64), (2, 512)])
+@pytest.mark.parametrize("heads, dim", [(grid.by_device(gpu=70, emulator=8), 64), (2, 512)])
 def test_maxima_of_portable_kernels(heads, dim, score_mod):
     """Rows that no vector may read, and wide ones, whose keys several warps share."""
     shape = dict(batch=1, heads=heads, heads_kv=heads // 2, len_q=70, len_kv=200, dim=dim)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from attention_case import AttentionCase
-from grid import sized
+from grid import by_device, sized
 from kiln import jit, variants
 from storage import DEVICE, randn
 from variant_case import run
@@ -217,11 +217,13 @@ def test_a_bias_by_distance_among_others():
         mask=lambda at: (at.q >= at.kv) & (at.q - at.kv < 30))  # fmt: skip
 
 
+@pytest.mark.few_multiprocessors
 @pytest.mark.parametrize("head_dim", [64, 128])
 def test_a_bias_by_distance_within_documents(head_dim):
-    bias = randn([70, 41], torch.float32, 6)
-    case = AttentionCase(heads=70, heads_kv=35, head_dim=head_dim, batch=1, len_q=130, len_kv=430,
-                         causal=True)  # fmt: skip
+    heads = by_device(gpu=70, emulator=8)
+    bias = randn([heads, 41], torch.float32, 6)
+    case = AttentionCase(heads=heads, heads_kv=heads // 2, head_dim=head_dim, batch=1, len_q=130,
+                         len_kv=430, causal=True)  # fmt: skip
     ids = (torch.arange(430, device=DEVICE, dtype=torch.int32) // 150)[None]
     run([variants.documents(ids), variants.relative_bias(bias)], case,
         logits=lambda s, at: s + bias[:, (at.kv - at.q).squeeze().clamp(-20, 20) + 20],

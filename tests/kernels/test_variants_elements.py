@@ -7,7 +7,7 @@ import kiln
 import pytest
 import torch
 from attention_case import AttentionCase
-from grid import sized
+from grid import by_device, sized
 from kiln import jit
 from storage import DEVICE
 from variant_case import run
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("device")
 
 LENGTH = sized(small=300, full=1100)
 # Tiles enough that no two blocks share the keys of one.
-HEADS = dict(heads=sized(small=35, full=64), heads_kv=sized(small=5, full=16))
+HEADS = by_device(gpu=dict(heads=64, heads_kv=16), emulator=dict(heads=6, heads_kv=2))
 DOCUMENTS = jit.Variant("documents", tensors={"doc": "i64[*, *]"}, mask="doc(b, q) == doc(b, kv)")
 SAME = {"mine": "i32[b, q]", "its": "i32[b, kv]"}
 
@@ -67,7 +67,18 @@ def runs(count, most, dtype, generator):
     return numbers[places].to(dtype).to(DEVICE)
 
 
-@pytest.mark.parametrize("name", MASKS)
+def on_hopper(name):
+    """Whether a mask is tested with HEADS."""
+    return name == "elements" or name.startswith(("elsewhere", "of "))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.few_multiprocessors] if on_hopper(name) else [])
+        for name in MASKS
+    ],
+)
 def test_tiles_follow_from_elements(name):
     words, dtype, shows = MASKS[name]
     generator = torch.Generator().manual_seed(len(name))
@@ -76,8 +87,7 @@ def test_tiles_follow_from_elements(name):
     for tensor, declared in words["tensors"].items():
         lines = [runs(LENGTH, 5, dtype, generator) for _ in range(2)]
         bound[tensor] = torch.stack(lines) if "," in declared else lines[0]
-    on_hopper = name == "elements" or name.startswith(("elsewhere", "of "))
-    heads = HEADS if on_hopper else dict(heads=4, heads_kv=2)
+    heads = HEADS if on_hopper(name) else dict(heads=4, heads_kv=2)
     case = AttentionCase(batch=2, len_q=LENGTH, len_kv=LENGTH, **heads)
     run(variant(**bound), case, mask=lambda at: shows(bound, at))
 
@@ -93,6 +103,7 @@ def test_elements_are_read_anew_at_every_call():
         run(bound, case, mask=lambda at: of(doc, at.q * 2) == of(doc, at.kv * 2))
 
 
+@pytest.mark.few_multiprocessors
 def test_tiles_of_other_elements_are_not_read():
     """Also where the mask has another part, and where few queries see many keys by splits."""
     both = jit.Variant("both", tensors=SAME, params={"w": "i32"}, mask="mine == its && q - kv < w")

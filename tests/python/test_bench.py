@@ -347,7 +347,7 @@ def test_without_a_gpu_one_sentence_and_exit_4():
 
 def test_each_spec_whose_compile_is_timed_names_one_kernel():
     for name, spec in compile_time.SPECS.items():
-        report = kiln.prewarm(spec, compile_time.ARCH)
+        report = kiln.prewarm(spec, compile_time.ARCH, check=True)
         assert report["total"] == 1, name
 
 

@@ -167,6 +167,22 @@ def test_one_device_object_serves_a_block_inside_its_own():
     assert kiln._core.device() == before
 
 
+def test_an_emulated_device_has_as_many_multiprocessors_as_asked_for():
+    """Which decide what a call chooses; each count is a device of its own."""
+    rows = host_array(1, 200, 8, 128)
+    seen = {}
+    for count in (None, 132, 12, 78, 12):
+        options = "" if count is None else f",late,multiprocessors={count}"
+        with kiln.device(f"emulator:sm_90a{options}"):
+            found = kiln.explain("flash_attention", rows, rows, rows, causal=True)
+            seen.setdefault(found["device"], set()).add(found["path"])
+    assert seen == {
+        EMULATED: {"portable"},
+        f"{EMULATED} of 12 multiprocessors": {"sm_90a"},
+        f"{EMULATED} of 78 multiprocessors": {"portable"},
+    }
+
+
 def test_each_thread_has_its_own_device():
     seen = []
     with kiln.device("emulator:sm_80"):
@@ -184,6 +200,8 @@ def test_each_thread_has_its_own_device():
         ("emulator", {"schedule": "lazy"}, "late, eager"),
         ("cuda", {"seed": 1}, "belong to the emulator"),
         ("emulator:late", {"seed": -1}, "seed=N"),
+        ("emulator:multiprocessors=0", {}, "got 'multiprocessors=0'"),
+        ("emulator:sm_90a,multiprocessors=1025", {}, "got 'multiprocessors=1025'"),
     ],
 )
 def test_bad_choices(choice, options, text):

@@ -186,7 +186,7 @@ def test_the_rows_of_a_spec():
 
 def test_a_call_that_is_computed_as_sequences_has_a_tile_of_its_own():
     """A table names rows of dense calls alone, whose tiles may have the same numbers."""
-    few = AttentionCase(1, 20, 8, 16, 1, 30000, "float16", causal=True, window=None)
+    few = AttentionCase(1, 20, 8, 64, 1, 30000, "float16", causal=True, window=None)
     found = explained(few)
     tile = Tile.of(found)
     assert found["path"] == "sm_90a" and (tile.path, tile.splits) == ("as sequences", 1)

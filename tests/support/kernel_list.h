@@ -1,10 +1,10 @@
 // Which of the built-in kernels the tests compile and run. Of an arch: a cover, that is for each
 // config row every value of every property that occurs with it, in one kernel at least; and of the
-// others a sample, which KILN_TEST_SEED decides. It also decides which twelfth of the rows of
-// attention and GEMM, and which quarter of the other families' rows, has its full cover (the others
-// have one kernel each), and a third of
-// attention's dtypes of caches, masks and sinks and of its padded head dims. With
-// KILN_TEST_FULL=1: all kernels.
+// others a sample, which KILN_TEST_SEED decides. It also decides which rows have their full cover
+// (the others have one kernel each): of sm_90 a twelfth of the rows of attention and GEMM and a
+// quarter of the other families', of the other archs half as many. It decides which of these archs
+// has a row, as they share them, and which third of attention's dtypes of caches, masks and sinks
+// and of its padded head dims has its turn. With KILN_TEST_FULL=1: all kernels.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,8 @@ namespace kiln::testing {
 // Indices, ascending, of items that have among them every pair that any item has: greedily, so few.
 std::vector<std::size_t> cover(std::span<const std::vector<std::string>> items);
 
-// Whether the cover of an arch has one kernel at most for each config row. All archs but sm_90 run
-// the portable kernels alone, which sm_90 runs too: by the seed, one of them has its full cover.
-bool is_brief(int arch);
-
-// Whether the cover of a brief arch has no kernel of this one's config row: sm_80, sm_86, sm_89 and
-// sm_120 share the rows among them, by the seed.
+// Whether the cover of an arch has no kernel of this one's config row: all archs but sm_90 run the
+// portable kernels alone, which sm_90 runs too. They share the rows among them, by the seed.
 bool rests(const Specialization& spec);
 
 // Whether the cover has one kernel for this one's config row, as it is another's turn.

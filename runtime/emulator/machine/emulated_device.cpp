@@ -178,14 +178,19 @@ class EmulatedKernel final : public Kernel {
   const LoadedProgram loaded;
 };
 
-// Ordinals of emulated devices: far above any CUDA device's, then the architecture's number.
+// Ordinals of emulated devices: far above any CUDA device's, then the multiprocessors and the
+// architecture's number.
 constexpr int kFirstOrdinal = 1 << 16;
+
+int ordinal_of(const DeviceLimits& limits) {
+  return kFirstOrdinal + 1000 * limits.sm_count + limits.major * 10 + limits.minor;
+}
 
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const DeviceLimits& limits) : limits_(limits) {
     info_.kind = DeviceKind::emulator;
-    info_.ordinal = kFirstOrdinal + limits.major * 10 + limits.minor;
+    info_.ordinal = ordinal_of(limits);
     info_.name = limits.name;
     info_.compute_major = limits.major;
     info_.compute_minor = limits.minor;
@@ -266,18 +271,19 @@ void run(const Run& run) {
   const LoadedProgram loaded(run.ptx, run.entry);
   const std::string_view target = loaded.module->target;
   const DeviceLimits limits =
-      device_limits(run.arch.empty() ? target.substr(0, target.find_first_of(" ,")) : run.arch);
+      device_limits(run.arch.empty() ? target.substr(0, target.find_first_of(" ,")) : run.arch,
+                    run.options.sm_count);
   check_target(*loaded.module, limits);
   launch_program(loaded, limits, run.shape, run.arguments, run.spans, run.options, nullptr);
 }
 
 }  // namespace emulator
 
-Device& emulated_device(std::string_view arch) {
-  const emulator::DeviceLimits limits = emulator::device_limits(arch);
+Device& emulated_device(std::string_view arch, int sm_count) {
+  const emulator::DeviceLimits limits = emulator::device_limits(arch, sm_count);
   emulator::Registry& all = emulator::registry();
   const std::lock_guard lock(all.mutex);
-  auto& device = all.devices[emulator::kFirstOrdinal + limits.major * 10 + limits.minor];
+  auto& device = all.devices[emulator::ordinal_of(limits)];
   if (!device) device = std::make_unique<emulator::EmulatedDevice>(limits);
   return *device;
 }

@@ -10,9 +10,10 @@
 
 namespace kiln::runtime {
 
-// The emulated device of an architecture ("sm_90a"); created once, lives until the process ends.
-// Its ordinal is unlike any CUDA device's. Throws std::invalid_argument listing what is modelled.
-Device& emulated_device(std::string_view arch);
+// The emulated device of an architecture ("sm_90a") with so many multiprocessors, see
+// device_limits(); created once, lives until the process ends. Its ordinal is unlike any CUDA
+// device's. Throws std::invalid_argument listing what is modelled.
+Device& emulated_device(std::string_view arch, int sm_count = 0);
 // The device of such an ordinal, or null.
 Device* emulated_device_of(int ordinal);
 

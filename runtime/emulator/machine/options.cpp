@@ -7,10 +7,12 @@
 namespace kiln::runtime::emulator {
 namespace {
 
+constexpr std::uint64_t kMostMultiprocessors = 1024;  // more than any product has
+
 [[noreturn]] void refuse(std::string_view item) {
   throw std::invalid_argument(
-      "the emulator's options are late, eager, seed=N, checks=on|off, workers=N and steps=N, "
-      "separated by commas; got '" +
+      "the emulator's options are late, eager, seed=N, checks=on|off, workers=N, steps=N and "
+      "multiprocessors=N, separated by commas; got '" +
       std::string(item) + "'");
 }
 
@@ -36,6 +38,10 @@ void apply(std::string_view item, Options& options) {
     options.workers = static_cast<int>(std::min<std::uint64_t>(number(item, value), 1024));
   } else if (name == "steps") {
     options.step_limit = number(item, value);
+  } else if (name == "multiprocessors") {
+    const std::uint64_t count = number(item, value);
+    if (count == 0 || count > kMostMultiprocessors) refuse(item);
+    options.sm_count = static_cast<int>(count);
   } else {
     refuse(item);
   }
@@ -73,7 +79,7 @@ Options parse_options(std::string_view text, const Options& base) {
   return options;
 }
 
-DeviceLimits device_limits(std::string_view arch) {
+DeviceLimits device_limits(std::string_view arch, int sm_count) {
   std::string_view digits = arch.starts_with("sm_") ? arch.substr(3) : arch;
   const bool has_suffix = !digits.empty() && (digits.back() == 'a' || digits.back() == 'f');
   if (has_suffix) digits.remove_suffix(1);
@@ -84,6 +90,10 @@ DeviceLimits device_limits(std::string_view arch) {
       if (device.major * 10 + device.minor != wanted || (has_suffix && device.major < 9)) continue;
       DeviceLimits limits = device;
       limits.name = "Kiln's emulated sm_" + std::to_string(wanted) + (limits.suffix_a ? "a" : "");
+      if (sm_count != 0 && sm_count != limits.sm_count) {
+        limits.sm_count = sm_count;
+        limits.name += " of " + std::to_string(sm_count) + " multiprocessors";
+      }
       return limits;
     }
   }

@@ -22,12 +22,14 @@ struct Options {
   bool checks = true;
   std::uint64_t step_limit = 0;  // warp instructions of one block; 0 = none
   int workers = 0;               // host threads; 0 = one per core
+  int sm_count = 0;              // of the device; 0 = as device_limits() has it
   // Print the instructions of one thread to stderr: block and thread index within it; -1 = no.
   std::int64_t trace_block = -1;
   int trace_thread = -1;
 };
 
-// "late,seed=3,checks=off,workers=1,steps=1000000" over `base`. Throws std::invalid_argument.
+// "late,seed=3,checks=off,workers=1,steps=1000000,multiprocessors=78" over `base`. Throws
+// std::invalid_argument.
 Options parse_options(std::string_view text, const Options& base = {});
 
 // Limits of the modelled device.
@@ -42,7 +44,8 @@ struct DeviceLimits {
   std::uint32_t shared_per_sm = 228 * 1024;
   std::string name;
 };
-// "sm_90a", "sm_80", "90". Throws std::invalid_argument listing what is modelled.
-DeviceLimits device_limits(std::string_view arch);
+// "sm_90a", "sm_80", "90". `sm_count`: 0 = as many multiprocessors as the usual product of that
+// generation has. Throws std::invalid_argument listing what is modelled.
+DeviceLimits device_limits(std::string_view arch, int sm_count = 0);
 
 }  // namespace kiln::runtime::emulator

@@ -13,6 +13,9 @@ import zlib
 DEVICES, SIZES = ("emulator", "cuda"), ("small", "full")
 EMULATED_ARCH = "sm_90a"
 SEEDS = 5
+# The emulated device of tests that are marked few_multiprocessors: a call of so many tiles as there
+# are multiprocessors takes seconds with 132 of them.
+FEW_MULTIPROCESSORS = 12
 
 _chosen = {"device": "emulator", "size": "small"}
 
@@ -48,6 +51,12 @@ def sized(*, small, full):
     return full if is_full() else small
 
 
+def by_device(*, gpu, emulator):
+    """What a case has on a GPU, and on the emulated device where that has FEW_MULTIPROCESSORS: as
+    many tiles for each multiprocessor, in a tenth of the time."""
+    return gpu if on_gpu() else emulator
+
+
 def some_of(groups, *, of):
     """Small, one of `of` in turn, of which KILN_TEST_SEED decides the first; all in the full size
     and with KILN_TEST_FULL=1. For rows of tables: tests/emulator/test_kernels.cpp runs them too.
@@ -81,10 +90,10 @@ class Order:
     schedule: str
     seed: int
 
-    def on(self, arch=EMULATED_ARCH):
+    def on(self, arch=EMULATED_ARCH, options=""):
         import kiln
 
-        return kiln.device(f"emulator:{arch}", schedule=self.schedule, seed=self.seed)
+        return kiln.device(f"emulator:{arch}{options}", schedule=self.schedule, seed=self.seed)
 
 
 def tests_all():
