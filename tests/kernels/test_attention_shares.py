@@ -257,7 +257,7 @@ def test_which_launches_a_call_has(name):
 @pytest.mark.emulated
 @pytest.mark.parametrize("tokens, rows", [(1, 16), (6, 32), (12, 64)])
 def test_decoding_beside_whole_tiles_has_tiles_for_the_rows_that_others_have(tokens, rows):
-    shape = dict(SHORT, lens_q=(4000, *(tokens,) * 15), heads=32, heads_kv=8)
+    shape = dict(SHORT, lens_q=(4000, *(tokens,) * 15), heads=8, heads_kv=2)
     whole, decoding = case_of(**shape).explain()["launches"]
     assert not whole["config"].endswith("split")
     assert decoding["config"].startswith(f"{rows}x")
