@@ -21,9 +21,9 @@ class device:
               missing fences
 
     The last three are options of the emulator. They may also be written as a part of its name:
-    "emulator:sm_90a,late,seed=3,checks=off". There "multiprocessors=78" sets how many multiprocessors the
-    device has, by which calls choose their kernels: an H20's instead of an H200's. A tensor in a
-    GPU's memory always goes to its own device. KILN_DEVICE sets the default of the process. Raises
+    "emulator:sm_90a,late,seed=3,checks=off". There, "multiprocessors=78" gives the device as many
+    as an H20 has instead of an H200's 132, by which calls choose their kernels. A tensor in a GPU's
+    memory always goes to its own device. KILN_DEVICE sets the default of the process. Raises
     ValueError for anything else.
 
         >>> import kiln, numpy

@@ -67,6 +67,14 @@ def environment(cache_dir):
 
 
 @pytest.fixture
+def emulator():
+    import kiln
+
+    with kiln.device("emulator:sm_90a"):
+        yield
+
+
+@pytest.fixture
 def emulated_torch():
     """PyTorch's CPU tensors on the emulated device, without gradients and with the same numbers."""
     import kiln
