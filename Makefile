@@ -97,7 +97,7 @@ $(stamps)/venv: scripts/requirements.txt scripts/system_packages.sh
 $(stamps)/test_packages: $(stamps)/venv
 	@echo "== .venv: PyTorch, JAX, ml_dtypes, libclang and transformers for the tests"
 	@$(bin)/python -c 'import torch, jax, ml_dtypes, clang.cindex, transformers' 2>/dev/null || \
-	  $(bin)/python -m pip install -qq --no-compile 'torch==2.13.0' jax 'ml_dtypes>=0.5' 'libclang>=18' \
+	  $(bin)/python -m pip install -qq 'torch==2.13.0' jax 'ml_dtypes>=0.5' 'libclang>=18' \
 	  'transformers>=5.17,<6'
 	@touch $@
 

@@ -19,7 +19,7 @@ pytestmark = [
 
 # Query tiles enough that no keys are split, and more than there are multiprocessors.
 HEADS = grid.by_device(gpu=dict(heads=70, heads_kv=35), emulator=dict(heads=8, heads_kv=4))
-# Half as many, for each of two entries.
+# Half as many heads, for each of two entries.
 HALF = grid.by_device(gpu=34, emulator=4)
 
 

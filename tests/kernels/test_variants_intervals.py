@@ -22,10 +22,10 @@ GLOBAL = jit.Variant(
     "global", params={"g": "i32", "w": "i32"}, mask="kv < g || q < g || abs(q - kv) < w"
 )
 # One that both paths serve, and one that only Hopper's takes.
-HEADS, FEWER_HEADS = dict(heads=72, heads_kv=12), dict(heads=12, heads_kv=2)
+MANY_HEADS = by_device(gpu=dict(heads=72, heads_kv=12), emulator=dict(heads=12, heads_kv=2))
 SHAPES = {
     "few-heads": dict(heads=4, heads_kv=2, batch=2),
-    "many-heads": dict(by_device(gpu=HEADS, emulator=FEWER_HEADS), batch=1),
+    "many-heads": dict(MANY_HEADS, batch=1),
 }
 each_shape = pytest.mark.parametrize(
     "shape",
