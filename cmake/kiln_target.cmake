@@ -33,14 +33,6 @@ function(kiln_share_headers target)
   endif()
 endfunction()
 
-# Compiles what only prepares launches in two thirds of the time: -O1 stands behind the build type's
-# option. The emulated device runs the kernels and keeps that.
-function(kiln_compile_quickly target)
-  if(KILN_QUICK_BUILD)
-    target_compile_options(${target} PRIVATE -O1)
-  endif()
-endfunction()
-
 # A static library of one room: every *.cpp below its folder. JOINED: see kiln_share_headers.
 function(kiln_add_room target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)

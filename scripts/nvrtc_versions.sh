@@ -13,6 +13,7 @@ if [[ $# -eq 0 ]]; then
 fi
 make -s build/stamps/ready
 
+failed=()
 for version in "$@"; do
   package=nvidia-cuda-nvrtc
   [[ ${version%%.*} -ge 13 ]] || package+=-cu12
@@ -22,5 +23,9 @@ for version in "$@"; do
   library=$(find "$PWD/$folder" -name 'libnvrtc.so.1?')
   echo "== NVRTC $version"
   KILN_NVRTC=$library .venv/bin/python -m pytest tests/compile/test_rows.py -q -n 2 \
-    --dist worksteal -k compiles_clean --durations 6
+    --dist worksteal -k compiles_clean --durations 6 || failed+=("$version")
 done
+if [[ ${#failed[@]} -gt 0 ]]; then
+  echo "not clean with NVRTC ${failed[*]}" >&2
+  exit 1
+fi

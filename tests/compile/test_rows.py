@@ -69,7 +69,7 @@ def pairs(spec, waits):
 def all_pairs(specs, waits, rests):
     """The pairs of kernels; of each it is told whether its row waits for its turn, and has none."""
     rows = zip(specs, waits, rests, strict=True)
-    return {pair for spec, brief, none in rows if not none for pair in pairs(spec, brief)}
+    return {pair for spec, waiting, none in rows if not none for pair in pairs(spec, waiting)}
 
 
 def texts(specs):

@@ -71,7 +71,7 @@ def runs(count, most, dtype, generator):
 
 
 def on_hopper(name):
-    """Whether a mask is tested with HEADS."""
+    """Tells whether a mask is tested with HEADS."""
     return name == "elements" or name.startswith(("elsewhere", "of "))
 
 

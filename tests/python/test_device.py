@@ -162,7 +162,7 @@ def test_one_device_object_serves_a_block_inside_its_own():
 
 
 def test_an_emulated_device_has_as_many_multiprocessors_as_asked_for():
-    """Which decide what a call chooses; each count is a device of its own."""
+    """Their number decides what a call chooses, and each number is a device of its own."""
     rows = host_array(1, 200, 8, 128)
     seen = {}
     for count in (None, 132, 12, 78, 12):

@@ -118,10 +118,10 @@ std::vector<std::string> row_pairs(const Specialization& spec) {
   const nlohmann::json properties = spec_to_json(spec, {});
   const std::string row = row_of(spec);
   const std::string op = properties.at("op"), seed = test_seed();
-  const bool brief = waits(spec);
+  const bool has_one = waits(spec);
   std::vector<std::string> pairs;
   for (const auto& [name, value] : properties.items()) {
-    if (brief && name != "op") continue;
+    if (has_one && name != "op") continue;
     std::string pair = row + ", " + name + "=" + value.dump();
     if (takes_turns(op, name, value) && seeded(seed, pair) % kValueTurns != 0) continue;
     pairs.push_back(std::move(pair));

@@ -52,8 +52,8 @@ def sized(*, small, full):
 
 
 def by_device(*, gpu, emulator):
-    """What a case has on a GPU, and on the emulated device where that has FEW_MULTIPROCESSORS: as
-    many tiles for each multiprocessor, in a tenth of the time."""
+    """Returns what a case has on this device. The emulated one has FEW_MULTIPROCESSORS, and gets as
+    many tiles for each of them as a GPU, in a tenth of the time."""
     return gpu if on_gpu() else emulator
 
 
