@@ -1,5 +1,5 @@
 """Built-in kernels of every config row of every arch through NVRTC: no spill, no local memory, no
-ptxas complaint.
+ptxas complaint, no main loop of wgmma that ptxas takes for divergent.
 
 For each row every value of every property that occurs with it, but for rows, values and archs that
 take turns, and a sample of the other kernels, which KILN_TEST_SEED decides; with KILN_TEST_FULL=1
@@ -15,6 +15,7 @@ import subprocess
 
 import kiln
 import pytest
+from machine_code import divergent_branches_among_products
 
 ROOT = pathlib.Path(__file__).parents[2]
 # Largest shared memory of a CTA, in KiB.
@@ -110,11 +111,15 @@ def faults_of(spec, arch):
     (kernel,) = kiln.inspect(spec, arch)
     assert kernel["cached"], f"{kernel['what']} was compiled twice"
     shared = kernel["dynamic_shared_bytes"] + kernel["shared_bytes"]
+    divergent = 0
+    if kernel["path"] == "sm_90a":
+        divergent = divergent_branches_among_products(kernel["cubin"])
     found = {
         f"{kernel['spill_bytes']} bytes spilled": kernel["spill_bytes"] > 0,
         f"{kernel['local_bytes']} bytes of local memory": kernel["local_bytes"] > 0,
         f"ptxas says {kernel['warnings']}": kernel["warnings"] != [],
         f"{shared} bytes of shared memory": shared > SHARED_LIMITS[arch] * 1024,
+        f"{divergent} divergent branches among the products": divergent > 0,
         f"{kernel['registers']} registers": not 0 < kernel["registers"] <= 255,
     }
     return [f"{arch}, {kernel['what']}: {text}" for text, bad in found.items() if bad]

@@ -106,6 +106,12 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
   // A second copy of join_splits() is a sixth of what the compiler does. Other kernels, and those
   // of quantised keys, spill with one copy of finish().
   constexpr bool kEndsInOnePlace = Config::kSplits && !kJoinsRows && !Shape::Keys::kQuantized;
+  // The warp meets at the end of both branches, as in store(): ptxas takes the loop for divergent
+  // if it only meets behind them.
+  const auto end_branch = [&](const Tile& tile) {
+    if constexpr (!kEndsInOnePlace) finish(tile);
+    if constexpr (Config::kSplits) __syncwarp();
+  };
 #pragma unroll 1
   for (u32 tiles = 0;; ++tiles) {
     const bool stores = kBeginsEarly && tiles > 0;
@@ -123,13 +129,13 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
       if (!has_tile) break;
       start(tile, q_at.stage);
       release_q();
-      if constexpr (!kEndsInOnePlace) finish(tile);
+      end_branch(tile);
     } else {
       loop.start_scores(q);
       if (stores) store();
       start(tile, q_at.stage);
       loop.attend(walk, tile, q, softmax, out, release_q);
-      if constexpr (!kEndsInOnePlace) finish(tile);
+      end_branch(tile);
     }
     if constexpr (kEndsInOnePlace) finish(tile);
     if constexpr (Config::kSplits) {
