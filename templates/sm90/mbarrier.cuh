@@ -6,6 +6,7 @@
 // returns at once, as if a phase before the first had ended, so writers find a new ring empty.
 #pragma once
 #include "/kiln/base/copy.cuh"
+#include "/kiln/sm90/old_compilers.cuh"
 
 namespace kiln {
 
@@ -79,6 +80,15 @@ __device__ __forceinline__ bool try_wait(u32 barrier, u32 parity) {
 }
 __device__ __forceinline__ void wait(u32 barrier, u32 parity) {
   while (!try_wait(barrier, parity)) {
+  }
+}
+// The same for a whole warp, in loops that ptxas has to see as uniform.
+__device__ __forceinline__ void wait_as_warp(u32 barrier, u32 parity) {
+  if constexpr (kLanesMustLeaveTogether) {
+    while (!__all_sync(~0u, try_wait(barrier, parity))) {
+    }
+  } else {
+    wait(barrier, parity);
   }
 }
 }  // namespace kiln

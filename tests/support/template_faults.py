@@ -318,7 +318,7 @@ FAULTS = [
           "    release(v_ring.empty(at_.stage));\n    at_.advance();\n",
           "    at_.advance();\n", SM90_HOLES),
     fault("sm90-unseen-values-are-not-waited-for", f"{SM90_FOLDER}main_loop.cuh",
-          "    wait(v_ring.full(at_.stage), at_.parity);\n    release(v_ring",
+          "    wait_as_warp(v_ring.full(at_.stage), at_.parity);\n    release(v_ring",
           "    release(v_ring", SM90_FAR),
     fault("sm90-first-tile-gives-a-turn", f"{SM90_FOLDER}main_loop.cuh",
           "if (!is_first_) turns_.give();",

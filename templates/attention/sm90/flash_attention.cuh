@@ -121,7 +121,7 @@ __device__ __forceinline__ void compute_query_tiles(const Args& args, int group)
     const typename Loop::Queries q{Shape::q(q_at.stage) + group * 64 * 128,
                                    Shape::growth(q_at.stage)};
     const auto release_q = [&] { release(q_ring.empty(q_at.stage)); };
-    if (has_tile) wait(q_ring.full(q_at.stage), q_at.parity);
+    if (has_tile) wait_as_warp(q_ring.full(q_at.stage), q_at.parity);
     // No path without a product may join one with a product under way: ptxas would then wait for
     // each product at once.
     if (!has_tile || !loop.seek_first(walk)) {

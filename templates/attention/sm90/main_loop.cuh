@@ -88,7 +88,7 @@ class KeyLoop {
   };
   // Starts the product of the tile of keys that has been sought with Q.
   __device__ __forceinline__ void start_scores(const Queries& q) {
-    wait(Shape::k_ring().full(at_.stage), at_.parity);
+    wait_as_warp(Shape::k_ring().full(at_.stage), at_.parity);
     if (!is_first_) turns_.take();
     begin_products();
     multiply_scores(q);
@@ -128,11 +128,11 @@ class KeyLoop {
       for (keys_ = next; keys_.seen; keys_ = next) {
         const KvPosition v_at = at_;
         at_ = ahead;
-        wait(k_ring.full(at_.stage), at_.parity);
+        wait_as_warp(k_ring.full(at_.stage), at_.parity);
         turns_.take();
         begin_products();
         multiply_scores(q);
-        wait(v_ring.full(v_at.stage), v_at.parity);
+        wait_as_warp(v_ring.full(v_at.stage), v_at.parity);
         begin_products();  // ptxas wants one in each basic block with products
         multiply_values(out, weights, v_at);
         turns_.give();
@@ -152,7 +152,7 @@ class KeyLoop {
       const bool may_see_more = walk.may_see_more();
       if (!kKeepsNeed || !may_see_more) needs_q = may_see_more ? 1 : 0;
       if (!may_see_more) release_q();
-      wait(v_ring.full(at_.stage), at_.parity);
+      wait_as_warp(v_ring.full(at_.stage), at_.parity);
       begin_products();
       multiply_values(out, weights, at_);
       ValueProducts::finish(out);
@@ -252,7 +252,7 @@ class KeyLoop {
   __device__ __forceinline__ void seek(Walk& walk) {
 #pragma unroll 1
     for (; keys_.exists && !keys_.seen; keys_ = walk.next()) {
-      wait(Shape::k_ring().full(at_.stage), at_.parity);
+      wait_as_warp(Shape::k_ring().full(at_.stage), at_.parity);
       if (!is_first_) {
         turns_.take();
         turns_.give();
@@ -266,7 +266,7 @@ class KeyLoop {
   __device__ __forceinline__ void pass_over() {
     const auto k_ring = Shape::k_ring(), v_ring = Shape::v_ring();
     release(k_ring.empty(at_.stage));
-    wait(v_ring.full(at_.stage), at_.parity);
+    wait_as_warp(v_ring.full(at_.stage), at_.parity);
     release(v_ring.empty(at_.stage));
     at_.advance();
   }

@@ -307,7 +307,7 @@ class WalkReader {
   __device__ __forceinline__ void read() {
     const auto ring = Shape::walk_ring();
     const auto position = ring.consumer_after(steps_++);
-    wait(ring.full(position.stage), position.parity);
+    wait_as_warp(ring.full(position.stage), position.parity);
     const u32 at = Shape::walk(position.stage);
     const auto word = [&](u32 i) { return __shfl_sync(~0u, load_word(at + i * 4), 0); };
     visit_ = word(0), flags_ = word(1), kv_first_ = static_cast<int>(word(2));

@@ -178,16 +178,6 @@ constexpr bool has_parts_in_turn() {
          Config::kResidents > 1 || kWideScales;
 }
 
-template <class Config>
-__device__ __forceinline__ void clear(
-    float (&sums)[Sm90Shape<Config>::kTilesM][Sm90Shape<Config>::kRegisters]) {
-#pragma unroll
-  for (int m = 0; m < Sm90Shape<Config>::kTilesM; ++m) {
-#pragma unroll
-    for (int i = 0; i < Sm90Shape<Config>::kRegisters; ++i) sums[m][i] = 0.0f;
-  }
-}
-
 // Does the same as multiply_tile(), but adds up in fp32 after every K-tile.
 template <class Config>
 __device__ __forceinline__ void multiply_tile_promoted(
