@@ -7,21 +7,20 @@ bytes. The low twelve bits tell what it is.
 import struct
 
 BRANCH = 0x947
-PRODUCT, PRODUCT_BITS = 0x9F0, 0xBF0  # HGMMA, QGMMA and IGMMA, with A from registers or not
+PRODUCT, PRODUCT_BITS = 0x9F0, 0xBF0  # HGMMA and QGMMA, with A from registers or not
 DIVERGENT = 1 << 27  # of the upper word of a branch: nvdisasm prints BRA.DIV
+
+# e_shoff, e_shentsize and e_shnum of an ELF header: where its sections are listed.
+SECTIONS = (("<Q", 0x28), ("<H", 0x3A), ("<H", 0x3C))
 
 
 def instructions(cubin):
     """Pairs of the lower and upper 64 bits, of all functions of an ELF file in turn."""
-    at, size, count = (struct.unpack_from(kind, cubin, where)[0] for kind, where in HEADERS)
+    at, size, count = (struct.unpack_from(kind, cubin, where)[0] for kind, where in SECTIONS)
     for number in range(count):
         name, _, _, _, begin, length = struct.unpack_from("<IIQQQQ", cubin, at + number * size)
         if section_name(cubin, at, size, name).startswith(b".text."):
             yield from struct.iter_unpack("<QQ", cubin[begin : begin + length])
-
-
-# e_shoff, e_shentsize and e_shnum of an ELF header: where its sections are listed.
-HEADERS = (("<Q", 0x28), ("<H", 0x3A), ("<H", 0x3C))
 
 
 def section_name(cubin, at, size, name):
