@@ -1,4 +1,4 @@
-"""Finds branches in sm_90's machine code, read from a cubin without a disassembler.
+"""This finds branches in sm_90's machine code, read from a cubin without a disassembler.
 
 NVIDIA documents no encodings; these were read off what nvdisasm 13.5 prints. An instruction has 16
 bytes. The low twelve bits tell what it is.
@@ -15,7 +15,7 @@ SECTIONS = (("<Q", 0x28), ("<H", 0x3A), ("<H", 0x3C))
 
 
 def instructions(cubin):
-    """Pairs of the lower and upper 64 bits, of all functions of an ELF file in turn."""
+    """Yields each instruction of an ELF file's functions as its lower and its upper 64 bits."""
     at, size, count = (struct.unpack_from(kind, cubin, where)[0] for kind, where in SECTIONS)
     for number in range(count):
         name, _, _, _, begin, length = struct.unpack_from("<IIQQQQ", cubin, at + number * size)
@@ -30,7 +30,7 @@ def section_name(cubin, at, size, name):
 
 
 def divergent_branches_among_products(cubin):
-    """How many branches between the first and the last product ptxas takes for divergent.
+    """Returns how many branches between the first and the last product ptxas takes for divergent.
 
     A warp of a loop with wgmma never diverges. Where ptxas does not see that, it keeps addresses
     and descriptors out of uniform registers, and may spill.
