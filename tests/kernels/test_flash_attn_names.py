@@ -127,7 +127,10 @@ def groups():
         for row in chosen:
             if not is_full() or why_left_out(grid, row) is None:
                 own = {n: x for n, x in row.items() if n not in LEFT_OUT}
-                by_name[f"{grid}-d{own.get('d', 64)}"].append(case(**own))
+                name = f"{grid}-d{own.get('d', 64)}"
+                if every:  # thousands of rows of one head dim, which several processes share
+                    name += "-{}x{}".format(*row["lengths"])
+                by_name[name].append(case(**own))
         yield from (CaseGroup(name, tuple(cases)) for name, cases in by_name.items())
 
 
