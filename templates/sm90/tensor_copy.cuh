@@ -21,6 +21,9 @@ struct alignas(64) TensorMap {
 __device__ __forceinline__ u64 address_of(const TensorMap& map) {
   return reinterpret_cast<u64>(&map);
 }
+// `map` is a member of the kernel's parameters, which the compiler knows. Of one chosen at run
+// time, ptxas 12.4 and 12.5 take the offset among the parameters for the address, and the GPU
+// reports a misaligned address.
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(address_of(map)) : "memory");
 }

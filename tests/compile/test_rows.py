@@ -1,5 +1,6 @@
 """Built-in kernels of every config row of every arch through NVRTC: no spill, no local memory, no
-ptxas complaint, no main loop of wgmma that ptxas takes for divergent.
+ptxas complaint, no main loop of wgmma that ptxas takes for divergent, no prefetch of a tensor map
+that is chosen at run time.
 
 For each row every value of every property that occurs with it, but for rows, values and archs that
 take turns, and a sample of the other kernels, which KILN_TEST_SEED decides; with KILN_TEST_FULL=1
@@ -16,6 +17,7 @@ import subprocess
 import kiln
 import pytest
 from machine_code import divergent_branches_among_products
+from prefetched_maps import maps_chosen_at_run_time
 
 ROOT = pathlib.Path(__file__).parents[2]
 # Largest shared memory of a CTA, in KiB.
@@ -111,6 +113,7 @@ def faults_of(spec, arch):
     (kernel,) = kiln.inspect(spec, arch)
     assert kernel["cached"], f"{kernel['what']} was compiled twice"
     shared = kernel["dynamic_shared_bytes"] + kernel["shared_bytes"]
+    chosen = maps_chosen_at_run_time(kernel["ptx"])
     divergent = 0
     if kernel["path"] == "sm_90a":
         divergent = divergent_branches_among_products(kernel["cubin"])
@@ -120,6 +123,7 @@ def faults_of(spec, arch):
         f"ptxas says {kernel['warnings']}": kernel["warnings"] != [],
         f"{shared} bytes of shared memory": shared > SHARED_LIMITS[arch] * 1024,
         f"{divergent} divergent branches among the products": divergent > 0,
+        f"{chosen} prefetches of tensor maps chosen at run time": chosen > 0,
         f"{kernel['registers']} registers": not 0 < kernel["registers"] <= 255,
     }
     return [f"{arch}, {kernel['what']}: {text}" for text, bad in found.items() if bad]

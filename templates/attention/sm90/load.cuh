@@ -228,12 +228,17 @@ __device__ __forceinline__ void load_pages(const Args& args, bool are_values) {
   using Shape = AttentionSm90Shape<Config>;
   using Ring = typename Shape::KvRing;
   constexpr u32 kMeeting = 4;  // a barrier behind those of turns.cuh
-  const TensorMap& map = are_values ? args.v : args.k;
   if (elect_lane()) {
-    if (!are_values) prefetch_map(args.q);
-    prefetch_map(map);
+    // The branches name their maps, for the reason that is given at prefetch_map().
+    if (are_values) {
+      prefetch_map(args.v);
+    } else {
+      prefetch_map(args.q);
+      prefetch_map(args.k);
+    }
   }
   __syncwarp();
+  const TensorMap& map = are_values ? args.v : args.k;
   QueryLoader<Config, Args> queries(args);
   KeyLoader<Config, kSlabs, Ring, true> keys(map, are_values ? Shape::v_ring() : Shape::k_ring(),
                                              are_values ? Shape::v(0) : Shape::k(0));
