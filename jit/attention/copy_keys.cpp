@@ -123,7 +123,7 @@ CopiedCall::CopiedCall(AttentionProblem& problem)
   p.v_row = traits_.head_dim_v, p.v_head = rows * p.v_row, p.v_batch = heads * p.v_head;
   params.block_table = params.kv_indptr = params.cache_batch_idx = nullptr;
   params.block_table_row = 0, params.packed_keys = 0;
-  params.page_size = 0, params.page_factor = 0, params.page_shift = 0;
+  params.page = {};
   params.rows_k = problem.len_kv, params.entries_k = problem.batch;
   arguments.set_value(0, params);
   for (const std::size_t offset :

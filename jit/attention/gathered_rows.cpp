@@ -38,7 +38,7 @@ int page_of(const AttentionProblem& problem) {
   if (problem.traits.storage != Storage::paged) return 0;
   if (problem.padded_keys) return 1;
   int page = 0;
-  constexpr std::size_t kAt = offsetof(AttentionVarlenParams, page_size);
+  constexpr std::size_t kAt = offsetof(AttentionVarlenParams, page);
   std::memcpy(&page, problem.recipe.first().arguments.bytes().data() + kAt, sizeof page);
   return page;
 }

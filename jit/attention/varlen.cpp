@@ -172,10 +172,7 @@ void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
   p.cu_seqlens_k = indices(sequences.cu_seqlens_k);
   p.seqused_k = indices(sequences.seqused_k);
   set_places(sequences, p);
-  if (sequences.is_paged()) {
-    const AttentionDivisor page = divisor_of(keys.rows);
-    p.page_size = page.by, p.page_factor = page.factor, p.page_shift = page.shift;
-  }
+  if (sequences.is_paged()) p.page = divisor_of(keys.rows);
   set_context(sequences.context, p);
   p.new_keys = sequences.new_keys;
   p.packed_keys = k.rank == 3 ? 1 : 0;

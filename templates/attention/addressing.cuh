@@ -17,6 +17,22 @@ struct StridedRows {
   __device__ __forceinline__ void shift(int elements) { pointer += elements; }
 };
 
+// Walks over the rows of a packed query tile for load_tile(), which reads none past the last.
+// `tile` finds a row behind `base`, that of the first head's first query.
+template <class Tile, class Element>
+struct PackedRows {
+  const Element* pointer;
+  const Tile& tile;
+  const Element* base;
+  int row;
+
+  __device__ __forceinline__ void seek(int to) {
+    row = to;
+    pointer = base + tile.query_offset(row);
+  }
+  __device__ __forceinline__ void skip(int count) { seek(row + count); }
+};
+
 // Every batch entry has the same lengths, and every tensor has its own strides. The rows of a tile
 // are neighbouring queries of one head. Packed, they are the queries of all heads that share a KV
 // head, heads innermost, so that few queries fill a tile and keys are read once for these heads.
@@ -88,10 +104,14 @@ class DenseAddressing {
   __device__ __forceinline__ auto q_rows() const {
     const Element* base = static_cast<const Element*>(p_.q) + b_ * p_.q_batch;
     if constexpr (Config::kPacked) {
-      return PackedRows{nullptr, *this, base, 0};
+      return PackedRows<DenseAddressing, Element>{nullptr, *this, base, 0};
     } else {
       return StridedRows<Element>{base + h_ * p_.q_head + first_row_ * p_.q_row, p_.q_row};
     }
+  }
+  __device__ __forceinline__ i64 query_offset(int tile_row) const {
+    const Query at = query(first_row_ + tile_row);
+    return at.h * p_.q_head + at.row * p_.q_row;
   }
   // K and V rows of this CTA's KV head, formed for each tile: two pointers take four registers.
   __device__ __forceinline__ StridedRows<Element> k_rows() const {
@@ -117,21 +137,6 @@ class DenseAddressing {
   struct Query {
     int row, h;
   };
-  // Walks over the rows of a packed query tile for load_tile(), which reads none past the last.
-  struct PackedRows {
-    const Element* pointer;
-    const DenseAddressing& tile;
-    const Element* base;
-    int row;
-
-    __device__ __forceinline__ void seek(int to) {
-      row = to;
-      const Query at = tile.query(tile.first_row_ + row);
-      pointer = base + at.h * tile.p_.q_head + at.row * tile.p_.q_row;
-    }
-    __device__ __forceinline__ void skip(int count) { seek(row + count); }
-  };
-
   // Counts the rows of all tiles with this CTA's K and V pointers and, unless packed, its head.
   __device__ __forceinline__ int all_rows() const {
     return Config::kPacked ? p_.len_q * static_cast<int>(group_) : p_.len_q;

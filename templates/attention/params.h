@@ -100,7 +100,7 @@ struct AttentionVarlenParams {
   const int* cu_seqlens_q;  // [batch + 1]: the first query of each sequence; null: not packed
   const int* cu_seqlens_k;  // [batch + 1]: likewise its keys. Paged, they only tell the lengths
   const int* seqused_k;     // [batch]: how many keys it has; null: see cu_seqlens_k, else len_kv
-  const int* block_table;   // [batch, ..]: the pages of its keys, of page_size keys each
+  const int* block_table;   // [batch, ..]: the pages of its keys, of page.by keys each
   long long block_table_row;
   // [rows + 1]: where each row of block_table begins, which is then one list and has a
   // block_table_row of 1; or null.
@@ -108,10 +108,7 @@ struct AttentionVarlenParams {
   // [batch]: the entry of the cache, or the row of block_table, that it has; null: its own number.
   const int* cache_batch_idx;
   const int* cache_leftpad;  // [batch]: how many keys, counted in seqused_k, are none; null: 0
-  int page_size;
-  // See AttentionDivisor.
-  unsigned page_factor;
-  int page_shift;
+  AttentionDivisor page;     // keys of a page
   // The launch computes sequences of so many rows, queries times the query heads of a KV head.
   int least_rows, most_rows;
   // A CTA computes whole query tiles: no two share the keys of one. The order of additions then
@@ -127,7 +124,7 @@ struct AttentionVarlenParams {
   int new_keys;     // of each sequence, beside seqused_k
   int packed_keys;  // k and v are packed: cu_seqlens_k also tells where they are
   // The copy engine copies so many rows of a page at a time to the sm_90a kernel: a power of two
-  // that divides page_size and the tile. 0: warps gather them, see sm90/gather.cuh.
+  // that divides page.by and the tile. 0: warps gather them, see sm90/gather.cuh.
   int box_rows;
   // Where warps gather rows, the copy engine copies so many that follow one another in memory at a
   // time, an equal share of a tile for each of the warps. 0: each row is gathered.

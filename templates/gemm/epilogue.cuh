@@ -1,6 +1,7 @@
 // Turns accumulators into output: bias, activation, residual, conversion and guarded stores.
 #pragma once
 #include "/kiln/base/activation.cuh"
+#include "/kiln/base/pack.cuh"
 #include "/kiln/base/quantize.cuh"
 #include "/kiln/gemm/bound_epilogue.cuh"
 #include "/kiln/gemm/gate.cuh"
@@ -36,47 +37,12 @@ struct Pair {
   float first, second;
 };
 
-// Holds kCount neighbouring elements in registers, packed as in memory.
-template <class T, int kCount>
-struct Vector {
-  static constexpr int kWords = kCount * static_cast<int>(sizeof(T)) / 4;
-  u32 words[kWords];
-
-  __device__ __forceinline__ float operator[](int i) const {
-    if constexpr (sizeof(T) == 4) {
-      return __uint_as_float(words[i]);
-    } else {
-      return to_float(T{static_cast<u16>(words[i / 2] >> i % 2 * 16)});
-    }
-  }
-  __device__ __forceinline__ void set(const float (&values)[kCount]) {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      if constexpr (sizeof(T) == 4) {
-        words[i] = __float_as_uint(values[i]);
-      } else {
-        words[i] = pack2<T>(values[i * 2], values[i * 2 + 1]);
-      }
-    }
-  }
-};
-
 // If kAligned, all elements exist and the address is a multiple of 16 bytes or of the vector's
 // size. Otherwise only the first `count` exist; `count` may be negative or exceed kCount.
 template <bool kAligned, class T, int kCount>
-__device__ __forceinline__ void load_vector(Vector<T, kCount>& vector, const T* source, int count) {
-  constexpr int kWords = Vector<T, kCount>::kWords;
-  if constexpr (kAligned && kWords % 4 == 0) {
-#pragma unroll
-    for (int i = 0; i < kWords; i += 4) {
-      const uint4 word = reinterpret_cast<const uint4*>(source)[i / 4];
-      vector.words[i] = word.x, vector.words[i + 1] = word.y;
-      vector.words[i + 2] = word.z, vector.words[i + 3] = word.w;
-    }
-  } else if constexpr (kAligned) {
-    static_assert(kWords == 2, "load_vector: a vector is 8 bytes or a multiple of 16");
-    const uint2 word = *reinterpret_cast<const uint2*>(source);
-    vector.words[0] = word.x, vector.words[1] = word.y;
+__device__ __forceinline__ void load_vector(Pack<T, kCount>& vector, const T* source, int count) {
+  if constexpr (kAligned) {
+    vector.load_from(source, true);
   } else {
     float values[kCount];
 #pragma unroll
@@ -99,10 +65,9 @@ __device__ __forceinline__ void store_vector(T* destination, const float (&value
       }
     }
   } else if constexpr (kAligned) {
-    Vector<T, kCount> vector;
+    Pack<T, kCount> vector;
     vector.set(values);
-    const u32(&word)[4] = vector.words;
-    *reinterpret_cast<uint4*>(destination) = {word[0], word[1], word[2], word[3]};
+    vector.store_to(destination);
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -159,7 +124,7 @@ struct EpilogueRows {
 // Holds the biases or scales of b's columns that belong to kCount neighbouring output columns.
 template <class T, int kCount, Gate kGate>
 struct ColumnVector {
-  Vector<T, kCount> parts[kGate == Gate::none ? 1 : 2];
+  Pack<T, kCount> parts[kGate == Gate::none ? 1 : 2];
 
   // `source` points to the value of the first of `n` output columns.
   template <bool kAligned>
@@ -218,7 +183,7 @@ class OutputLane {
   // take a second to compile where they are unrolled.
   static constexpr bool kLoadsAhead = Epilogue::kResidual && kAligned;
   static constexpr bool kLoadsLate = Epilogue::kResidual && !kAligned;
-  using Residuals = Vector<Residual, kVector>[kPasses][kSteps];
+  using Residuals = Pack<Residual, kVector>[kPasses][kSteps];
   static constexpr int kResidualWords = sizeof(Residuals) / 4;
 
   // The warp's tile begins at `row` and `column` of the output; rows from `row_end` on are not its.
@@ -282,7 +247,7 @@ class OutputLane {
         if (!exists(slab, pass, step)) continue;
         const int sums_row = lane_row_ + pass * kLaneRows;
         const int sums_column = column_at(step) - column_ + lane_column_;
-        Vector<Residual, kVector> own;
+        Pack<Residual, kVector> own;
         if constexpr (kLoadsAhead) own = residuals[pass][step];
         if constexpr (kLoadsLate)
           load_vector<kAligned>(own, source + column_at(step), columns_left(step));

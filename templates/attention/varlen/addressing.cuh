@@ -105,9 +105,13 @@ class VarlenAddressing {
 
   __device__ __forceinline__ auto q_rows() const {
     const AttentionParams& p = p_.call;
-    return PackedRows{
-        nullptr, *this,
-        static_cast<const typename Keys::Query*>(p.q) + s_.b * p.q_batch + s_.first_q * p.q_row, 0};
+    using Element = typename Keys::Query;
+    const auto* base = static_cast<const Element*>(p.q) + s_.b * p.q_batch + s_.first_q * p.q_row;
+    return PackedRows<VarlenAddressing, Element>{nullptr, *this, base, 0};
+  }
+  __device__ __forceinline__ i64 query_offset(int tile_row) const {
+    const Query at = query(first_row_ + tile_row);
+    return at.h * p_.call.q_head + at.row * p_.call.q_row;
   }
   __device__ __forceinline__ auto k_rows() const {
     const AttentionParams& p = p_.call;
@@ -149,21 +153,6 @@ class VarlenAddressing {
   struct Query {
     int row, h;
   };
-  // As DenseAddressing's.
-  struct PackedRows {
-    const typename Keys::Query* pointer;
-    const VarlenAddressing& tile;
-    const typename Keys::Query* base;
-    int row;
-
-    __device__ __forceinline__ void seek(int to) {
-      row = to;
-      const Query at = tile.query(tile.first_row_ + row);
-      pointer = base + at.h * tile.p_.call.q_head + at.row * tile.p_.call.q_row;
-    }
-    __device__ __forceinline__ void skip(int count) { seek(row + count); }
-  };
-
   __device__ __forceinline__ const int* pages() const {
     return p_.block_table + s_.entry * p_.block_table_row;
   }

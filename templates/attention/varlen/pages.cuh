@@ -1,6 +1,7 @@
 // Where a key lies in the pages of its sequence.
 #pragma once
 #include "/kiln/attention/params.h"
+#include "/kiln/attention/varlen/divisor.cuh"
 #include "/kiln/base/types.cuh"
 
 namespace kiln {
@@ -11,8 +12,8 @@ struct PagePlace {
   int row;
 };
 __device__ __forceinline__ PagePlace page_place(const AttentionVarlenParams& p, int key) {
-  const u32 page = static_cast<u64>(static_cast<u32>(key)) * p.page_factor >> (31 + p.page_shift);
-  return {page, static_cast<int>(key - page * p.page_size)};
+  const int page = quotient(key, p.page);
+  return {static_cast<u32>(page), key - page * p.page.by};
 }
 
 }  // namespace kiln
