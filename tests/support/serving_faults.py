@@ -44,7 +44,7 @@ SERVING_FAULTS = [
     fault("varlen-pages-of-the-first-sequence", f"{VARLEN_FOLDER}addressing.cuh",
           "p_.block_table + s_.entry * p_.block_table_row", "p_.block_table", VARLEN_PAGES),
     fault("varlen-row-of-a-page-counts-from-the-tile", f"{VARLEN_FOLDER}pages.cuh",
-          "key - page * p.page_size", "key % 16", VARLEN_PAGES),
+          "key - page * p.page.by", "key % 16", VARLEN_PAGES),
     fault("varlen-pages-counted-in-32-bits", f"{VARLEN_FOLDER}addressing.cuh",
           "base + __ldg(pages + at.column) * page_stride +",
           "base + static_cast<int>(__ldg(pages + at.column) * page_stride) +",
