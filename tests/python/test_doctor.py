@@ -30,10 +30,10 @@ LAYER = {
     "bytes": 10,
 }
 HEALTHY = {
-    "driver": {"found": True, "version": 12080, "path": "/libcuda.so", "problem": ""},
+    "driver": {"found": True, "version": 12090, "path": "/libcuda.so", "problem": ""},
     "nvrtc": {
         "loaded": True,
-        "version": "12.8",
+        "version": "12.9",
         "path": "/n",
         "how": "pip",
         "archs": [80, 90],
@@ -79,7 +79,7 @@ def test_a_variable_that_nothing_reads_is_a_note(kiln_command):
 def test_a_healthy_machine():
     assert doctor.judge(HEALTHY, requires_gpu=True) == ([], OK)
     assert doctor.notes_of(HEALTHY) == []
-    assert doctor.nvrtc_verdict(HEALTHY) == "ok, not newer than the driver's CUDA 12.8"
+    assert doctor.nvrtc_verdict(HEALTHY) == "ok, not newer than the driver's CUDA 12.9"
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,17 @@ def test_an_nvrtc_whose_signal_handlers_stay_is_a_note():
     assert any("SIGINT and SIGTERM" in note for note in doctor.notes_of(report))
 
 
+def test_an_nvrtc_whose_code_for_hopper_is_slower_is_a_note():
+    old = report_with(nvrtc__version="12.8")
+    assert doctor.judge(old, requires_gpu=True) == ([], OK)
+    (note,) = doctor.notes_of(old)
+    assert note.startswith("with NVRTC 12.8, Hopper's products") and "KILN_NVRTC" in note
+    ada = report_with(nvrtc__version="12.8", devices__0__compute_capability="8.9")
+    broken = report_with(nvrtc__version="12.8", devices=[{"ordinal": 0, "problem": "is gone"}])
+    for other in (HEALTHY, ada, broken, report_with(nvrtc__version="13.0")):
+        assert doctor.notes_of(other) == []
+
+
 def test_a_usable_folder_with_something_to_know_is_a_note():
     report = report_with(
         cache__layers__0__warning="it was created by the user eve (/tmp/c) in /tmp",
@@ -137,8 +148,8 @@ def test_a_usable_folder_with_something_to_know_is_a_note():
 
 
 def test_nvrtc_beside_the_driver():
-    newer = report_with(nvrtc__version="12.9")
-    assert "newer than the driver's CUDA 12.8 but of its major" in doctor.nvrtc_verdict(newer)
+    newer = report_with(nvrtc__version="12.10")
+    assert "newer than the driver's CUDA 12.9 but of its major" in doctor.nvrtc_verdict(newer)
     over = report_with(nvrtc__passed_over=["/x/libnvrtc.so.13: too new for the driver"])
     assert doctor.notes_of(over)[0].startswith("this NVRTC was passed over: /x/libnvrtc.so.13")
     assert "no driver" in doctor.nvrtc_verdict(report_with(driver__version=0))
