@@ -87,7 +87,7 @@ def pytest_generate_tests(metafunc):
 
 
 def give_memory_back():
-    """PyTorch keeps what a large test has freed: of 15 workers on one GPU of 140 GiB one kept 38,
+    """Frees what PyTorch keeps after a large test: of 15 workers on one GPU of 140 GiB one kept 38,
     and others' tests ran out of memory."""
     import torch
 

@@ -144,7 +144,8 @@ def notes_of(report: dict[str, Any]) -> list[str]:
 
 
 def _is_slow_for_hopper(report: dict[str, Any]) -> bool:
-    """Measured with 12.6 and 12.8, on an H200: docs/performance/compilers.md."""
+    """Says whether a GPU is Hopper's and NVRTC older than 12.9: docs/performance/compilers.md has
+    what 12.6 and 12.8 take on an H200."""
     capabilities = [device.get("compute_capability") for device in report["devices"]]
     nvrtc = report["nvrtc"]
     return nvrtc["loaded"] and _numbers(nvrtc["version"]) < (12, 9) and "9.0" in capabilities
