@@ -1,4 +1,4 @@
-"""What test_rows.py looks for in the code of all built-in kernels is found where it is planted.
+"""These tests plant what test_rows.py looks for in built-in kernels, and see that it is found.
 
 ptxas has to see that the main loops of wgmma are uniform: their warps meet (__syncwarp) where it
 would not see it otherwise. And PTX has to say which tensor map is prefetched.
@@ -7,6 +7,7 @@ would not see it otherwise. And PTX has to say which tensor map is prefetched.
 import json
 import os
 import pathlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -37,17 +38,17 @@ PAGED = {
     "splits": True,
 }
 INSPECT = (
-    "import json, kiln, sys\n"
+    "import json, kiln, pickle, sys\n"
     "(kernel,) = kiln.inspect(json.loads(sys.argv[1]), 'sm_90a')\n"
-    "cubin, ptx = kernel['cubin'], kernel['ptx'].encode()\n"
-    "sys.stdout.buffer.write({'cubin': cubin, 'ptx': ptx}[sys.argv[2]])\n"
+    "pickle.dump(kernel, sys.stdout.buffer)\n"
 )
 
 
-def code_of(spec, kind, templates):
+def inspect(spec, templates):
     environment = {**os.environ, "KILN_TEMPLATE_DIR": str(templates)}
-    command = [sys.executable, "-c", INSPECT, json.dumps(spec), kind]
-    return subprocess.run(command, capture_output=True, check=True, env=environment).stdout
+    command = [sys.executable, "-c", INSPECT, json.dumps(spec)]
+    done = subprocess.run(command, capture_output=True, check=True, env=environment)
+    return pickle.loads(done.stdout)
 
 
 @pytest.fixture
@@ -63,15 +64,15 @@ def replace(path, old, new):
 
 
 def test_a_loop_whose_warps_do_not_meet_is_told(templates):
-    assert divergent_branches_among_products(code_of(SPLIT, "cubin", templates)) == 0
+    assert divergent_branches_among_products(inspect(SPLIT, templates)["cubin"]) == 0
     meets = "    if constexpr (Config::kSplits) __syncwarp();\n"
     replace(templates / "attention/sm90/flash_attention.cuh", meets, "")
-    assert divergent_branches_among_products(code_of(SPLIT, "cubin", templates)) > 0
+    assert divergent_branches_among_products(inspect(SPLIT, templates)["cubin"]) > 0
 
 
 def test_a_prefetch_of_a_map_chosen_at_run_time_is_told(templates):
-    assert maps_chosen_at_run_time(code_of(PAGED, "ptx", templates).decode()) == 0
+    assert maps_chosen_at_run_time(inspect(PAGED, templates)["ptx"]) == 0
     values = "    if (are_values) {\n      prefetch_map(args.v);\n"
     chosen = "    if (true) {\n      prefetch_map(are_values ? args.v : args.k);\n"
     replace(templates / "attention/sm90/load.cuh", values, chosen)
-    assert maps_chosen_at_run_time(code_of(PAGED, "ptx", templates).decode()) == 1
+    assert maps_chosen_at_run_time(inspect(PAGED, templates)["ptx"]) == 1

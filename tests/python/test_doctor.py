@@ -128,7 +128,7 @@ def test_an_nvrtc_whose_code_for_hopper_is_slower_is_a_note():
     old = report_with(nvrtc__version="12.8")
     assert doctor.judge(old, requires_gpu=True) == ([], OK)
     (note,) = doctor.notes_of(old)
-    assert note.startswith("with NVRTC 12.8, Hopper's products") and "KILN_NVRTC" in note
+    assert note.startswith("NVRTC 12.8 is older than 12.9") and "KILN_NVRTC" in note
     ada = report_with(nvrtc__version="12.8", devices__0__compute_capability="8.9")
     broken = report_with(nvrtc__version="12.8", devices=[{"ordinal": 0, "problem": "is gone"}])
     for other in (HEALTHY, ada, broken, report_with(nvrtc__version="13.0")):
