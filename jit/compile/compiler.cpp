@@ -16,6 +16,7 @@
 #include "jit/compile/compile_scope.h"
 #include "jit/compile/deep_stack.h"
 #include "jit/compile/nvrtc.h"
+#include "jit/compile/yields.h"
 
 namespace kiln {
 namespace {
@@ -209,6 +210,15 @@ std::optional<ResourceUse> resources_of(const CompileResult& compiled, const Com
   return ResourceUse{};
 }
 
+// A cubin of another form is kept as it is: the kernel computes the same.
+void set_yields_of(const CompileInput& input, CompileResult& compiled) {
+  if (input.yields.empty() || set_yields(compiled.cubin, input.entry, input.yields)) return;
+  compiled.resources.warnings.push_back(
+      "NVRTC " + nvrtc().info.version +
+      " writes cubins in a form that Kiln does not know, so that kernels may be slower than "
+      "they need to be: report this, or set KILN_NVRTC to another version");
+}
+
 }  // namespace
 
 std::string_view compile_options() { return kOptionsText; }
@@ -240,7 +250,10 @@ CompileResult compile(const CompileInput& input) {
                        compiled.log, std::string(input.name));
   }
   compiled.resources = *resources;
-  if (!is_virtual(input.arch)) compiled.cubin = program.cubin();
+  if (!is_virtual(input.arch)) {
+    compiled.cubin = program.cubin();
+    set_yields_of(input, compiled);
+  }
   compiled.frontend_seconds = times.frontend_seconds();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   compiled.seconds = elapsed.count();

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "jit/op/yields.h"
 #include "kiln/error.h"
 
 namespace kiln {
@@ -18,9 +19,10 @@ struct SourceFile {
 struct CompileInput {
   std::string_view name;  // virtual name of the program: "/kiln/kernel.cu"
   std::string_view source;
-  std::span<const SourceFile> headers;  // everything that the source can include
-  std::string_view arch;                // "sm_80", "sm_90a"; "compute_90a" for PTX alone
-  std::string_view entry;               // the extern "C" kernel whose resources are wanted
+  std::span<const SourceFile> headers{};  // everything that the source can include
+  std::string_view arch;                  // "sm_80", "sm_90a"; "compute_90a" for PTX alone
+  std::string_view entry;                 // the extern "C" kernel whose resources are wanted
+  std::span<const YieldRule> yields{};    // for sm_90a alone
 };
 
 struct ResourceUse {

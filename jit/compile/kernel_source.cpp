@@ -12,6 +12,7 @@
 #include "jit/compile/settings.h"
 #include "jit/compile/statistics.h"
 #include "jit/compile/template_files.h"
+#include "jit/compile/yields.h"
 #include "jit/op/arch.h"
 #include "jit/op/family.h"
 #include "jit/op/log.h"
@@ -36,6 +37,7 @@ cache::Key key_of(const KernelSource& source) {
   for (const SourceFile& file : included_files(source.source)) {
     key.field("include", file.name).field("text", file.text);
   }
+  if (!source.yields.empty()) key.field("yields", text_of(source.yields));
   return key.field("options", compile_options()).field("arch", source.target()).finish();
 }
 
@@ -90,7 +92,7 @@ CompileResult compile_named(const KernelSource& source) {
   const std::vector<SourceFile> headers = included_files(source.source);
   const std::string target = source.target();
   try {
-    return compile({"/kiln/kernel.cu", source.source, headers, target, kEntryName});
+    return compile({"/kiln/kernel.cu", source.source, headers, target, kEntryName, source.yields});
   } catch (const CompileError& error) {
     if (source.labels.empty() || error.path().empty()) throw;
     std::string path = error.path();
@@ -158,6 +160,7 @@ KernelSource source_of(const Specialization& spec, const UserTexts& texts) {
   source.source = kernel.render(spec, texts);
   source.arch = arch_table()[static_cast<std::size_t>(spec.arch())].name;
   if (kernel.arch_specific) source.arch += "a";
+  if (kernel.yields != nullptr) source.yields = kernel.yields(spec);
   source.what = describe(spec, texts);
   if (texts.variant) source.labels = labels_of(*texts.variant);
   source.key = key_of(source);
@@ -167,6 +170,7 @@ KernelSource source_of(const Specialization& spec, const UserTexts& texts) {
 KernelSource emulated_source(const KernelSource& source) {
   KernelSource emulated = source;
   emulated.is_emulated = true;
+  emulated.yields = {};  // PTX has none
   emulated.key = key_of(emulated);
   return emulated;
 }

@@ -1,6 +1,7 @@
 // Specialization -> source, key and compiled entry: the part of the flow that needs no device.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct KernelSource {
     bool is_path = false;
   };
   std::vector<Label> labels;
+  std::span<const YieldRule> yields;
   cache::Key key;
   bool is_emulated = false;  // emulated_source()
 

@@ -333,6 +333,18 @@ std::vector<Specialization> kernels(const Traits& words, int arch, Kernels which
   return specs;
 }
 
+// The additions of scaled products, of which NVRTC lets every second yield from 12.9 on; before,
+// none does, and kernels of 128 rows take up to 1.19 times as long (docs/performance/yields.md).
+// Tiles of 192 columns start products in turns, which yields disturb (1.05 to 1.08 with 13.0).
+constexpr YieldRule kScaledYields[] = {{YieldKind::multiply_add, 2, /*keeps_choice=*/true}};
+
+std::span<const YieldRule> sm90_yields(const Specialization& spec) {
+  const GemmSm90Config& config = sm90(spec.row());
+  const bool is_scaled = spec.traits_as<GemmTraits>().block_scaled();
+  if (!is_scaled || config.block_m != 128 || config.block_n == 192) return {};
+  return kScaledYields;
+}
+
 constexpr Template kTemplates[] = {
     {.family = &kGemm,
      .path = "portable",
@@ -356,6 +368,7 @@ constexpr Template kTemplates[] = {
      .why_not = [](const Traits& t, int arch) { return why_not_sm90(as<GemmTraits>(t), arch); },
      .footprint = sm90_footprint,
      .render = render_gemm_sm90,
+     .yields = sm90_yields,
      .pack = pack_gemm_sm90},
 };
 

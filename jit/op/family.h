@@ -18,6 +18,7 @@
 #include "jit/op/specialization.h"
 #include "jit/op/tuning.h"
 #include "jit/op/user_texts.h"
+#include "jit/op/yields.h"
 #include "runtime/device.h"
 
 namespace kiln {
@@ -59,6 +60,8 @@ struct Template {
   Footprint (*footprint)(const Specialization& spec);
   // Requires: the texts are those whose digests `spec` holds.
   std::string (*render)(const Specialization& spec, const UserTexts& texts);
+  // Where its warps yield. Null: where ptxas lets them. Requires arch_specific.
+  std::span<const YieldRule> (*yields)(const Specialization& spec) = nullptr;
   // Writes a launch's parameters and returns them. Null: they are the argument block. Throws
   // runtime::DeviceError.
   std::span<const std::byte> (*pack)(const CallArguments& arguments, const Specialization& spec,

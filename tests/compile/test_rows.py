@@ -1,6 +1,6 @@
 """Built-in kernels of every config row of every arch through NVRTC: no spill, no local memory, no
 ptxas complaint, no main loop of wgmma that ptxas takes for divergent, no prefetch of a tensor map
-that is chosen at run time.
+that is chosen at run time, no long runs without a yield in attention for Hopper.
 
 For each row every value of every property that occurs with it, but for rows, values and archs that
 take turns, and a sample of the other kernels, which KILN_TEST_SEED decides; with KILN_TEST_FULL=1
@@ -16,7 +16,13 @@ import subprocess
 
 import kiln
 import pytest
-from machine_code import divergent_branches_among_products
+from machine_code import (
+    ADD,
+    MULTIPLY,
+    MULTIPLY_ADD,
+    divergent_branches_among_products,
+    longest_stay,
+)
 from prefetched_maps import maps_chosen_at_run_time
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -38,6 +44,9 @@ TILE = {
     "bound_elements": (),
     "copy_keys": (),
 }
+# How many instructions of a kind a warp of Hopper's attention runs without a yield, at most, in
+# kernels whose time the tensor cores do not fill.
+LONGEST_STAYS = {MULTIPLY_ADD: 1, MULTIPLY: 1, ADD: 3}
 
 
 @functools.cache
@@ -114,19 +123,31 @@ def faults_of(spec, arch):
     assert kernel["cached"], f"{kernel['what']} was compiled twice"
     shared = kernel["dynamic_shared_bytes"] + kernel["shared_bytes"]
     chosen = maps_chosen_at_run_time(kernel["ptx"])
-    divergent = 0
+    divergent, stays = 0, []
     if kernel["path"] == "sm_90a":
         divergent = divergent_branches_among_products(kernel["cubin"])
+        stays = long_stays(kernel)
     found = {
         f"{kernel['spill_bytes']} bytes spilled": kernel["spill_bytes"] > 0,
         f"{kernel['local_bytes']} bytes of local memory": kernel["local_bytes"] > 0,
         f"ptxas says {kernel['warnings']}": kernel["warnings"] != [],
         f"{shared} bytes of shared memory": shared > SHARED_LIMITS[arch] * 1024,
         f"{divergent} divergent branches among the products": divergent > 0,
+        f"{stays} instructions in a row without a yield": stays != [],
         f"{chosen} prefetches of tensor maps chosen at run time": chosen > 0,
         f"{kernel['registers']} registers": not 0 < kernel["registers"] <= 255,
     }
     return [f"{arch}, {kernel['what']}: {text}" for text, bad in found.items() if bad]
+
+
+def long_stays(kernel):
+    spec = kernel["spec"]
+    if spec["op"] != "flash_attention" or spec["attn_mask"] is not None:
+        return []
+    if max(spec["head_dim"], spec["head_dim_v"] or 0) > 64:
+        return []
+    counts = {kind: longest_stay(kernel["cubin"], kind) for kind in LONGEST_STAYS}
+    return [counts[kind] for kind in counts if counts[kind] > LONGEST_STAYS[kind]]
 
 
 def test_a_spec_survives_its_own_json():

@@ -124,17 +124,6 @@ def test_an_nvrtc_whose_signal_handlers_stay_is_a_note():
     assert any("SIGINT and SIGTERM" in note for note in doctor.notes_of(report))
 
 
-def test_an_nvrtc_whose_code_for_hopper_is_slower_is_a_note():
-    old = report_with(nvrtc__version="12.8")
-    assert doctor.judge(old, requires_gpu=True) == ([], OK)
-    (note,) = doctor.notes_of(old)
-    assert note.startswith("NVRTC 12.8 is older than 12.9") and "KILN_NVRTC" in note
-    ada = report_with(nvrtc__version="12.8", devices__0__compute_capability="8.9")
-    broken = report_with(nvrtc__version="12.8", devices=[{"ordinal": 0, "problem": "is gone"}])
-    for other in (HEALTHY, ada, broken, report_with(nvrtc__version="13.0")):
-        assert doctor.notes_of(other) == []
-
-
 def test_a_usable_folder_with_something_to_know_is_a_note():
     report = report_with(
         cache__layers__0__warning="it was created by the user eve (/tmp/c) in /tmp",

@@ -10,6 +10,10 @@ BRANCH = 0x947
 PRODUCT, PRODUCT_BITS = 0x9F0, 0xBF0  # HGMMA and QGMMA, with A from registers or not
 DIVERGENT = 1 << 27  # of the upper word of a branch: nvdisasm prints BRA.DIV
 
+KIND_BITS = 0x1FF  # without those that tell what the operands are
+MULTIPLY_ADD, MULTIPLY, ADD = 0x23, 0x20, 0x21  # FFMA, FMUL, FADD
+STAYS = 1 << 45  # of the upper word: the warp does not yield
+
 # e_shoff, e_shentsize and e_shnum of an ELF header: where its sections are listed.
 SECTIONS = (("<Q", 0x28), ("<H", 0x3A), ("<H", 0x3C))
 
@@ -41,3 +45,12 @@ def divergent_branches_among_products(cubin):
         return 0
     among = code[products[0] : products[-1]]
     return sum(low & 0xFFF == BRANCH and high & DIVERGENT != 0 for low, high in among)
+
+
+def longest_stay(cubin, kind):
+    """Returns the most instructions of a kind in a row at which the warp does not yield."""
+    longest = current = 0
+    for low, high in instructions(cubin):
+        current = current + 1 if low & KIND_BITS == kind and high & STAYS else 0
+        longest = max(longest, current)
+    return longest

@@ -114,14 +114,6 @@ def notes_of(report: dict[str, Any]) -> list[str]:
             "this NVRTC handles SIGINT and SIGTERM itself while it compiles, and a signal then "
             "ends the process: prewarm the cache and set KILN_JIT=off where that matters"
         )
-    if _is_old_for_hopper(report):
-        notes.append(
-            f"NVRTC {nvrtc['version']} is older than 12.9: with 12.6 and 12.8, Hopper's products "
-            "of 8-bit floats with scales of blocks took up to 1.14 times as long as with 13.0, and "
-            "attention of such floats up to 1.04 times; install nvidia-cuda-nvrtc or, for a driver "
-            "of CUDA 12, nvidia-cuda-nvrtc-cu12 of 12.9, name its library in KILN_NVRTC, and "
-            "refill the cache with kiln prewarm --recompile"
-        )
     if not nvrtc["loaded"] and report["environment"]["KILN_JIT"] == "off":
         notes.append("no NVRTC, and none is needed: KILN_JIT=off compiles nothing")
     notes += [
@@ -142,14 +134,6 @@ def notes_of(report: dict[str, Any]) -> list[str]:
             "compiled, inspected and emulated"
         )
     return notes
-
-
-def _is_old_for_hopper(report: dict[str, Any]) -> bool:
-    """Says whether a GPU is Hopper's and NVRTC older than 12.9: docs/performance/compilers.md has
-    the measurements."""
-    capabilities = [device.get("compute_capability") for device in report["devices"]]
-    nvrtc = report["nvrtc"]
-    return nvrtc["loaded"] and _numbers(nvrtc["version"]) < (12, 9) and "9.0" in capabilities
 
 
 def _cache_problems(report: dict[str, Any]) -> list[str]:

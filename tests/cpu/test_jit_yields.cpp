@@ -1,0 +1,146 @@
+// Where warps yield: the rules on machine code made up for these tests.
+#include <elf.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "jit/compile/yields.h"
+#include "tests/support/catch.h"
+
+namespace kiln {
+namespace {
+
+// The low halves of instructions; what follows the low 9 bits are operands.
+constexpr std::uint64_t kMultiplyAdd = 0x7023, kMultiply = 0x7020, kAdd = 0x7221, kMove = 0x7882,
+                        kMaximum = 0x7209;
+constexpr std::uint64_t kStays = 1ull << 45, kReuse = 5ull << 58, kWaits = 0x3full << 52;
+
+// The upper half of one that stays, for so many cycles.
+constexpr std::uint64_t stays(std::uint64_t stall) { return stall << 41 | kStays | kWaits; }
+
+struct Instruction {
+  std::uint64_t low, high = stays(1) | kReuse;
+};
+
+template <class T>
+void append(std::string& file, const T& value) {
+  file.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// An ELF file whose sections are .text.other and .text.kernel, with the same code, and the names.
+std::string cubin_of(const std::vector<Instruction>& code) {
+  const std::string names("\0.text.other\0.text.kernel\0.names\0", 33);
+  const std::size_t bytes = code.size() * sizeof(Instruction);
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_shoff = sizeof header + 2 * bytes + names.size();
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  header.e_shnum = 3;
+  header.e_shstrndx = 2;
+  std::string file;
+  append(file, header);
+  for (int copy = 0; copy < 2; ++copy) {
+    for (const Instruction& instruction : code) append(file, instruction);
+  }
+  file += names;
+  const auto add_section = [&](Elf64_Word name, Elf64_Word type, std::size_t at, std::size_t size) {
+    Elf64_Shdr section{};
+    section.sh_name = name;
+    section.sh_type = type;
+    section.sh_offset = at;
+    section.sh_size = size;
+    append(file, section);
+  };
+  add_section(1, SHT_PROGBITS, sizeof header, bytes);
+  add_section(13, SHT_PROGBITS, sizeof header + bytes, bytes);
+  add_section(26, SHT_STRTAB, sizeof header + 2 * bytes, names.size());
+  return file;
+}
+
+// The code of .text.kernel behind the rules; everything else must be as it was.
+std::vector<Instruction> after(const std::vector<YieldRule>& rules,
+                               const std::vector<Instruction>& code) {
+  const std::string before = cubin_of(code);
+  std::string cubin = before;
+  REQUIRE(set_yields(cubin, "kernel", rules));
+  REQUIRE(cubin.size() == before.size());
+  const std::size_t bytes = code.size() * sizeof(Instruction), begin = sizeof(Elf64_Ehdr) + bytes;
+  CHECK(cubin.substr(0, begin) == before.substr(0, begin));
+  CHECK(cubin.substr(begin + bytes) == before.substr(begin + bytes));
+  std::vector<Instruction> changed(code.size());
+  std::memcpy(static_cast<void*>(changed.data()), cubin.data() + begin, bytes);
+  for (std::size_t i = 0; i < code.size(); ++i) CHECK(changed[i].low == code[i].low);
+  return changed;
+}
+
+// "y" for one that yields and "-" for one that stays.
+std::string pattern(const std::vector<Instruction>& code) {
+  std::string text;
+  for (const Instruction& instruction : code) text += instruction.high & kStays ? '-' : 'y';
+  return text;
+}
+
+TEST_CASE("the Nth instructions of each run yield", "[yields]") {
+  const std::vector<Instruction> code{{kMultiplyAdd}, {kMultiplyAdd}, {kMultiplyAdd}, {kMaximum},
+                                      {kMultiplyAdd}, {kMultiplyAdd}, {kAdd},         {kMove}};
+  CHECK(pattern(after({{YieldKind::multiply_add, 2}}, code)) == "-y---y--");
+  CHECK(pattern(after({{YieldKind::multiply_add, 3}}, code)) == "--y-----");
+  CHECK(pattern(after({{YieldKind::add, 1}, {YieldKind::uniform, 1}}, code)) == "------yy");
+  CHECK(pattern(after({{YieldKind::multiply, 1}}, code)) == "--------");
+  CHECK(pattern(after({}, code)) == "--------");
+}
+
+TEST_CASE("only the bits of the yield and of the operands that are kept change", "[yields]") {
+  const std::vector<Instruction> code{{kMultiply}, {kMultiply}};
+  const auto changed = after({{YieldKind::multiply, 2}}, code);
+  CHECK(changed[0].high == code[0].high);
+  CHECK(changed[1].high == (stays(1) & ~kStays));
+}
+
+TEST_CASE("an instruction of a run stays where ptxas let it yield too often", "[yields]") {
+  const Instruction yields{kAdd, stays(1) & ~kStays};
+  CHECK(pattern(after({{YieldKind::add, 4}}, {yields, yields, yields, yields, yields})) == "---y-");
+  CHECK(pattern(after({{YieldKind::add, 4, true}}, {yields, yields, yields, yields, yields})) ==
+        "yyyyy");
+  CHECK(pattern(after({{YieldKind::add, 2, true}}, {{kAdd}, yields, {kMove}, {kAdd}, {kAdd}})) ==
+        "-y--y");
+}
+
+TEST_CASE("long stalls are left to ptxas", "[yields]") {
+  const Instruction yields{kAdd, stays(13) & ~kStays}, long_stay{kAdd, stays(3)};
+  const std::vector<Instruction> code{yields, long_stay, {kAdd}, {kAdd}};
+  CHECK(pattern(after({{YieldKind::add, 2}}, code)) == "y--y");
+  CHECK(pattern(after({{YieldKind::add, 2, true}}, code)) == "y--y");
+}
+
+TEST_CASE("a file of another form is left alone", "[yields]") {
+  const std::vector<YieldRule> rules{{YieldKind::add, 1}};
+  const std::string whole = cubin_of({{kAdd}, {kAdd}});
+  const auto is_left_alone = [&](std::string cubin, const char* entry) {
+    const std::string before = cubin;
+    return !set_yields(cubin, entry, rules) && cubin == before;
+  };
+  CHECK(is_left_alone(whole, "kern"));
+  CHECK(is_left_alone(whole, "kernel2"));
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    CHECK(is_left_alone(whole.substr(0, size), "kernel"));
+  }
+  std::string other = whole;
+  other[1] = 'X';
+  CHECK(is_left_alone(other, "kernel"));
+  std::string half = whole;
+  const std::size_t size_at = whole.size() - 2 * sizeof(Elf64_Shdr) + offsetof(Elf64_Shdr, sh_size);
+  half[size_at] = 24;
+  CHECK(is_left_alone(half, "kernel"));
+}
+
+TEST_CASE("rules are part of a key as text", "[yields]") {
+  const YieldRule rules[] = {{YieldKind::multiply_add, 2, true}, {YieldKind::uniform, 1}};
+  CHECK(text_of(rules) == "multiply_add 2 keeps_choice\nuniform 1\n");
+  CHECK(text_of({}).empty());
+}
+
+}  // namespace
+}  // namespace kiln
