@@ -1,13 +1,12 @@
 #include "jit/compile/yields.h"
 
-#include <elf.h>
-
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <vector>
+
+#include "runtime/cuda/kernel_image.h"
 
 namespace kiln {
 namespace {
@@ -36,54 +35,27 @@ struct Instruction {
 // instruction without.
 constexpr unsigned kLongestStall = 2;
 
-struct Kind {
-  YieldKind kind;
-  const char* name;
-  std::array<unsigned, 7> operations;
-};
-constexpr Kind kKinds[] = {
-    {YieldKind::multiply_add, "multiply_add", {0x23}},  // FFMA
-    {YieldKind::multiply, "multiply", {0x20}},          // FMUL
-    {YieldKind::add, "add", {0x21}},                    // FADD
-    // UMOV, UIADD3, ULEA, ULOP3, UISETP, USEL, USHF
-    {YieldKind::uniform, "uniform", {0x82, 0x90, 0x91, 0x92, 0x8c, 0x87, 0x99}},
-};
-const Kind& kind_of(const YieldRule& rule) { return kKinds[std::size_t(rule.kind)]; }
+constexpr const char* kKindNames[] = {"multiply_add", "multiply", "add", "uniform"};
 
-// The bytes of a file at some place, as a struct or as its code.
-struct Range {
-  std::size_t begin, size;
-};
-
-template <class T>
-std::optional<T> read(const std::string& file, std::size_t at) {
-  if (at > file.size() || file.size() - at < sizeof(T)) return std::nullopt;
-  T value;
-  std::memcpy(&value, file.data() + at, sizeof value);
-  return value;
-}
-
-// The code of the kernel, or nothing in a file of another form.
-std::optional<Range> code_of(const std::string& cubin, std::string_view entry) {
-  const auto header = read<Elf64_Ehdr>(cubin, 0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return std::nullopt;
-  const auto section = [&](unsigned number) {
-    return read<Elf64_Shdr>(cubin, header->e_shoff + std::size_t(number) * header->e_shentsize);
-  };
-  const auto names = section(header->e_shstrndx);
-  if (!names) return std::nullopt;
-  const std::string wanted = ".text." + std::string(entry) + '\0';
-  for (unsigned number = 0; number < header->e_shnum; ++number) {
-    const auto found = section(number);
-    if (!found || found->sh_type != SHT_PROGBITS) continue;
-    const std::size_t name = names->sh_offset + found->sh_name;
-    if (name > cubin.size() || cubin.compare(name, wanted.size(), wanted) != 0) continue;
-    const Range code{found->sh_offset, found->sh_size};
-    if (code.begin > cubin.size() || cubin.size() - code.begin < code.size) return std::nullopt;
-    if (code.size % sizeof(Instruction) != 0) return std::nullopt;
-    return code;
+std::optional<YieldKind> kind_of(const Instruction& instruction) {
+  switch (instruction.operation()) {
+    case 0x23:  // FFMA
+      return YieldKind::multiply_add;
+    case 0x20:  // FMUL
+      return YieldKind::multiply;
+    case 0x21:  // FADD
+      return YieldKind::add;
+    case 0x82:  // UMOV
+    case 0x87:  // USEL
+    case 0x8c:  // UISETP
+    case 0x90:  // UIADD3
+    case 0x91:  // ULEA
+    case 0x92:  // ULOP3
+    case 0x99:  // USHF
+      return YieldKind::uniform;
+    default:
+      return std::nullopt;
   }
-  return std::nullopt;
 }
 
 void apply(const YieldRule& rule, std::span<Instruction> run) {
@@ -100,10 +72,7 @@ void apply(const YieldRule& rule, std::span<Instruction> run) {
 }
 
 void apply_to_runs(const YieldRule& rule, std::span<Instruction> code) {
-  const auto& operations = kind_of(rule).operations;
-  const auto is_of_kind = [&](const Instruction& i) {
-    return std::ranges::find(operations, i.operation()) != operations.end();
-  };
+  const auto is_of_kind = [&](const Instruction& i) { return kind_of(i) == rule.kind; };
   for (auto at = code.begin(); at != code.end();) {
     const auto begin = std::find_if(at, code.end(), is_of_kind);
     at = std::find_if_not(begin, code.end(), is_of_kind);
@@ -116,19 +85,20 @@ void apply_to_runs(const YieldRule& rule, std::span<Instruction> code) {
 std::string text_of(std::span<const YieldRule> rules) {
   std::string text;
   for (const YieldRule& rule : rules) {
-    text += kind_of(rule).name + (" " + std::to_string(rule.every)) +
-            (rule.keeps_choice ? " keeps_choice\n" : "\n");
+    text += kKindNames[std::size_t(rule.kind)];
+    text += " " + std::to_string(rule.every) + (rule.keeps_choice ? " keeps_choice\n" : "\n");
   }
   return text;
 }
 
 bool set_yields(std::string& cubin, std::string_view entry, std::span<const YieldRule> rules) {
-  const std::optional<Range> range = code_of(cubin, entry);
-  if (!range) return false;
-  std::vector<Instruction> code(range->size / sizeof(Instruction));
-  std::memcpy(code.data(), cubin.data() + range->begin, range->size);
+  const std::string_view bytes = runtime::cubin_section(cubin, ".text." + std::string(entry));
+  if (bytes.empty() || bytes.size() % sizeof(Instruction) != 0) return false;
+  char* const begin = cubin.data() + (bytes.data() - cubin.data());
+  std::vector<Instruction> code(bytes.size() / sizeof(Instruction));
+  std::memcpy(code.data(), begin, bytes.size());
   for (const YieldRule& rule : rules) apply_to_runs(rule, code);
-  std::memcpy(cubin.data() + range->begin, code.data(), range->size);
+  std::memcpy(begin, code.data(), bytes.size());
   return true;
 }
 

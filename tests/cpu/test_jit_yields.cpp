@@ -35,6 +35,7 @@ std::string cubin_of(const std::vector<Instruction>& code) {
   const std::size_t bytes = code.size() * sizeof(Instruction);
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
   header.e_shoff = sizeof header + 2 * bytes + names.size();
   header.e_shentsize = sizeof(Elf64_Shdr);
   header.e_shnum = 3;
