@@ -282,15 +282,16 @@ std::vector<Specialization> kernels(const Traits& words, int arch, Kernels which
 }
 
 // While one warpgroup computes logits and exponents, another's products should begin. Left to
-// itself, ptxas has warps run through up to 64 such instructions, or yield at each addition. Where
-// gains_by_yields(), calls take 0.93 to 1.00 of the time on an H200: docs/performance/yields.md.
+// itself, ptxas has warps run through up to 64 such instructions, or yield at every second
+// addition. Where gains_by_yields(), calls take 0.94 to 1.00 of the time on an H200:
+// docs/performance/yields.md.
 constexpr YieldRule kSm90Yields[] = {{YieldKind::multiply_add, 2},
                                      {YieldKind::multiply, 2},
                                      {YieldKind::add, 4},
                                      {YieldKind::uniform, 1}};
 
-// Where the tensor cores do not fill the time. Elsewhere calls took 0.98 to 1.02 of the time, and
-// 0.97 to 1.03 where warps read a mask.
+// Where the tensor cores do not fill the time. Elsewhere calls took 0.985 to 1.02 of the time, and
+// 0.975 to 1.014 where warps read a mask.
 bool gains_by_yields(const AttentionTraits& t) {
   if (t.attn_mask != DType::none) return false;
   const int dim = std::max(t.head_dim, t.head_dim_v);

@@ -169,6 +169,10 @@ void check_arch(const Nvrtc& api, std::string_view arch) {
 }
 
 void check_input(const CompileInput& input) {
+  if (!input.yields.empty() && !input.arch.ends_with("_90a")) {
+    throw std::invalid_argument("where warps yield can be set for sm_90a alone, got \"" +
+                                std::string(input.arch) + "\"");
+  }
   const auto check_name = [](std::string_view name) {
     if (!name.starts_with('/')) {
       throw std::invalid_argument("the name of a source must be absolute (\"/kiln/...\"), got \"" +
@@ -210,15 +214,6 @@ std::optional<ResourceUse> resources_of(const CompileResult& compiled, const Com
   return ResourceUse{};
 }
 
-// A cubin of another form is kept as it is: the kernel computes the same.
-void set_yields_of(const CompileInput& input, CompileResult& compiled) {
-  if (input.yields.empty() || set_yields(compiled.cubin, input.entry, input.yields)) return;
-  compiled.resources.warnings.push_back(
-      "NVRTC " + nvrtc().info.version +
-      " writes cubins in a form that Kiln does not know, so that kernels may be slower than "
-      "they need to be: report this, or set KILN_NVRTC to another version");
-}
-
 }  // namespace
 
 std::string_view compile_options() { return kOptionsText; }
@@ -252,7 +247,8 @@ CompileResult compile(const CompileInput& input) {
   compiled.resources = *resources;
   if (!is_virtual(input.arch)) {
     compiled.cubin = program.cubin();
-    set_yields_of(input, compiled);
+    const std::string problem = set_yields(compiled.cubin, input.entry, input.yields);
+    if (!problem.empty()) compiled.resources.warnings.push_back(problem);
   }
   compiled.frontend_seconds = times.frontend_seconds();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

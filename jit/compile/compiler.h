@@ -29,8 +29,9 @@ struct ResourceUse {
   int registers = 0;
   int static_shared_bytes = 0;
   int spill_store_bytes = 0, spill_load_bytes = 0;
-  int stack_bytes = 0;                // local memory
-  std::vector<std::string> warnings;  // "(C75xx" notes and ignored setmaxnreg, verbatim
+  int stack_bytes = 0;  // local memory
+  // "(C75xx" notes and ignored setmaxnreg, verbatim; and what set_yields() warns of.
+  std::vector<std::string> warnings;
 };
 
 // Begins the name of an arch for which NVRTC makes PTX and ptxas does not run.

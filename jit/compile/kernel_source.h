@@ -22,7 +22,7 @@ struct KernelSource {
     bool is_path = false;
   };
   std::vector<Label> labels;
-  std::span<const YieldRule> yields;
+  std::span<const YieldRule> yields;  // of the template; empty: as ptxas has it
   cache::Key key;
   bool is_emulated = false;  // emulated_source()
 

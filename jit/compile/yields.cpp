@@ -35,6 +35,15 @@ struct Instruction {
 // instruction without.
 constexpr unsigned kLongestStall = 2;
 
+// Raised when set_yields() makes something else of the same rules.
+constexpr const char* kVersion = "version 1\n";
+
+constexpr const char* kUnknownForm =
+    "this NVRTC writes cubins in a form that Kiln does not know, so that kernels may be slower "
+    "than "
+    "they need to be: report this, or set KILN_NVRTC to another version and refill the cache with "
+    "kiln prewarm --recompile";
+
 constexpr const char* kKindNames[] = {"multiply_add", "multiply", "add", "uniform"};
 
 std::optional<YieldKind> kind_of(const Instruction& instruction) {
@@ -67,7 +76,11 @@ void apply(const YieldRule& rule, std::span<Instruction> run) {
   for (std::size_t i = 0; i < run.size(); ++i) {
     if (!may_change(run[i])) continue;
     const bool yields = (i + 1) % std::size_t(rule.every) == 0;
-    yields ? run[i].yield() : run[i].stay();
+    if (yields) {
+      run[i].yield();
+    } else {
+      run[i].stay();
+    }
   }
 }
 
@@ -83,7 +96,8 @@ void apply_to_runs(const YieldRule& rule, std::span<Instruction> code) {
 }  // namespace
 
 std::string text_of(std::span<const YieldRule> rules) {
-  std::string text;
+  if (rules.empty()) return {};
+  std::string text = kVersion;
   for (const YieldRule& rule : rules) {
     text += kKindNames[std::size_t(rule.kind)];
     text += " " + std::to_string(rule.every) + (rule.keeps_choice ? " keeps_choice\n" : "\n");
@@ -91,15 +105,17 @@ std::string text_of(std::span<const YieldRule> rules) {
   return text;
 }
 
-bool set_yields(std::string& cubin, std::string_view entry, std::span<const YieldRule> rules) {
+std::string set_yields(std::string& cubin, std::string_view entry,
+                       std::span<const YieldRule> rules) {
+  if (rules.empty()) return {};
   const std::string_view bytes = runtime::cubin_section(cubin, ".text." + std::string(entry));
-  if (bytes.empty() || bytes.size() % sizeof(Instruction) != 0) return false;
+  if (bytes.empty() || bytes.size() % sizeof(Instruction) != 0) return kUnknownForm;
   char* const begin = cubin.data() + (bytes.data() - cubin.data());
   std::vector<Instruction> code(bytes.size() / sizeof(Instruction));
   std::memcpy(code.data(), begin, bytes.size());
   for (const YieldRule& rule : rules) apply_to_runs(rule, code);
   std::memcpy(begin, code.data(), bytes.size());
-  return true;
+  return {};
 }
 
 }  // namespace kiln

@@ -333,9 +333,10 @@ std::vector<Specialization> kernels(const Traits& words, int arch, Kernels which
   return specs;
 }
 
-// The additions of scaled products, of which NVRTC lets every second yield from 12.9 on; before,
-// none does, and kernels of 128 rows take up to 1.19 times as long (docs/performance/yields.md).
-// Tiles of 192 columns start products in turns, which yields disturb (1.05 to 1.08 with 13.0).
+// The additions of scaled products, of which NVRTC lets every second yield in most runs from 12.9
+// on; before, none does, and kernels of 128 rows take up to 1.19 times as long
+// (docs/performance/yields.md). Tiles of 192 columns start products in turns, which yields disturb
+// (1.05 to 1.08 with 13.0).
 constexpr YieldRule kScaledYields[] = {{YieldKind::multiply_add, 2, /*keeps_choice=*/true}};
 
 std::span<const YieldRule> sm90_yields(const Specialization& spec) {

@@ -13,7 +13,13 @@ import subprocess
 import sys
 
 import pytest
-from machine_code import divergent_branches_among_products
+from machine_code import (
+    ADD,
+    MULTIPLY,
+    MULTIPLY_ADD,
+    divergent_branches_among_products,
+    longest_stay,
+)
 from prefetched_maps import maps_chosen_at_run_time
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -76,3 +82,10 @@ def test_a_prefetch_of_a_map_chosen_at_run_time_is_told(templates):
     chosen = "    if (true) {\n      prefetch_map(are_values ? args.v : args.k);\n"
     replace(templates / "attention/sm90/load.cuh", values, chosen)
     assert maps_chosen_at_run_time(inspect(PAGED, templates)["ptx"]) == 1
+
+
+def test_long_runs_without_a_yield_are_told():
+    ruled = inspect(PAGED, ROOT / "templates")["cubin"]
+    assert [longest_stay(ruled, kind) for kind in (MULTIPLY_ADD, MULTIPLY, ADD)] == [1, 1, 3]
+    as_ptxas_has_it = inspect(SPLIT, ROOT / "templates")["cubin"]
+    assert longest_stay(as_ptxas_has_it, MULTIPLY) > 8

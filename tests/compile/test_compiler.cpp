@@ -121,6 +121,20 @@ TEST_CASE("a truncated cubin is noticed", "[compiler]") {
   }
 }
 
+TEST_CASE("the sections of a cubin are found by their whole names", "[compiler]") {
+  const std::string cubin = compile_text(kScale).cubin;
+  const std::string_view code = runtime::cubin_section(cubin, ".text.scale");
+  CHECK(code.size() > 0);
+  CHECK(code.size() % 16 == 0);
+  CHECK(code.data() > cubin.data());
+  CHECK(code.data() + code.size() < cubin.data() + cubin.size());
+  // The last of these has no bytes in the file.
+  for (const char* name : {".text.scal", ".text.scale2", "text.scale", ".nv.shared.scale"}) {
+    CHECK(runtime::cubin_section(cubin, name).empty());
+  }
+  CHECK(runtime::cubin_section(cubin.substr(0, cubin.size() - 1), ".text.scale").empty());
+}
+
 TEST_CASE("timing the phases does not change the output", "[compiler]") {
   const CompileResult result = compile_text(kScale);
   std::vector<std::string> options;

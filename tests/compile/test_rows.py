@@ -130,7 +130,7 @@ def faults_of(spec, arch):
     found = {
         f"{kernel['spill_bytes']} bytes spilled": kernel["spill_bytes"] > 0,
         f"{kernel['local_bytes']} bytes of local memory": kernel["local_bytes"] > 0,
-        f"ptxas says {kernel['warnings']}": kernel["warnings"] != [],
+        f"warnings {kernel['warnings']}": kernel["warnings"] != [],
         f"{shared} bytes of shared memory": shared > SHARED_LIMITS[arch] * 1024,
         f"{divergent} divergent branches among the products": divergent > 0,
         f"{stays} instructions in a row without a yield": stays != [],

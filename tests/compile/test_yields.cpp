@@ -1,7 +1,10 @@
 // Where warps yield, on machine code of NVRTC's.
 #include <cstdint>
 #include <cstring>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "jit/compile/compiler.h"
 #include "tests/support/catch.h"
@@ -32,7 +35,7 @@ TEST_CASE("rules change bits of the instructions that they name, and no others",
   CHECK(ruled.ptx == plain.ptx);
   REQUIRE(ruled.cubin.size() == plain.cubin.size());
   int changed = 0;
-  for (std::size_t at = 0; at + 8 <= plain.cubin.size(); at += 8) {
+  for (std::size_t at = 8; at + 8 <= plain.cubin.size(); at += 8) {
     std::uint64_t before, after, low;
     std::memcpy(&before, plain.cubin.data() + at, 8);
     std::memcpy(&after, ruled.cubin.data() + at, 8);
@@ -44,6 +47,13 @@ TEST_CASE("rules change bits of the instructions that they name, and no others",
   }
   CHECK(changed >= 64);
   CHECK(changed <= 256);
+}
+
+TEST_CASE("rules are for sm_90a alone", "[yields]") {
+  const YieldRule rules[] = {{YieldKind::multiply_add, 2}};
+  for (const char* arch : {"sm_90", "sm_80", "compute_80"}) {
+    CHECK_THROWS_AS(compile_run(rules, arch), std::invalid_argument);
+  }
 }
 
 TEST_CASE("PTX alone has no rules", "[yields]") {
