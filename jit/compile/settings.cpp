@@ -120,8 +120,9 @@ std::uint64_t parse_bytes(const std::string& text) {
   if (unit == "M" || unit == "MB" || unit == "MiB") shift = 20;
   if (unit == "G" || unit == "GB" || unit == "GiB") shift = 30;
   if (digits == 0 || shift < 0 || value > (UINT64_MAX >> shift)) {
-    throw std::invalid_argument("a size must be a whole number with an optional K, M or G, got '" +
-                                text + "'");
+    throw std::invalid_argument(
+        "a size must be a whole number with an optional K, M or G, below 2^64 bytes, got '" + text +
+        "'");
   }
   return value << shift;
 }

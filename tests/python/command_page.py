@@ -30,7 +30,10 @@ def usage_of(action):
         words = " ".join(words)
     takes = action.nargs != 0
     shown = words or (action.dest.upper() if takes else "")
-    return f"{action.option_strings[0]} {shown}".strip()
+    names = action.option_strings[:1]
+    if isinstance(action, argparse.BooleanOptionalAction):
+        names = action.option_strings
+    return f"{'`, `'.join(names)} {shown}".strip()
 
 
 def table(parser):

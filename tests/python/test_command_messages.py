@@ -74,7 +74,10 @@ def test_a_machine_without_a_driver_names_an_arch(kiln_command, spec_file):
     [
         ({"KILN_LOG": "loud"}, "KILN_LOG must be error, warning, info or debug, got 'loud'"),
         ({"KILN_JIT": "on"}, "KILN_JIT: the jit mode must be auto, warn or off, got 'on'"),
-        ({"KILN_CACHE_MAX_SIZE": "x"}, "a whole number with an optional K, M or G, got 'x'"),
+        (
+            {"KILN_CACHE_MAX_SIZE": "x"},
+            "a whole number with an optional K, M or G, below 2^64 bytes, got 'x'",
+        ),
         ({"KILN_DEVICE": "x"}, "KILN_DEVICE: the device must be auto, cuda, cuda:N, emulator"),
         ({"KILN_TEMPLATE_DIR": "/"}, "holds no base/types.cuh; point it to a templates/ folder"),
     ],

@@ -86,6 +86,22 @@ def test_an_epilogue_is_an_expression_an_object_or_null(kiln_command):
     assert wrong.code == USAGE and "unknown field 'val'" in wrong.stderr
 
 
+def test_rows_are_chosen_by_flags(kiln_command):
+    def tiles(*flags):
+        kernels = kiln_command(
+            "inspect", "quantize", "--arch", "sm_90a", "--source", "--json", *flags
+        )
+        return [
+            tuple(k["spec"][name] for name in ("lanes", "turns", "keeps")) for k in kernels.json()
+        ]
+
+    every = tiles()
+    assert {(turns, keeps) for _, turns, keeps in every} >= {(False, False), (True, True)}
+    assert tiles("--turns") == [tile for tile in every if tile[1]]
+    assert tiles("--no-turns") == [tile for tile in every if not tile[1]]
+    assert tiles("--turns", "--no-keeps") == [tile for tile in every if tile[1:] == (True, False)]
+
+
 def test_two_spec_files(kiln_command, tmp_path):
     paths = []
     for name, activation in (("a", None), ("b", "relu")):

@@ -32,7 +32,10 @@ def add_properties(parser: argparse.ArgumentParser, op: str) -> None:
     for field in family["tile_fields"]:
         if field["kind"] == "integer":
             parser.add_argument(_flag(field), type=int, help=f"one row: {field['help']}")
-            names.append(field["name"])
+        else:
+            text = field["help"].replace("null = ", "neither flag: ")
+            parser.add_argument(_flag(field), action=argparse.BooleanOptionalAction, help=text)
+        names.append(field["name"])
     parser.set_defaults(properties=tuple(names))
 
 
