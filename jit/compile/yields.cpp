@@ -40,9 +40,8 @@ constexpr const char* kVersion = "version 1\n";
 
 constexpr const char* kUnknownForm =
     "this NVRTC writes cubins in a form that Kiln does not know, so that kernels may be slower "
-    "than "
-    "they need to be: report this, or set KILN_NVRTC to another version and refill the cache with "
-    "kiln prewarm --recompile";
+    "than they need to be: report this, or set KILN_NVRTC to another version and refill the cache "
+    "with kiln prewarm --recompile";
 
 constexpr const char* kKindNames[] = {"multiply_add", "multiply", "add", "uniform"};
 

@@ -6,8 +6,8 @@
 
 namespace kiln {
 
-// Kinds of instructions that may be told to yield: float32's, and integers' of the
-// uniform datapath.
+// Kinds of instructions that may be told to yield: float32's, and integers' of the uniform
+// datapath.
 enum class YieldKind : std::uint8_t { multiply_add, multiply, add, uniform };
 
 // Instructions of a kind that follow each other are a run. The Nth, 2Nth, … of each run yield, and
