@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <optional>
 
 #include "jit/gemm/portable_cost.h"
 #include "jit/gemm/rows.h"
 #include "jit/gemm/sm90_cost.h"
 #include "jit/gemm/tuning.h"
-#include "jit/op/arch.h"
 #include "templates/gemm/params.h"
 
 namespace kiln {

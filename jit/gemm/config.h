@@ -50,6 +50,14 @@ struct GemmSm90Config {
 std::span<const GemmConfig> gemm_configs();
 std::span<const GemmSm90Config> gemm_sm90_configs();
 
+// A row by its number.
+inline const GemmConfig& gemm_config(int row) {
+  return gemm_configs()[static_cast<std::size_t>(row)];
+}
+inline const GemmSm90Config& gemm_sm90_config(int row) {
+  return gemm_sm90_configs()[static_cast<std::size_t>(row)];
+}
+
 // The most CTAs that may share a tile.
 int most_splits(const GemmSm90Config& config);
 
@@ -67,8 +75,8 @@ struct GemmRow {
   bool is_sm90() const;
   bool operator==(const GemmRow&) const = default;
   // Requires: is_sm90() is false; is true.
-  const GemmConfig& portable() const { return gemm_configs()[static_cast<std::size_t>(row)]; }
-  const GemmSm90Config& sm90() const { return gemm_sm90_configs()[static_cast<std::size_t>(row)]; }
+  const GemmConfig& portable() const { return gemm_config(row); }
+  const GemmSm90Config& sm90() const { return gemm_sm90_config(row); }
 };
 
 // Every row that these traits can ever use on an arch, whatever the sizes: what prewarming needs.

@@ -245,17 +245,14 @@ constexpr Field kSm90RowFields[] = {
      .help = "rows whose thread blocks may share K, or those whose do not; null = all"},
 };
 
-const GemmConfig& portable(int row) { return gemm_configs()[static_cast<std::size_t>(row)]; }
-const GemmSm90Config& sm90(int row) { return gemm_sm90_configs()[static_cast<std::size_t>(row)]; }
-
 Footprint portable_footprint(const Specialization& spec) {
-  const GemmConfig& config = portable(spec.row());
+  const GemmConfig& config = gemm_config(spec.row());
   return {static_cast<unsigned>(config.warps_m * config.warps_n) * 32,
           static_cast<unsigned>(shared_bytes(config))};
 }
 
 Footprint sm90_footprint(const Specialization& spec) {
-  const GemmSm90Config& config = sm90(spec.row());
+  const GemmSm90Config& config = gemm_sm90_config(spec.row());
   return {static_cast<unsigned>(config.groups + 1) * 128,
           static_cast<unsigned>(shared_bytes(config, spec.traits_as<GemmTraits>()))};
 }
@@ -340,7 +337,7 @@ std::vector<Specialization> kernels(const Traits& words, int arch, Kernels which
 constexpr YieldRule kScaledYields[] = {{YieldKind::multiply_add, 2, /*keeps_choice=*/true}};
 
 std::span<const YieldRule> sm90_yields(const Specialization& spec) {
-  const GemmSm90Config& config = sm90(spec.row());
+  const GemmSm90Config& config = gemm_sm90_config(spec.row());
   const bool is_scaled = spec.traits_as<GemmTraits>().block_scaled();
   if (!is_scaled || config.block_m != 128 || config.block_n == 192) return {};
   return kScaledYields;
@@ -352,9 +349,9 @@ constexpr Template kTemplates[] = {
      .file = "gemm/gemm.cuh",
      .means = "mma.sync, cp.async",
      .row_fields = kPortableRowFields,
-     .row = [](int row) -> const void* { return &portable(row); },
-     .tile = [](int row) { return tile_name(portable(row)); },
-     .reason = [](int row) { return portable(row).reason; },
+     .row = [](int row) -> const void* { return &gemm_config(row); },
+     .tile = [](int row) { return tile_name(gemm_config(row)); },
+     .reason = [](int row) { return gemm_config(row).reason; },
      .footprint = portable_footprint,
      .render = render_gemm},
     {.family = &kGemm,
@@ -363,9 +360,9 @@ constexpr Template kTemplates[] = {
      .means = "wgmma, tensor memory accelerator",
      .arch_specific = true,
      .row_fields = kSm90RowFields,
-     .row = [](int row) -> const void* { return &sm90(row); },
-     .tile = [](int row) { return tile_name(sm90(row)); },
-     .reason = [](int row) { return sm90(row).reason; },
+     .row = [](int row) -> const void* { return &gemm_sm90_config(row); },
+     .tile = [](int row) { return tile_name(gemm_sm90_config(row)); },
+     .reason = [](int row) { return gemm_sm90_config(row).reason; },
      .why_not = [](const Traits& t, int arch) { return why_not_sm90(as<GemmTraits>(t), arch); },
      .footprint = sm90_footprint,
      .render = render_gemm_sm90,

@@ -2,8 +2,6 @@
 // the device alone knows, how many rows each group has.
 #pragma once
 
-#include <cstdint>
-
 #include "jit/gemm/config.h"
 
 namespace kiln {

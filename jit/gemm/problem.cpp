@@ -140,6 +140,42 @@ std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   return bias.rank > 1 && problem.batch > 1 ? bias.strides[0] : 0;
 }
 
+// What is read beside a and b. Requires: the sizes, and the traits of a, b and out.
+void set_inputs(const GemmOptions& options, bool batched, bool batched_b, GemmProblem& problem,
+                GemmParams& p) {
+  GemmTraits& traits = problem.traits;
+  const int vector = 16 / size_of(traits.output);
+  const auto read_beside = [&](const TensorView& tensor, std::int64_t ld, std::int64_t batch_ld) {
+    if (!has_vectors(tensor, ld, batch_ld, vector)) {
+      traits.stores = std::min(traits.stores, Access::boxes);
+    }
+  };
+  if (options.bias.given()) {
+    p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
+    traits.bias = options.bias.dtype;
+    read_beside(options.bias, 0, p.bias_batch);
+  }
+  if (options.residual.given()) {
+    check_tensor({kGemmOp, "residual"}, options.residual, problem.device_ordinal);
+    check_float({kGemmOp, "residual"}, options.residual);
+    const Matrix mr = check_like_output("residual", options.residual, problem.batch, p.m, p.n,
+                                        batched, problem.may_be_null);
+    p.residual = options.residual.data;
+    p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;
+    traits.residual = options.residual.dtype;
+    read_beside(options.residual, mr.row_stride, mr.batch_stride);
+  }
+  const auto [scale_a, scale_b] = check_scales(options, problem, batched, batched_b);
+  traits.scale_a = scale_a.scale, traits.scale_b = scale_b.scale;
+  if (options.scale_a.dtype == DType::f8_e8m0) traits.scale_dtype = DType::f8_e8m0;
+  p.scale_a = static_cast<const float*>(options.scale_a.data);
+  p.scale_b = static_cast<const float*>(options.scale_b.data);
+  p.scale_a_batch = scale_a.batch_stride, p.scale_b_batch = scale_b.batch_stride;
+  p.scale_a_row = scale_a.mn_stride, p.scale_a_group = scale_a.group_stride;
+  p.scale_b_column = scale_b.mn_stride, p.scale_b_group = scale_b.group_stride;
+  if (scale_b.scale == Scale::vector) read_beside(options.scale_b, 0, scale_b.batch_stride);
+}
+
 // The order is Plan::launch's.
 void add_tensors(const TensorView& a, const TensorView& b, const TensorView& out,
                  const GemmOptions& options, GemmProblem& problem) {
@@ -243,15 +279,9 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   traits.loads =
       std::min(access_of(a, oa.major == Major::k ? ma.cols : ma.rows, oa.ld, ma.batch_stride),
                access_of_b(b, mb, ob, traits.gate));
-  const int vector = 16 / size_of(out.dtype);
   traits.stores = access_of(out, mo.cols, mo.row_stride, mo.batch_stride);
   // A box that ends within 16 bytes is stored to the end of these: into the caller's memory behind.
   if (traits.stores == Access::boxes) traits.stores = Access::elements;
-  const auto read_beside = [&](const TensorView& tensor, std::int64_t ld, std::int64_t batch_ld) {
-    if (!has_vectors(tensor, ld, batch_ld, vector)) {
-      traits.stores = std::min(traits.stores, Access::boxes);
-    }
-  };
   check_epilogue(options, problem);
 
   GemmParams p{};
@@ -265,31 +295,8 @@ void check_gemm(const TensorView& a, const TensorView& b, const TensorView& out,
   if (!std::isfinite(p.alpha)) {
     throw_value({kGemmOp, "alpha"}, "must be a finite number, got " + number_text(p.alpha));
   }
-  if (options.bias.given()) {
-    p.bias = options.bias.data, p.bias_batch = check_bias(options.bias, problem);
-    traits.bias = options.bias.dtype;
-    read_beside(options.bias, 0, p.bias_batch);
-  }
-  if (options.residual.given()) {
-    check_tensor({kGemmOp, "residual"}, options.residual, problem.device_ordinal);
-    check_float({kGemmOp, "residual"}, options.residual);
-    const Matrix mr = check_like_output("residual", options.residual, batch, ma.rows, columns,
-                                        batched, problem.may_be_null);
-    p.residual = options.residual.data;
-    p.residual_ld = mr.row_stride, p.residual_batch = mr.batch_stride;
-    traits.residual = options.residual.dtype;
-    read_beside(options.residual, mr.row_stride, mr.batch_stride);
-  }
   if (groups.rows != nullptr) p.group_rows = static_cast<const int*>(groups.rows->data);
-  const auto [scale_a, scale_b] = check_scales(options, problem, batched, batched || b.rank == 3);
-  traits.scale_a = scale_a.scale, traits.scale_b = scale_b.scale;
-  if (options.scale_a.dtype == DType::f8_e8m0) traits.scale_dtype = DType::f8_e8m0;
-  p.scale_a = static_cast<const float*>(options.scale_a.data);
-  p.scale_b = static_cast<const float*>(options.scale_b.data);
-  p.scale_a_batch = scale_a.batch_stride, p.scale_b_batch = scale_b.batch_stride;
-  p.scale_a_row = scale_a.mn_stride, p.scale_a_group = scale_a.group_stride;
-  p.scale_b_column = scale_b.mn_stride, p.scale_b_group = scale_b.group_stride;
-  if (scale_b.scale == Scale::vector) read_beside(options.scale_b, 0, scale_b.batch_stride);
+  set_inputs(options, batched, batched || b.rank == 3, problem, p);
   problem.arguments().set_params(p);
   add_tensors(a, b, out, options, problem);
   check_overlaps(problem);

@@ -59,7 +59,7 @@ std::string epilogue_constants(const GemmTraits& traits) {
 
 std::string render_gemm(const Specialization& spec, const UserTexts& texts) {
   const auto traits = spec.traits_as<GemmTraits>();
-  const GemmConfig& config = gemm_configs()[static_cast<std::size_t>(spec.row())];
+  const GemmConfig& config = gemm_config(spec.row());
   auto major = [](Major m) { return m == Major::k ? "kiln::Major::k" : "kiln::Major::mn"; };
   SourceText text;
   text << "#include \"/kiln/gemm/gemm.cuh\"\n\n"

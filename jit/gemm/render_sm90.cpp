@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 
 #include "jit/gemm/render.h"
@@ -23,7 +22,7 @@ int promoted_columns(int block_columns) {
 
 std::string render_gemm_sm90(const Specialization& spec, const UserTexts& texts) {
   const auto traits = spec.traits_as<GemmTraits>();
-  const GemmSm90Config& config = gemm_sm90_configs()[static_cast<std::size_t>(spec.row())];
+  const GemmSm90Config& config = gemm_sm90_config(spec.row());
   // The kernel's rows and columns are those of the product that wgmma computes.
   Major rows = traits.major_a, columns = traits.major_b;
   DType rows_dtype = traits.input, columns_dtype = traits.dtype_b();

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "jit/gemm/config.h"
-#include "jit/gemm/family.h"
 #include "jit/gemm/groups.h"
 #include "jit/op/checks.h"
 #include "jit/op/occupancy.h"

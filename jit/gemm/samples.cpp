@@ -3,7 +3,6 @@
 #include "jit/gemm/samples.h"
 
 #include "jit/gemm/config.h"
-#include "jit/gemm/family.h"
 
 namespace kiln {
 namespace {

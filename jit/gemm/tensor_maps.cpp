@@ -106,6 +106,20 @@ struct Operand {
   }
 };
 
+// The values of an epilogue follow the parameters, as BoundArguments of
+// templates/gemm/bound_epilogue.cuh has them: behind the padding that the maps' alignment makes, as
+// the base is trivial. Returns the size of it all, which is a multiple of this alignment.
+std::size_t append_values(std::span<const std::byte> values, ParameterBlock& block) {
+  static_assert(std::is_trivial_v<GemmParams>);
+  constexpr std::size_t kAlignment = alignof(runtime::TensorMap);
+  constexpr std::size_t kParamsSize = sizeof(GemmSm90Params<runtime::TensorMap>);
+  const std::size_t block_size =
+      (kParamsSize + values.size() + kAlignment - 1) / kAlignment * kAlignment;
+  std::fill(std::copy(values.begin(), values.end(), block.bytes.data() + kParamsSize),
+            block.bytes.data() + block_size, std::byte{});
+  return block_size;
+}
+
 }  // namespace
 
 std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
@@ -115,7 +129,7 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
   std::memcpy(&params.gemm, arguments.bytes().data(), sizeof params.gemm);
   const GemmParams& gemm = params.gemm;
   const auto traits = spec.traits_as<GemmTraits>();
-  const GemmSm90Config& config = gemm_sm90_configs()[static_cast<std::size_t>(spec.row())];
+  const GemmSm90Config& config = gemm_sm90_config(spec.row());
 
   // Columns of the output in a tile.
   const int block_n = traits.gate == Gate::none ? config.block_n : config.block_n / 2;
@@ -176,18 +190,9 @@ std::span<const std::byte> pack_gemm_sm90(const CallArguments& arguments,
   } else {
     params.residual = {};
   }
-  // The values of an epilogue follow, as BoundArguments of templates/gemm/bound_epilogue.cuh has
-  // them: behind the padding that the maps' alignment makes, as the base is trivial; its size
-  // is a multiple of this alignment.
   if (traits.epilogue == Digest128{}) return std::span(block.bytes).first(sizeof params);
-  static_assert(std::is_trivial_v<GemmParams>);
   const std::span<const std::byte> values = arguments.bytes().subspan(sizeof gemm);
-  constexpr std::size_t kAlignment = alignof(runtime::TensorMap);
-  const std::size_t block_size =
-      (sizeof params + values.size() + kAlignment - 1) / kAlignment * kAlignment;
-  std::fill(std::copy(values.begin(), values.end(), block.bytes.data() + sizeof params),
-            block.bytes.data() + block_size, std::byte{});
-  return std::span(block.bytes).first(block_size);
+  return std::span(block.bytes).first(append_values(values, block));
 }
 
 }  // namespace kiln

@@ -3,7 +3,6 @@
 
 #include <compare>
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace kiln {

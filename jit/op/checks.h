@@ -83,8 +83,8 @@ inline void check_dtype(Subject subject, const TensorView& tensor, DType expecte
     refuse_dtype(subject, tensor, expected, why);
 }
 inline void check_last_stride(Subject subject, const TensorView& tensor) {
-  const int last = tensor.rank - 1;
-  const bool unit = tensor.shape[last] <= 1 || tensor.strides[last] == 1;
+  const int last = tensor.rank - 1;  // -1: a single element, whose rank the caller refuses
+  const bool unit = last < 0 || tensor.shape[last] <= 1 || tensor.strides[last] == 1;
   if (!unit) [[unlikely]]
     refuse_last_stride(subject, tensor);
 }

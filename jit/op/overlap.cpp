@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "jit/op/checks.h"

@@ -4,7 +4,6 @@
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "jit/op/device_errors.h"
 #include "jit/op/emulation.h"

@@ -2,8 +2,6 @@
 // words of the argument block that bound values fill.
 #pragma once
 
-#include <cstddef>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
