@@ -12,10 +12,9 @@ namespace {
 constexpr std::int64_t kOpenWindow = std::int64_t{1} << 30;
 
 void add_number(const BuiltinVariant& variant, float value, AttentionProblem& problem) {
-  if (!std::isfinite(value) || (value < 0.0f && !variant.negative)) {
+  if (!std::isfinite(value) || value < 0.0f) {
     throw_value({problem.names.op, variant.field.name},
-                std::string("must be a finite number ") + (variant.negative ? "" : ">= 0 ") +
-                    "(0 = none), got " + number_text(value));
+                "must be a finite number >= 0 (0 = none), got " + number_text(value));
   }
   if (value > variant.most) {
     throw_value({problem.names.op, variant.field.name},

@@ -1,5 +1,5 @@
 // The built-in variants of an attention call: what the kernel is specialised for, and their
-// run-time words in the order in which render_attention lists them.
+// run-time words in the order in which variant_source() lists them.
 #pragma once
 
 #include "jit/attention/problem.h"

@@ -227,13 +227,13 @@ void add_bounds_arguments(const BoundedTensor& bounded, const TensorView& view, 
   const std::int64_t length = view.shape[bounded.position];
   const std::int64_t entries = bounded.entry < 0 ? 1 : view.shape[bounded.entry];
   const std::size_t offset = arguments.size();
-  const int blocks = bounded_blocks(static_cast<int>(length));
-  arguments.add_word(0);
-  arguments.add_word(static_cast<std::uint32_t>(blocks));
-  arguments.add_word(static_cast<std::uint32_t>(entries == 1 ? 0 : blocks));
   // Tables may have other extents than the call.
   const bool is_usual = length > 0 && length <= kMostBlocks * kBoundedPositions &&
                         (entries == 1 || entries == problem.batch);
+  const int blocks = is_usual ? bounded_blocks(static_cast<int>(length)) : 0;
+  arguments.add_word(0);
+  arguments.add_word(static_cast<std::uint32_t>(blocks));
+  arguments.add_word(static_cast<std::uint32_t>(entries == 1 ? 0 : blocks));
   const auto first = first_element(bounded, view);
   if (!is_usual || !first || problem.bounded_count == problem.bounded.size()) return;
   problem.bounded[problem.bounded_count++] = {

@@ -281,28 +281,6 @@ std::vector<Specialization> kernels(const Traits& words, int arch, Kernels which
                                   : attention_kernels(traits, arch);
 }
 
-// While one warpgroup computes logits and exponents, another's products should begin. Left to
-// itself, ptxas has warps run through up to 64 such instructions, or yield at every second
-// addition. Where gains_by_yields(), calls take 0.94 to 1.00 of the time on an H200:
-// docs/performance/yields.md.
-constexpr YieldRule kSm90Yields[] = {{YieldKind::multiply_add, 2},
-                                     {YieldKind::multiply, 2},
-                                     {YieldKind::add, 4},
-                                     {YieldKind::uniform, 1}};
-
-// Where the tensor cores do not fill the time. Elsewhere calls took 0.985 to 1.02 of the time, and
-// 0.975 to 1.014 where warps read a mask.
-bool gains_by_yields(const AttentionTraits& t) {
-  if (t.attn_mask != DType::none) return false;
-  const int dim = std::max(t.head_dim, t.head_dim_v);
-  return dim <= 112 || (t.byte_queries && dim <= 128) || work_for_sm90(t) != Work::light;
-}
-
-std::span<const YieldRule> sm90_yields(const Specialization& spec) {
-  if (!gains_by_yields(spec.traits_as<AttentionTraits>())) return {};
-  return kSm90Yields;
-}
-
 constexpr Template kTemplates[] = {
     {.family = &kAttention,
      .path = "portable",
@@ -333,7 +311,10 @@ constexpr Template kTemplates[] = {
                    int arch) { return why_not_attention_sm90(as<AttentionTraits>(t), arch); },
      .footprint = sm90_footprint,
      .render = render_attention_sm90,
-     .yields = sm90_yields,
+     .yields =
+         [](const Specialization& spec) {
+           return yields_for_sm90(spec.traits_as<AttentionTraits>());
+         },
      .pack = pack_attention_sm90},
     {.family = &kAttention,
      .path = "varlen",

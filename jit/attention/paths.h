@@ -22,7 +22,8 @@ std::span<const AttentionPath> attention_paths();
 
 // The kernels of all paths.
 std::vector<Specialization> attention_kernels(const AttentionTraits& traits, int arch);
-// The same, and those that compute dense calls as sequences: see may_be_sequences().
+// The same, those of calls whose keys are copied ahead, and those that compute dense calls as
+// sequences: see may_copy(), may_be_sequences().
 std::vector<Specialization> kernels_of_calls(const AttentionTraits& traits, int arch);
 
 // The paths choose their rows here; defined in sm90_choice.cpp,

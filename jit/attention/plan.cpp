@@ -21,9 +21,6 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
   return hash ^ hash >> 29;
 }
 
-// Pages are counted from a list, or keys skipped: the values that decide are in the plan.
-std::uint64_t bit_of(const void* pointer) { return pointer != nullptr ? 1 : 0; }
-
 // All that shares depend on beside the lengths themselves.
 std::uint64_t key_of(const AttentionVarlenParams& p, const Step& step,
                      const AttentionProblem& problem) {
@@ -32,9 +29,8 @@ std::uint64_t key_of(const AttentionVarlenParams& p, const Step& step,
   std::uint64_t key = problem.plan_seed;
   for (const std::uint64_t one :
        {word(p.call.batch), word(p.call.heads), word(p.call.heads_kv),
-        // Bounds of lengths, unless tensors tell them.
-        word(p.cu_seqlens_q == nullptr ? p.call.len_q : 0), bit_of(p.cu_seqlens_q),
-        bit_of(p.cu_seqlens_k), bit_of(p.seqused_k), bit_of(p.cache_leftpad), word(p.least_rows),
+        // The bound of lengths, unless a tensor tells them.
+        word(p.packed_queries != 0 ? 0 : p.call.len_q), word(p.packed_queries), word(p.least_rows),
         word(p.most_rows), word(p.whole_tiles), word(p.few_ctas), word(p.packed_keys),
         word(p.plan_block_q), word(p.plan_block_kv), word(p.plan_step_keys), word(step.blocks),
         word(p.tile_heads), word(p.tile_queries), word(static_cast<int>(traits.mask)),
@@ -75,9 +71,18 @@ bool is_planned_sm90(const Step& step) {
   return params.alone.by == 0;
 }
 
-// The key of masks' numbers.
-std::uint64_t seed_of(const AttentionOptions& options) {
+bool has_plan(const AttentionProblem& problem) {
+  return problem.plan != nullptr || problem.makes_plan;
+}
+
+// The key of masks' numbers, and of which tensors tell lengths, or how many keys are skipped: their
+// values are in the plan. Those of a Plan may have no address yet.
+std::uint64_t seed_of(const AttentionOptions& options, const SequenceTensors& sequences) {
   std::uint64_t seed = mix(1, options.causal ? 1 : 0);
+  for (const TensorView* const tensor :
+       {&sequences.cu_seqlens_k, &sequences.seqused_k, &sequences.cache_leftpad}) {
+    seed = mix(seed, tensor->given() ? 1 : 0);
+  }
   seed = mix(seed, static_cast<std::uint64_t>(options.window_left));
   seed = mix(seed, static_cast<std::uint64_t>(options.window_right));
   if (options.variant == nullptr) return seed;
@@ -183,8 +188,7 @@ void add_plan(const TensorView& plan, const AttentionOptions& options,
               const SequenceTensors& sequences, AttentionProblem& problem) {
   if (!plan.given() && !problem.makes_plan) [[likely]]
     return;
-  problem.plan_seed = seed_of(options);
-  problem.has_plan = !problem.ignores_plan;
+  problem.plan_seed = seed_of(options, sequences);
   if (!plan.given()) return;
   const Subject subject{problem.names.op, "plan"};
   check_tensor(subject, plan, problem.device_ordinal);
@@ -203,12 +207,12 @@ void add_plan(const TensorView& plan, const AttentionOptions& options,
 }
 
 void set_plan(Step& step, const AttentionConfig& config, AttentionProblem& problem) {
-  if (!problem.has_plan) return;
+  if (!has_plan(problem)) return;
   set_entries(step, {config.block_q, config.block_kv, config.block_kv * config.teams}, 1, problem);
 }
 
 void set_plan_sm90(Step& step, AttentionProblem& problem) {
-  if (!problem.has_plan || !is_planned_sm90(step)) return;
+  if (!has_plan(problem) || !is_planned_sm90(step)) return;
   const AttentionSm90Config& config = sm90_config_at(step.spec.row());
   set_entries(step, {config.block_q, config.block_kv, config.block_kv}, kAttentionPlannedPieces,
               problem);

@@ -17,18 +17,6 @@ Axes axes(AttentionLayout layout) {
   return layout == AttentionLayout::bshd ? Axes{1, 2} : Axes{2, 1};
 }
 
-const char* layout_text(AttentionLayout layout) {
-  return layout == AttentionLayout::bshd ? "[batch, length, heads, head_dim]"
-                                         : "[batch, heads, length, head_dim]";
-}
-
-void check_layout(AttentionLayout layout, const char* op) {
-  if (layout == AttentionLayout::bshd || layout == AttentionLayout::bhsd) return;
-  throw_value({op, "layout"},
-              "must be AttentionLayout::bshd (0) or AttentionLayout::bhsd (1), got " +
-                  std::to_string(static_cast<int>(layout)));
-}
-
 void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v,
                    const TensorView& out, const AttentionOptions& options,
                    AttentionProblem& problem) {
@@ -79,16 +67,6 @@ void check_tensors(const TensorView& q, const TensorView& k, const TensorView& v
   problem.keys = problem.len_kv = check_length({names.op, names.k}, k.shape[ax.row], "rows");
 }
 
-void check_lse(const TensorView& lse, const AttentionProblem& problem) {
-  const Subject subject{problem.names.op, "lse"};
-  check_tensor(subject, lse, problem.device_ordinal);
-  check_dtype(subject, lse, DType::f32, "");
-  check_shape(subject, lse, {problem.batch, problem.heads, problem.len_q});
-  check_last_stride(subject, lse);
-  check_data(subject, lse, problem.may_be_null);
-  check_written(subject, lse);
-}
-
 void set_params(const TensorView& q, const TensorView& k, const TensorView& v,
                 const TensorView& out, const TensorView& lse, const AttentionOptions& options,
                 AttentionProblem& problem) {
@@ -124,7 +102,7 @@ void check_attention(const TensorView& q, const TensorView& k, const TensorView&
                      const TensorView& out, const TensorView& lse, const AttentionOptions& options,
                      AttentionProblem& problem) {
   check_tensors(q, k, v, out, options, problem);
-  if (lse.given()) check_lse(lse, problem);
+  if (lse.given()) check_lse(lse, {problem.batch, problem.heads, problem.len_q}, problem);
   set_params(q, k, v, out, lse, options, problem);
   AttentionTraits& traits = problem.traits;
   traits.q = q.dtype, traits.k = k.dtype, traits.v = v.dtype, traits.out = out.dtype;

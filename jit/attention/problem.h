@@ -50,7 +50,7 @@ struct AttentionProblem : Problem {
   const TensorView* tree_mask = nullptr;    // which of the last keys each query sees, likewise
   // The plan of the step, or the one that the call makes, see plan.h.
   const TensorView* plan = nullptr;
-  bool has_plan = false, makes_plan = false;
+  bool makes_plan = false;
   bool ignores_plan = false;    // it was made for another kernel, see are_as_planned()
   std::uint64_t plan_seed = 0;  // of the plan's key
   std::int64_t plan_words = 0;  // resolve() counts them

@@ -170,7 +170,7 @@ int paired_of(const AttentionProblem& problem, const Launch& launch, std::int64_
   const std::int64_t kv_heads = std::int64_t{problem.batch} * problem.heads_kv;
   const bool may_differ = problem.traits.mask != Mask::none || problem.traits.variant_masks();
   // Few queries of many keys cost about the same wherever they are.
-  if (!may_differ || problem.len_kv > 10 * problem.len_q) return -1;
+  if (!may_differ || problem.len_kv > std::int64_t{10} * problem.len_q) return -1;
   if (is_unknown && launch.splits == 1 && 4 * kv_heads <= ctas) return 0;
   // Most hide what causal masks do: as expressions, those took 1.57 times as long at 16k keys where
   // tiles were dealt in order. The deal must do for others, too, whose tiles cost the same.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "jit/attention/config.h"
+#include "jit/op/yields.h"
 #include "templates/attention/params.h"
 
 namespace kiln {
@@ -88,6 +89,9 @@ bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
             const AttentionLengths& lengths);
 int thread_count(const AttentionSm90Config& config);
 std::string tile_name(const AttentionSm90Config& config);  // "128x128x2 grouped", "128x128x2 split"
+
+// Where the warps of such kernels yield.
+std::span<const YieldRule> yields_for_sm90(const AttentionTraits& traits);
 
 // Why no row serves such calls, in one sentence; "" where one does.
 std::string why_not_attention_sm90(const AttentionTraits& traits, int arch);

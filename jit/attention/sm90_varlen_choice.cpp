@@ -238,7 +238,8 @@ std::vector<int> rows_as_sequences(const AttentionTraits& traits, int arch) {
 bool resolve_as_sequences(AttentionProblem& problem, const runtime::Device& device, double cost) {
   // Few queries of many keys: of 4k keys, four batch entries of 512 queries took 1.17 times as
   // long.
-  const bool has_few = problem.keys >= std::max(4 * problem.len_q, 8192);
+  const bool has_few =
+      problem.keys >= std::max<std::int64_t>(std::int64_t{4} * problem.len_q, 8192);
   if (!has_few || group_of(problem) == 1 || !may_be_sequences(problem.traits)) return false;
   const int arch = arch_of(device), sm_count = device.info().sm_count;
   problem.traits.storage = Storage::ragged;

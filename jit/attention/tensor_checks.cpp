@@ -39,6 +39,29 @@ void check_indices(const char* name, const TensorView& t, std::initializer_list<
   check_data(subject, t, problem.may_be_null);
 }
 
+void check_lse(const TensorView& lse, std::initializer_list<std::int64_t> shape,
+               const AttentionProblem& problem) {
+  const Subject subject{problem.names.op, "lse"};
+  check_tensor(subject, lse, problem.device_ordinal);
+  check_dtype(subject, lse, DType::f32, "");
+  check_shape(subject, lse, shape);
+  check_last_stride(subject, lse);
+  check_data(subject, lse, problem.may_be_null);
+  check_written(subject, lse);
+}
+
+void check_layout(AttentionLayout layout, const char* op) {
+  if (layout == AttentionLayout::bshd || layout == AttentionLayout::bhsd) return;
+  throw_value({op, "layout"},
+              "must be AttentionLayout::bshd (0) or AttentionLayout::bhsd (1), got " +
+                  std::to_string(static_cast<int>(layout)));
+}
+
+const char* layout_text(AttentionLayout layout) {
+  return layout == AttentionLayout::bshd ? "[batch, length, heads, head_dim]"
+                                         : "[batch, heads, length, head_dim]";
+}
+
 float checked_scale(Subject subject, std::optional<float> given, std::int64_t head_dim) {
   const float scale = given ? *given : 1.0f / std::sqrt(static_cast<float>(head_dim));
   if (!std::isfinite(scale)) {

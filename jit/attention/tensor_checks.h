@@ -64,6 +64,13 @@ inline void check_heads(Subject subject, const char* k, std::int64_t heads, std:
 void check_indices(const char* name, const TensorView& t, std::initializer_list<std::int64_t> shape,
                    const AttentionProblem& problem);
 
+// Of log-sum-exps that are given.
+void check_lse(const TensorView& lse, std::initializer_list<std::int64_t> shape,
+               const AttentionProblem& problem);
+
+void check_layout(AttentionLayout layout, const char* op);
+const char* layout_text(AttentionLayout layout);  // the dimensions of q, k, v and out by name
+
 // The scale of a call: the caller's, or that of the head dim.
 float checked_scale(Subject subject, std::optional<float> given, std::int64_t head_dim);
 

@@ -109,7 +109,6 @@ struct BuiltinVariant {
   const char* type;
   // A number of the call's, of which 0 stands for none.
   float AttentionOptions::* number = nullptr;
-  bool negative = false;  // it may be
   float most = std::numeric_limits<float>::max();
   // Else: checks the option, sets the trait, packs the values.
   void (*add)(const AttentionOptions& options, AttentionProblem& problem) = nullptr;

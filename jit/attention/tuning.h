@@ -25,8 +25,6 @@ struct TunedAttentionKey {
 struct AttentionTile {
   int block_q = 0, block_kv = 0, stages = 0;
   int splits = 1;  // CTAs that share the keys of a query tile
-
-  bool operator==(const AttentionTile&) const = default;
 };
 
 struct TunedAttention {

@@ -1,5 +1,5 @@
 // The run-time values of a bound variant, checked against the call and appended as words in the
-// order of the struct that render_attention prints: parameters, then tensors.
+// order of the struct that variant_source() prints: parameters, then tensors.
 #pragma once
 
 #include <cstddef>

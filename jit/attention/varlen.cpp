@@ -66,9 +66,10 @@ void check_keys(const TensorView& q, const TensorView& k, const TensorView& v,
   if (sequences.is_paged()) {
     if (keys.rows == 0) throw_value({names.op, names.k}, "has pages of no rows");
   } else if (is_cache && !sequences.cache_batch_idx.given() && k.shape[0] != problem.batch) {
-    throw_value({names.op, names.k}, "must have one entry for each of " +
-                                         std::to_string(problem.batch) + " sequences, got " +
-                                         shape_text(k) + "; pages need a block_table");
+    throw_value({names.op, names.k},
+                "must have one entry for each of " + std::to_string(problem.batch) +
+                    " sequences, got " + shape_text(k) +
+                    (sequences.same_lengths ? "" : "; pages need a block_table"));
   }
 }
 
@@ -84,8 +85,10 @@ void check_sequences(const TensorView& k, const SequenceTensors& s, AttentionPro
                 std::string("is needed where ") + problem.names.k + " is packed, " + kPackedLayout);
   }
   if (!s.cu_seqlens_k.given() && !s.seqused_k.given() && !s.same_lengths) {
+    const bool is_cache_call = std::string_view(s.seqused_name) == "cache_seqlens";
     throw_value({problem.names.op, s.seqused_name},
-                "or cu_seqlens_k is needed: how many keys of the cache each sequence has");
+                std::string(is_cache_call ? "" : "or cu_seqlens_k ") +
+                    "is needed: how many keys of the cache each sequence has");
   }
 }
 
@@ -127,17 +130,8 @@ void check_results(const TensorView& q, const TensorView& out, const TensorView&
   }
   check_written({op, "out"}, out);
   if (!lse.given()) return;
-  const Subject subject{op, "lse"};
-  check_tensor(subject, lse, problem.device_ordinal);
-  check_dtype(subject, lse, DType::f32, "");
-  if (q.rank == 3) {
-    check_shape(subject, lse, {q.shape[1], q.shape[0]});
-  } else {
-    check_shape(subject, lse, {q.shape[0], q.shape[2], q.shape[1]});
-  }
-  check_last_stride(subject, lse);
-  check_data(subject, lse, problem.may_be_null);
-  check_written(subject, lse);
+  if (q.rank == 3) return check_lse(lse, {q.shape[1], q.shape[0]}, problem);
+  check_lse(lse, {q.shape[0], q.shape[2], q.shape[1]}, problem);
 }
 
 // Queries that lie in out's rows, which may be longer.
@@ -299,11 +293,11 @@ void check_byte_attention(const TensorView& q, const TensorView& k, const Tensor
                           const AttentionOptions& options, RowsFirst& call,
                           AttentionProblem& problem) {
   const AttentionNames& names = problem.names;
+  check_layout(options.layout, names.op);
   const bool swaps = options.layout == AttentionLayout::bhsd;
   const auto rows_first = [&](const char* argument, TensorView view) {
     check_view({names.op, argument}, view);
-    check_rank({names.op, argument}, view, 4,
-               swaps ? "[batch, heads, length, head_dim]" : kDenseLayout);
+    check_rank({names.op, argument}, view, 4, layout_text(options.layout));
     if (swaps) {
       std::swap(view.shape[1], view.shape[2]);
       std::swap(view.strides[1], view.strides[2]);
