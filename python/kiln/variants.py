@@ -102,12 +102,19 @@ def _positive(name: str, value: int, least: int = 1) -> int:
     return value
 
 
+def _check_rank(name: str, tensor: Any, layout: str) -> None:
+    if len(tensor.shape) != 2:
+        raise ValueError(f"{name} must have 2 dimensions, {layout}, got {list(tensor.shape)}")
+
+
 def prefix_lm(prefix: Any) -> Any:
     """Causal, but every query also sees the first `prefix` keys of its sequence.
 
     prefix: an int, or an int32 tensor [batch] with a number for each sequence."""
     if isinstance(prefix, int):
         return _PREFIX(prefix=_positive("prefix", prefix, 0))
+    if not hasattr(prefix, "shape"):
+        raise TypeError(f"prefix must be an int or an int32 tensor [batch], got {prefix!r}")
     return _PREFIXES(prefix=prefix)
 
 
@@ -162,6 +169,9 @@ def document_bounds(ids: Any) -> Any:
     ids: a torch.Tensor, int32 [batch, len_kv]."""
     import torch
 
+    if not isinstance(ids, torch.Tensor):
+        raise TypeError(f"ids must be a torch.Tensor, got {type(ids).__name__}")
+    _check_rank("ids", ids, "[batch, len_kv]")
     blocks = -(-ids.shape[1] // _DOCUMENT_BLOCK)
     places = torch.arange(blocks * _DOCUMENT_BLOCK, device=ids.device).clamp(max=ids.shape[1] - 1)
     members = ids[:, places].view(-1, blocks, _DOCUMENT_BLOCK)
@@ -302,6 +312,7 @@ def relative_bias(bias: Any) -> Any:
     """Adds bias[h, kv - q + reach] to each logit; beyond `reach`, that of the last distance.
 
     bias: float32 [heads or 1, 2 * reach + 1]."""
+    _check_rank("bias", bias, "[heads or 1, 2 * reach + 1]")
     distances = bias.shape[1]
     if distances % 2 != 1:
         raise ValueError(
@@ -323,6 +334,17 @@ def t5_bias(weights: Any, *, bidirectional: bool = True, max_distance: int = 128
 
     weights: float32 [heads, buckets]: relative_attention_bias.weight, transposed. An encoder is
     bidirectional. The weights are copied by distance: make the variant again when they change."""
+    _check_rank("weights", weights, "[heads, buckets]")
+    exact = weights.shape[1] // (4 if bidirectional else 2)
+    if exact < 1:
+        raise ValueError(
+            f"weights must have {4 if bidirectional else 2} buckets or more, got {weights.shape[1]}"
+        )
+    if max_distance <= exact:
+        raise ValueError(
+            f"max_distance must be greater than {exact}, as each distance below has a bucket of "
+            f"its own, got {max_distance}"
+        )
     distances = range(-max_distance, max_distance + 1)
     buckets = [_t5_bucket(d, weights.shape[1], bidirectional, max_distance) for d in distances]
     return relative_bias(weights[:, buckets])
@@ -345,8 +367,8 @@ def _t5_bucket(distance: int, buckets: int, bidirectional: bool, max_distance: i
 def softcap(cap: float) -> Any:
     """cap * tanh(logit / cap), as in Gemma-2. `softcap=` of jit.flash_attention does the same; this
     one composes with other variants in an order of your own."""
-    if not cap > 0:
-        raise ValueError(f"cap must be greater than 0, got {cap}")
+    if isinstance(cap, str) or not cap > 0:
+        raise ValueError(f"cap must be a number greater than 0, got {cap!r}")
     return _SOFTCAP(cap=cap, inverse=1 / cap)
 
 

@@ -185,13 +185,22 @@ std::string_view string_argument(PyObject* object, Subject subject) {
   return {text, static_cast<std::size_t>(size)};
 }
 
+py::object whole_number(PyObject* object) {
+  if (PyBool_Check(object) || !PyIndex_Check(object)) return {};
+  PyObject* const number = PyNumber_Index(object);
+  if (number == nullptr && !PyErr_ExceptionMatches(PyExc_TypeError)) rethrow_python_error();
+  PyErr_Clear();
+  return py::reinterpret_steal<py::object>(number);
+}
+
 std::int64_t int64_argument(PyObject* object, Subject subject) {
   if (PyBool_Check(object) || !PyIndex_Check(object)) {
     throw_type(subject, "must be an integer, got " + repr_of(object));
   }
   if (!PyLong_Check(object)) [[unlikely]]
     check_symbolic(object, subject);
-  const py::object number = take(PyNumber_Index(object));
+  const py::object number = whole_number(object);
+  if (!number) throw_type(subject, "must be an integer, got " + repr_of(object));
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow != 0) throw_value(subject, "must fit an integer of 64 bits, got " + repr_of(object));

@@ -91,6 +91,9 @@ void read_numbers(const std::array<PyObject*, Signature::kSlots>& slots, Options
 std::string_view string_argument(PyObject* object, Subject subject);
 int int_argument(PyObject* object, Subject subject);
 std::int64_t int64_argument(PyObject* object, Subject subject);
+// The whole number that an object with __index__ is; none where it has no such number, as a bool or
+// a tensor of floats. Symbolic numbers must be checked before.
+py::object whole_number(PyObject* object);
 
 // None or not given is DType::none. Accepts names and the dtype objects of PyTorch, NumPy and CuPy.
 DType dtype_argument(PyObject* object, Subject subject);

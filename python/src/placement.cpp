@@ -90,8 +90,10 @@ void Placement::set_view(PlacedTensor tensor, const DlTensor& memory, TensorView
   }
   view.dtype = dtype_of(memory.dtype);
   if (view.dtype == DType::other) {
+    const bool is_integer = memory.dtype.code == kDlInt || memory.dtype.code == kDlUInt;
     throw_type(subject, "has dtype " + dlpack_type_text(memory.dtype) +
-                            ", which Kiln does not compute with; cast it, to float16 say");
+                            ", which Kiln does not compute with; cast it, to " +
+                            (is_integer ? "int32" : "float16") + " say");
   }
   view.data = static_cast<char*>(memory.data) + memory.byte_offset;
   view.device_type = device_type();

@@ -266,12 +266,36 @@ def test_a_bias_and_a_mask_of_every_pair(dtype):
         (lambda: variants.sliding_window(0), "size must be 1 or more, got 0"),
         (lambda: variants.dilated_window(4, 0), "dilation must be 1 or more, got 0"),
         (lambda: variants.neighborhood_2d(4, 2), "width must be 5 or more, got 4"),
-        (lambda: variants.softcap(math.nan), "cap must be greater than 0, got nan"),
+        (lambda: variants.softcap(math.nan), "cap must be a number greater than 0, got nan"),
     ],
 )
 def test_a_number_that_makes_no_variant(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: variants.t5_bias(torch.zeros(4, 2)), "weights must have 4 buckets or more, got 2"),
+        (lambda: variants.t5_bias(torch.zeros(4, 1), bidirectional=False), "2 buckets or more"),
+        (lambda: variants.t5_bias(torch.zeros(4, 32), max_distance=8), "must be greater than 8"),
+        (lambda: variants.t5_bias(torch.zeros(4)), "weights must have 2 dimensions"),
+        (lambda: variants.relative_bias(torch.zeros(5)), "bias must have 2 dimensions"),
+        (lambda: variants.document_bounds(torch.zeros(4)), "ids must have 2 dimensions"),
+        (lambda: variants.softcap("a"), "cap must be a number greater than 0, got 'a'"),
+    ],
+)
+def test_tensors_and_numbers_that_make_no_variant(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_arguments_of_another_type_are_named():
+    with pytest.raises(TypeError, match=r"prefix must be an int or an int32 tensor \[batch\]"):
+        variants.prefix_lm(3.5)
+    with pytest.raises(TypeError, match=r"ids must be a torch\.Tensor, got ndarray"):
+        variants.document_bounds(np.zeros((1, 4), np.int32))
 
 
 def test_a_bias_of_another_type():

@@ -27,9 +27,34 @@ def refuses(kind, text, call, **arguments):
     assert text in str(error.value)
 
 
-@pytest.mark.parametrize("window", [3, "ab", (1,), (1, 2, 3), (1.5, 0), (True, 0), None])
+@pytest.mark.parametrize(
+    "window", [3, "ab", (1,), (1, 2, 3), (1.5, 0), (True, 0), (None, 3), (3, None), None]
+)
 def test_window_must_be_a_pair_of_integers(window):
-    refuses(TypeError, "window must be", attention, window=window)
+    refuses(TypeError, "window must be a pair (left, right)", attention, window=window)
+
+
+def test_a_number_of_another_framework_that_is_not_whole():
+    with pytest.raises(TypeError, match=r"top_k must be an integer, got array\(2\.\)"):
+        jit.moe_route(CudaArray((2, 4)), top_k=numpy.array(2.0))
+    refuses(TypeError, "window must be an integer", attention, window=(numpy.array(1.5), 0))
+    with kiln.device("emulator"):  # in params, it is a number like any other
+        a, b = numpy.ones((8, 16), numpy.float16), numpy.ones((16, 8), numpy.float16)
+        out = jit.gemm(a, b, epilogue="acc * t", params={"t": numpy.array(2.5)})
+    assert (out == 40).all()
+
+
+def test_a_plan_of_a_cache_names_what_it_needs():
+    q, cache = CudaArray((2, 1, 4, 64)), CudaArray((2, 8, 2, 64))
+    with pytest.raises(ValueError, match="plan_attention: cache_seqlens is needed: how many keys"):
+        jit.plan_attention(q, cache, cache)
+
+
+def test_integers_of_other_sizes_are_told_which_one_to_take():
+    with pytest.raises(TypeError, match=r"experts has dtype int16, .* cast it, to int32 say"):
+        jit.moe_permute(
+            numpy.ones((8, 16), numpy.float16), numpy.zeros((8, 2), numpy.int16), num_experts=3
+        )
 
 
 class Changing:
