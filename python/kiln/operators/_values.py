@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch._functorch import pyfunctorch
 
-from .._numbers import flag, integer
+from .._numbers import flag, is_integer
 
 _TILE_KEYS = ("block_m", "block_n", "block_k", "stages", "cluster", "splits")
 # The names of dtypes, as python/src/dtypes.cpp has them.
@@ -125,11 +125,12 @@ def pdl_name(op: str, pdl: Any) -> str:
 
 def window_numbers(op: str, window: Any) -> list[Any]:
     """Returns a window as the list that the schemas need."""
-    if not isinstance(window, (tuple, list)) or len(window) != 2:
+    is_pair = isinstance(window, (tuple, list)) and len(window) == 2
+    if not is_pair or not all(is_integer(end) for end in window):
         raise TypeError(
             f"{op}: window must be a pair (left, right) of integers, -1 = open, got {window!r}"
         )
-    return [integer(op, "window", end) for end in window]
+    return list(window)
 
 
 def tile_numbers(op: str, config: Any) -> list[Any]:
