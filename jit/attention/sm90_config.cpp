@@ -16,8 +16,8 @@ constexpr YieldRule kYields[] = {{YieldKind::multiply_add, 2},
                                  {YieldKind::add, 4},
                                  {YieldKind::uniform, 1}};
 
-// Where the tensor cores do not fill the time. Elsewhere calls took 0.985 to 1.02 of the time, and
-// 0.975 to 1.014 where warps read a mask.
+// Says whether the tensor cores leave time unfilled. Other calls took 0.985 to 1.02 of the time,
+// and 0.975 to 1.014 where warps read a mask.
 bool gains_by_yields(const AttentionTraits& t) {
   if (t.attn_mask != DType::none) return false;
   const int dim = std::max(t.head_dim, t.head_dim_v);
@@ -114,8 +114,8 @@ std::string tile_name(const AttentionSm90Config& config) {
 }
 
 std::span<const YieldRule> yields_for_sm90(const AttentionTraits& traits) {
-  return gains_by_yields(traits) ? std::span<const YieldRule>(kYields)
-                                 : std::span<const YieldRule>();
+  if (!gains_by_yields(traits)) return {};
+  return kYields;
 }
 
 }  // namespace kiln

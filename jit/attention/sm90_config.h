@@ -90,7 +90,7 @@ bool admits(const AttentionSm90Config& config, const AttentionTraits& traits,
 int thread_count(const AttentionSm90Config& config);
 std::string tile_name(const AttentionSm90Config& config);  // "128x128x2 grouped", "128x128x2 split"
 
-// Where the warps of such kernels yield.
+// Says where the warps of such kernels yield.
 std::span<const YieldRule> yields_for_sm90(const AttentionTraits& traits);
 
 // Why no row serves such calls, in one sentence; "" where one does.

@@ -64,7 +64,7 @@ inline void check_heads(Subject subject, const char* k, std::int64_t heads, std:
 void check_indices(const char* name, const TensorView& t, std::initializer_list<std::int64_t> shape,
                    const AttentionProblem& problem);
 
-// Of log-sum-exps that are given.
+// Checks the log-sum-exps of a call that gives a tensor for them.
 void check_lse(const TensorView& lse, std::initializer_list<std::int64_t> shape,
                const AttentionProblem& problem);
 

@@ -85,9 +85,8 @@ void check_sequences(const TensorView& k, const SequenceTensors& s, AttentionPro
                 std::string("is needed where ") + problem.names.k + " is packed, " + kPackedLayout);
   }
   if (!s.cu_seqlens_k.given() && !s.seqused_k.given() && !s.same_lengths) {
-    const bool is_cache_call = std::string_view(s.seqused_name) == "cache_seqlens";
     throw_value({problem.names.op, s.seqused_name},
-                std::string(is_cache_call ? "" : "or cu_seqlens_k ") +
+                std::string(s.cu_seqlens_q.given() ? "or cu_seqlens_k " : "") +
                     "is needed: how many keys of the cache each sequence has");
   }
 }

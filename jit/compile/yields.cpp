@@ -18,7 +18,7 @@ namespace {
 struct Instruction {
   std::uint64_t low, high;
 
-  // Without the bits that tell what the operands are: registers, constants or numbers.
+  // This leaves out the bits that tell what the operands are: registers, constants or numbers.
   unsigned operation() const { return unsigned(low & 0x1ff); }
   // Cycles until the warp's next instruction may follow.
   unsigned stall() const { return unsigned(high >> 41 & 15); }
@@ -35,7 +35,7 @@ struct Instruction {
 // instruction without.
 constexpr unsigned kLongestStall = 2;
 
-// Raised when set_yields() makes something else of the same rules.
+// This is raised when set_yields() makes something else of the same rules.
 constexpr const char* kVersion = "version 1\n";
 
 constexpr const char* kUnknownForm =

@@ -50,7 +50,7 @@ struct GemmSm90Config {
 std::span<const GemmConfig> gemm_configs();
 std::span<const GemmSm90Config> gemm_sm90_configs();
 
-// A row by its number.
+// These pick a row by its number.
 inline const GemmConfig& gemm_config(int row) {
   return gemm_configs()[static_cast<std::size_t>(row)];
 }

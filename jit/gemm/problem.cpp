@@ -140,7 +140,8 @@ std::int64_t check_bias(const TensorView& bias, const GemmProblem& problem) {
   return bias.rank > 1 && problem.batch > 1 ? bias.strides[0] : 0;
 }
 
-// What is read beside a and b. Requires: the sizes, and the traits of a, b and out.
+// Checks and notes the tensors that are read beside a and b. It needs the sizes, and the traits of
+// a, b and out.
 void set_inputs(const GemmOptions& options, bool batched, bool batched_b, GemmProblem& problem,
                 GemmParams& p) {
   GemmTraits& traits = problem.traits;

@@ -60,8 +60,8 @@ struct Template {
   Footprint (*footprint)(const Specialization& spec);
   // Requires: the texts are those whose digests `spec` holds.
   std::string (*render)(const Specialization& spec, const UserTexts& texts);
-  // Where its warps yield: rules that live as long as the process. Null: where ptxas lets them.
-  // Only for sm_90a.
+  // Says where its warps yield, by rules that live as long as the process. It is null where ptxas
+  // decides that, and only kernels for sm_90a may have it.
   std::span<const YieldRule> (*yields)(const Specialization& spec) = nullptr;
   // Writes a launch's parameters and returns them. Null: they are the argument block. Throws
   // runtime::DeviceError.

@@ -1,5 +1,6 @@
-// Where a warp gives way to the others of its multiprocessor's quarter: a bit of each instruction
-// of machine code. ptxas sets it, and neither C++ nor PTX has a word for it.
+// Rules that say where a warp gives way to the others of its multiprocessor's quarter. A bit of
+// each instruction of machine code says so. ptxas sets it, and neither C++ nor PTX has a word for
+// it.
 #pragma once
 
 #include <cstdint>

@@ -102,9 +102,9 @@ def _positive(name: str, value: int, least: int = 1) -> int:
     return value
 
 
-def _check_rank(name: str, tensor: Any, layout: str) -> None:
-    if len(tensor.shape) != 2:
-        raise ValueError(f"{name} must have 2 dimensions, {layout}, got {list(tensor.shape)}")
+def _check_rank(name: str, tensor: Any, rank: int, layout: str) -> None:
+    if len(tensor.shape) != rank:
+        raise ValueError(f"{name} must have {rank} dimensions, {layout}, got {list(tensor.shape)}")
 
 
 def prefix_lm(prefix: Any) -> Any:
@@ -171,7 +171,7 @@ def document_bounds(ids: Any) -> Any:
 
     if not isinstance(ids, torch.Tensor):
         raise TypeError(f"ids must be a torch.Tensor, got {type(ids).__name__}")
-    _check_rank("ids", ids, "[batch, len_kv]")
+    _check_rank("ids", ids, 2, "[batch, len_kv]")
     blocks = -(-ids.shape[1] // _DOCUMENT_BLOCK)
     places = torch.arange(blocks * _DOCUMENT_BLOCK, device=ids.device).clamp(max=ids.shape[1] - 1)
     members = ids[:, places].view(-1, blocks, _DOCUMENT_BLOCK)
@@ -282,11 +282,7 @@ def block_sparse(blocks: Any, size: int = 64) -> Any:
     size:   how many positions a block has, 16 or more; multiples of 64 waste no work
     """
     _positive("size", size, 16)
-    if len(blocks.shape) != 3:
-        raise ValueError(
-            "blocks must have 3 dimensions, [KV heads or 1, query blocks, key blocks], got "
-            f"{list(blocks.shape)}"
-        )
+    _check_rank("blocks", blocks, 3, "[KV heads or 1, query blocks, key blocks]")
     is_bool = str(blocks.dtype).removeprefix("torch.") == "bool"
     kind, element = ("bool", "bool") if is_bool else ("u8", "kiln::u8")
     return bound_blocks(blocks, size, kind, element)
@@ -312,7 +308,7 @@ def relative_bias(bias: Any) -> Any:
     """Adds bias[h, kv - q + reach] to each logit; beyond `reach`, that of the last distance.
 
     bias: float32 [heads or 1, 2 * reach + 1]."""
-    _check_rank("bias", bias, "[heads or 1, 2 * reach + 1]")
+    _check_rank("bias", bias, 2, "[heads or 1, 2 * reach + 1]")
     distances = bias.shape[1]
     if distances % 2 != 1:
         raise ValueError(
@@ -334,7 +330,7 @@ def t5_bias(weights: Any, *, bidirectional: bool = True, max_distance: int = 128
 
     weights: float32 [heads, buckets]: relative_attention_bias.weight, transposed. An encoder is
     bidirectional. The weights are copied by distance: make the variant again when they change."""
-    _check_rank("weights", weights, "[heads, buckets]")
+    _check_rank("weights", weights, 2, "[heads, buckets]")
     exact = weights.shape[1] // (4 if bidirectional else 2)
     if exact < 1:
         raise ValueError(
@@ -367,7 +363,7 @@ def _t5_bucket(distance: int, buckets: int, bidirectional: bool, max_distance: i
 def softcap(cap: float) -> Any:
     """cap * tanh(logit / cap), as in Gemma-2. `softcap=` of jit.flash_attention does the same; this
     one composes with other variants in an order of your own."""
-    if isinstance(cap, str) or not cap > 0:
+    if not hasattr(cap, "__float__") or not cap > 0:
         raise ValueError(f"cap must be a number greater than 0, got {cap!r}")
     return _SOFTCAP(cap=cap, inverse=1 / cap)
 

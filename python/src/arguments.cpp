@@ -185,8 +185,10 @@ std::string_view string_argument(PyObject* object, Subject subject) {
   return {text, static_cast<std::size_t>(size)};
 }
 
-py::object whole_number(PyObject* object) {
+py::object whole_number(PyObject* object, Subject subject) {
   if (PyBool_Check(object) || !PyIndex_Check(object)) return {};
+  if (!PyLong_Check(object)) [[unlikely]]
+    check_symbolic(object, subject);
   PyObject* const number = PyNumber_Index(object);
   if (number == nullptr && !PyErr_ExceptionMatches(PyExc_TypeError)) rethrow_python_error();
   PyErr_Clear();
@@ -194,12 +196,7 @@ py::object whole_number(PyObject* object) {
 }
 
 std::int64_t int64_argument(PyObject* object, Subject subject) {
-  if (PyBool_Check(object) || !PyIndex_Check(object)) {
-    throw_type(subject, "must be an integer, got " + repr_of(object));
-  }
-  if (!PyLong_Check(object)) [[unlikely]]
-    check_symbolic(object, subject);
-  const py::object number = whole_number(object);
+  const py::object number = whole_number(object, subject);
   if (!number) throw_type(subject, "must be an integer, got " + repr_of(object));
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);

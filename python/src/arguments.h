@@ -91,9 +91,9 @@ void read_numbers(const std::array<PyObject*, Signature::kSlots>& slots, Options
 std::string_view string_argument(PyObject* object, Subject subject);
 int int_argument(PyObject* object, Subject subject);
 std::int64_t int64_argument(PyObject* object, Subject subject);
-// The whole number that an object with __index__ is; none where it has no such number, as a bool or
-// a tensor of floats. Symbolic numbers must be checked before.
-py::object whole_number(PyObject* object);
+// Returns the whole number that an object with __index__ stands for, or none where it has no such
+// number, as a bool or a tensor of floats. Refuses symbolic numbers.
+py::object whole_number(PyObject* object, Subject subject);
 
 // None or not given is DType::none. Accepts names and the dtype objects of PyTorch, NumPy and CuPy.
 DType dtype_argument(PyObject* object, Subject subject);

@@ -30,11 +30,11 @@ void read_window(PyObject* window, Subject subject, AttentionOptions& options) {
   // Held, because an __index__ may take them out of a list.
   const auto left = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 0));
   const auto right = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(window, 1));
-  for (PyObject* const item : {left.ptr(), right.ptr()}) {
-    if (PyBool_Check(item) || !PyIndex_Check(item)) refuse_window(subject, repr_of(window));
-  }
-  options.window_left = int64_argument(left.ptr(), subject);
-  options.window_right = int64_argument(right.ptr(), subject);
+  const py::object first = whole_number(left.ptr(), subject);
+  const py::object second = whole_number(right.ptr(), subject);
+  if (!first || !second) refuse_window(subject, repr_of(window));
+  options.window_left = int64_argument(first.ptr(), subject);
+  options.window_right = int64_argument(second.ptr(), subject);
 }
 
 void read_window(const TorchList& window, Subject subject, AttentionOptions& options) {

@@ -8,7 +8,6 @@
 #include "arguments.h"
 #include "docstrings.h"
 #include "errors.h"
-#include "frameworks.h"
 #include "instance.h"
 #include "jit/op/json_text.h"
 #include "jit/op/variant_json.h"
@@ -215,10 +214,10 @@ void EpilogueArgument::take_param(const Named& param) {
   const Subject subject{"gemm's epilogue", param.name.c_str()};
   PyObject* const value = param.value.ptr();
   if (param.value.is_none()) throw_type(subject, "must be a number, got None");
-  if (PyIndex_Check(value)) check_symbolic(value, subject);
-  const bool whole = bool(whole_number(value));
-  params_.push_back({param.name, whole ? DType::i32 : DType::f32});
-  values_.push_back(whole ? int_argument(value, subject) : float_argument(value, 0.0f, subject));
+  const py::object number = whole_number(value, subject);
+  params_.push_back({param.name, number ? DType::i32 : DType::f32});
+  values_.push_back(number ? int_argument(number.ptr(), subject)
+                           : float_argument(value, 0.0f, subject));
 }
 
 void EpilogueArgument::read(TensorIntake& intake, std::span<TensorArgument> arguments) {

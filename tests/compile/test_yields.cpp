@@ -1,4 +1,4 @@
-// Where warps yield, on machine code of NVRTC's.
+// These tests set where warps yield in machine code of NVRTC's.
 #include <cstdint>
 #include <cstring>
 #include <span>

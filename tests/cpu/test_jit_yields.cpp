@@ -1,4 +1,4 @@
-// Where warps yield: the rules on machine code made up for these tests.
+// These tests apply the rules of yields to machine code that is made up here.
 #include <elf.h>
 
 #include <algorithm>
